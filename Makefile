@@ -1,0 +1,71 @@
+# The two commands are `make run` (the SQLite matrix, from nothing to the printed table) and `make test`.
+# Each first sees to what it needs: programs (bootstrap.sh), the Python environment (.venv, from requirements.lock) and the
+# guest image. All three are made once; with everything in place they cost well under a second and change nothing.
+#
+# Variables: PYTHON  the interpreter to make .venv from (>= 3.11; looked for when not given)
+#            JOBS    how many tests run at the same time (all processors when not given)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The steps of one goal follow each other; what runs side by side is decided by JOBS.
+.NOTPARALLEL:
+
+JOBS ?= $(shell nproc)
+export PYTHON
+export PYTHONUNBUFFERED := 1
+unexport PYTHONPATH
+
+BIN := .venv/bin
+# A stamp names what the environment was made from: another lock, other entry points or a moved clone make another one.
+KEY := $(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | sha256sum | cut -c1-16)
+STAMP := .venv/.made-from-$(KEY)
+
+.PHONY: help run test bench unit vm durability lint image clean programs programs-of-test
+
+help:  ## list the goals
+	@grep -hE '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 14
+
+run: programs $(STAMP) image  ## measure what SQLite loses at each setting, and print the table
+	@$(BIN)/rig run
+
+test: lint unit vm durability  ## check everything: style, types, unit tests, virtual machines, the durability matrix
+
+bench: programs $(STAMP) image  ## measure the rig itself against its budgets
+	@$(BIN)/rig bench
+
+lint: programs-of-test $(STAMP)  ## ruff and mypy --strict
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy
+
+unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
+	@$(BIN)/pytest -n $(JOBS) tests/unit
+
+vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
+	@$(BIN)/pytest -n $(JOBS) tests/vm
+
+durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
+	@$(BIN)/pytest -n $(JOBS) tests/durability
+
+image: programs $(STAMP)  ## build the guest image, where it is not there yet
+	@$(BIN)/rig image build
+
+clean:  ## remove what was made inside this clone
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build runs
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+programs:
+	@./bootstrap.sh run
+
+programs-of-test:
+	@./bootstrap.sh test
+
+# The stamp is written last, so an interrupted installation starts afresh; nothing is compiled from source.
+$(STAMP): | programs
+	@echo "make: installing requirements.lock into .venv"
+	@python=$$(./bootstrap.sh python) && rm -rf .venv && "$$python" -m venv .venv
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: --requirement requirements.lock
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,157 @@
+"""The scenarios that must show a loss, so that a night that shows none anywhere proves nothing.
+
+A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run; only
+a group of which every required control fired may hold a green cell. Required are, for SQLite under a fault that loses
+what was not flushed: `delete_off` and `wal_off` lose at least one acknowledged transaction, and some damage is seen in
+the cells with synchronous=off. A cell whose shim swallows every sync must break its promise of losing nothing; that
+control exists only where such a cell was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.promises import Keeps, promise_for, violates
+
+if TYPE_CHECKING:
+    from analysis.outcome import Outcome
+    from rig.results import CellResult
+
+
+@dataclass(frozen=True, order=True)
+class Group:
+    """The cells whose verdicts stand or fall together."""
+
+    engine: str
+    filesystem: str
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{self.engine} on {self.filesystem}, {self.fault}"
+
+
+@dataclass(frozen=True)
+class ControlResult:
+    """One control of one group; `fired` is None when no cell of it was run."""
+
+    name: str
+    group: Group
+    fired: bool | None
+    # What must be seen, and what was seen.
+    what: str
+    cells: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """Return the state of the control in words."""
+        return {True: "fired", False: "did not fire", None: "was not run"}[self.fired]
+
+
+_LOSING_FAULTS = ("oscrash", "powercut", "torn")
+_MUST_LOSE: Mapping[str, tuple[Mapping[str, str], ...]] = {
+    "sqlite": (
+        {"journal_mode": "delete", "synchronous": "off"},
+        {"journal_mode": "wal", "synchronous": "off"},
+    ),
+}
+
+
+def group_of(cell: CellResult) -> Group:
+    """Return the group that the cell belongs to."""
+    return Group(cell.engine, cell.filesystem, cell.fault)
+
+
+def control_settings(engine: str, fault: str) -> tuple[Mapping[str, str], ...]:
+    """Return the settings whose cells must be run, and must lose, for any green cell of this engine and fault."""
+    return _MUST_LOSE.get(engine, ()) if fault in _LOSING_FAULTS else ()
+
+
+def must_lose(cell: CellResult) -> bool:
+    """Return whether this cell is a control that has to lose at least one acknowledged transaction."""
+    return cell.shim == "none" and any(
+        _holds(cell.settings, settings) for settings in control_settings(cell.engine, cell.fault)
+    )
+
+
+def must_break(cell: CellResult) -> bool:
+    """Return whether this cell has to break its promise: it promises to lose nothing, and its shim swallows syncs."""
+    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    return is_sabotaged(cell) and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+
+
+def is_sabotaged(cell: CellResult) -> bool:
+    """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
+    return cell.shim == "eatmydata" and cell.fault in _LOSING_FAULTS
+
+
+def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
+    """Return every control of every group among the outcomes, in the order of the groups."""
+    groups = sorted({group_of(outcome.cell) for outcome in outcomes})
+    results: list[ControlResult] = []
+    for group in groups:
+        members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
+        required = control_settings(group.engine, group.fault)
+        results += [_loss_control(group, settings, members) for settings in required]
+        if required:
+            results.append(_damage_control(group, required, members))
+        results += _sabotage_controls(group, members)
+    return tuple(results)
+
+
+def doubts(group: Group, controls: Sequence[ControlResult]) -> tuple[str, ...]:
+    """Return why no cell of the group may be green: empty when every one of its controls fired, and there is one."""
+    own = [control for control in controls if control.group == group]
+    if not own:
+        return (f"no control is known for {group}",)
+    return tuple(f"control {control.name} {control.word}" for control in own if control.fired is not True)
+
+
+def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
+    return all(settings.get(name) == value for name, value in part.items())
+
+
+def _loss_control(group: Group, settings: Mapping[str, str], members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none" and _holds(o.cell.settings, settings)]
+    seen = ", ".join(f"{o.losing_count} of {o.database_count} states lost" for o in own)
+    return ControlResult(
+        name="_".join(settings.values()),
+        group=group,
+        fired=all(o.losing_count > 0 and not o.settings_mismatches for o in own) if own else None,
+        what=f"must lose at least one acknowledged transaction; {seen or 'not run'}",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none" and o.cell.settings.get("synchronous") == "off"]
+    damage_count = sum(o.damage.count for o in own if not o.settings_mismatches)
+    was_run = all(any(_holds(o.cell.settings, settings) for o in own) for settings in required)
+    return ControlResult(
+        name="damage",
+        group=group,
+        fired=True if damage_count > 0 else False if was_run else None,
+        what=f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
+    results = []
+    for outcome in members:
+        cell = outcome.cell
+        promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+        if promise is None or not must_break(cell):
+            continue
+        broken_count = sum(violates(promise, verdict) for verdict in cell.verdicts)
+        results.append(
+            ControlResult(
+                name=f"{'_'.join(cell.settings.values())}+{cell.shim}",
+                group=group,
+                fired=broken_count > 0 and not outcome.settings_mismatches,
+                what=f"every sync is swallowed, so the promise must break; {broken_count} states break it",
+                cells=(cell.id,),
+            )
+        )
+    return sorted(results, key=lambda result: result.name)

@@ -1,0 +1,250 @@
+"""The verdicts of one cell summed up, judged against its promise, and all cells summed up into one answer.
+
+The rules of judgement, in this order:
+1. Settings read back that differ from those asked for: inconclusive, for the promise speaks of other settings.
+2. One verdict that violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
+3. Inconclusive on any of these doubts: no promise is known; no state has a verdict on the database; fewer states judged
+   than planned; more than 1 % of the states ended in a hang, a panic or no verdict; a second recording differed; fewer
+   distinct contents than asked for, unless every epoch was enumerated or nothing is promised anyway.
+4. Else kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
+Then the controls speak (`summarise`): a kept cell of a group whose controls did not all fire becomes inconclusive.
+A kept promise of "anything goes" says so among its reasons.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from analysis.controls import ControlResult, check_controls, doubts, group_of, is_sabotaged
+from analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
+from analysis.statistics import Proportion, proportion
+from rig.results import CellResult, Verdict, VerdictKind
+
+# Above this share of states without a verdict the rest is not trusted to speak for the whole.
+UNJUDGED_SHARE_MAX = 0.01
+_UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
+_SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
+
+
+class Result(StrEnum):
+    """The three-valued answer; inconclusive is never green."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    INCONCLUSIVE = "inconclusive"
+
+
+EXIT_CODES: Mapping[Result, int] = {Result.KEPT: 0, Result.BROKEN: 1, Result.INCONCLUSIVE: 3}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The metrics of one cell. Losses are counted over states that some prefix of the transactions explains."""
+
+    cell: CellResult
+    state_count: int
+    # States whose verdict says something of the database, and the distinct contents among them: the exposure.
+    database_count: int
+    content_count: int
+    kind_counts: Mapping[VerdictKind, int]
+    # None when no state is explained by a prefix.
+    lost_max: int | None
+    lost_mean: float | None
+    # Number of states by number of transactions lost.
+    lost_counts: Mapping[int, int]
+    lost_virtual_ns_max: int
+    # States that lost an acknowledged transaction or came back damaged after one.
+    losing_count: int
+    # The share of virtual time in which a cut loses that much when everything unflushed goes; None without instants.
+    instant_count: int
+    instant_share_losing: float | None
+    # Distinct contents that are damaged.
+    damage: Proportion
+    transactions_per_s: float | None
+    flush_per_transaction: float | None
+    write_amplification: float | None
+    # What was asked for and what was read back, where the two differ.
+    settings_mismatches: tuple[str, ...]
+
+    @property
+    def settings_name(self) -> str:
+        """Return the settings as they stand in ids, with the shim if there is one."""
+        name = "_".join(self.cell.settings.values())
+        return name if self.cell.shim == "none" else f"{name}+{self.cell.shim}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether the promise was kept, why, and every verdict that broke it, worst first."""
+
+    result: Result
+    reasons: tuple[str, ...]
+    broken_by: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell with all that is known about it."""
+
+    outcome: Outcome
+    promise: Promise | None
+    judgement: Judgement
+    # A shim swallows every sync here: breaking the promise is no failure of the engine.
+    is_sabotaged: bool
+
+    @property
+    def result_text(self) -> str:
+        """Return the result as it is shown; a promise that a shim broke on purpose is a control and says so."""
+        if self.is_sabotaged and self.judgement.result is Result.BROKEN:
+            return "broken (control)"
+        return self.judgement.result.value
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All cells of a run, its controls and the one answer."""
+
+    rows: tuple[Row, ...]
+    controls: tuple[ControlResult, ...]
+    result: Result
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 for kept, 1 for broken, 3 for inconclusive."""
+        return EXIT_CODES[self.result]
+
+
+def outcome(cell: CellResult) -> Outcome:
+    """Return the metrics of one cell; the order of its verdicts does not matter."""
+    facts = cell.recording
+    judged = [verdict for verdict in cell.verdicts if not verdict.kind.is_infrastructure]
+    explained = [verdict for verdict in judged if not verdict.kind.is_damage]
+    contents = {verdict.content for verdict in judged}
+    damaged = {verdict.content for verdict in judged if verdict.kind.is_damage}
+    instants = [verdict for verdict in judged if verdict.instant_weight_ns > 0]
+    weight_ns = sum(verdict.instant_weight_ns for verdict in instants)
+    lost_counts = Counter(verdict.lost for verdict in explained)
+    return Outcome(
+        cell=cell,
+        state_count=len(cell.verdicts),
+        database_count=len(judged),
+        content_count=len(contents),
+        kind_counts=dict(sorted(Counter(v.kind for v in cell.verdicts).items(), key=lambda item: _SEVERITY[item[0]])),
+        lost_max=max(lost_counts, default=None),
+        lost_mean=_ratio(sum(verdict.lost for verdict in explained), len(explained)),
+        lost_counts=dict(sorted(lost_counts.items())),
+        lost_virtual_ns_max=max((verdict.lost_virtual_ns for verdict in explained), default=0),
+        losing_count=sum(map(loses, judged)),
+        instant_count=len(instants),
+        instant_share_losing=_ratio(sum(v.instant_weight_ns for v in instants if loses(v)), weight_ns),
+        damage=proportion(len(damaged), len(contents)),
+        transactions_per_s=_ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
+        flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
+        write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
+        settings_mismatches=_settings_mismatches(cell),
+    )
+
+
+def loses(verdict: Verdict) -> bool:
+    """Return whether an acknowledged transaction is gone, or cannot be relied on because the database is damaged."""
+    if verdict.kind.is_infrastructure:
+        return False
+    return verdict.lost > 0 or (verdict.kind.is_damage and verdict.acked > 0)
+
+
+def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts by severity, then by transactions lost, then by state id."""
+    return tuple(sorted(verdicts, key=lambda v: (-_SEVERITY[v.kind], -v.lost, v.state)))
+
+
+def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judgement:
+    """Return whether the promise was kept by these states alone, before the controls are asked."""
+    if outcome.settings_mismatches:
+        return Judgement(Result.INCONCLUSIVE, outcome.settings_mismatches, ())
+    shown = _filesystem_damage(outcome)
+    if promise is None:
+        return Judgement(Result.INCONCLUSIVE, ("no promise is known for these settings under this fault", *shown), ())
+    broken_by = worst_first(verdict for verdict in outcome.cell.verdicts if violates(promise, verdict))
+    if broken_by:
+        reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
+        return Judgement(Result.BROKEN, (reason, *shown), broken_by)
+    found = _doubts(outcome, promise, exposure_min)
+    if found:
+        return Judgement(Result.INCONCLUSIVE, (*found, *shown), ())
+    if promise.keeps is Keeps.ANYTHING:
+        return Judgement(Result.KEPT, ("nothing is promised", *shown), ())
+    return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
+
+
+def summarise(cells: Iterable[CellResult], exposure_min: int) -> Summary:
+    """Return every cell judged, the controls, and the one answer; broken wins over inconclusive, no cells over kept."""
+    outcomes = [outcome(cell) for cell in sorted(cells, key=_cell_order)]
+    controls = check_controls(outcomes)
+    rows = tuple(_row(one, controls, exposure_min) for one in outcomes)
+    results = [row.judgement.result for row in rows if not row.is_sabotaged]
+    result = Result.KEPT if results else Result.INCONCLUSIVE
+    for worse in (Result.INCONCLUSIVE, Result.BROKEN):
+        result = worse if worse in results else result
+    return Summary(rows, controls, result)
+
+
+def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:
+    cell = one.cell
+    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    judgement = judge(one, promise, exposure_min)
+    voids = doubts(group_of(cell), controls)
+    if judgement.result is not Result.BROKEN and voids:
+        judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=(*voids, *judgement.reasons))
+    return Row(one, promise, judgement, is_sabotaged(cell))
+
+
+def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str, ...]:
+    cell, plan = outcome.cell, outcome.cell.plan
+    found = []
+    unjudged_count = sum(outcome.kind_counts.get(kind, 0) for kind in _UNJUDGED)
+    if outcome.database_count == 0:
+        found.append("no state has a verdict on the database")
+    if outcome.state_count < plan.state_count:
+        found.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
+    if unjudged_count > UNJUDGED_SHARE_MAX * outcome.state_count:
+        found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
+    if cell.recording.reproduced is False:
+        found.append("a second run of the same scenario gave another recording")
+    is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
+    if outcome.content_count < exposure_min and not is_exhaustive and promise.keeps is not Keeps.ANYTHING:
+        found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")
+    return tuple(found)
+
+
+def _filesystem_damage(outcome: Outcome) -> tuple[str, ...]:
+    count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
+    return (f"{count} states of file-system damage, not blamed on the database",) if count else ()
+
+
+def _settings_mismatches(cell: CellResult) -> tuple[str, ...]:
+    read_back = cell.recording.settings
+    return tuple(
+        f"{name}={asked} was asked for, {read_back.get(name, 'nothing')} was read back"
+        for name, asked in cell.settings.items()
+        if read_back.get(name) != asked
+    )
+
+
+def _cell_order(cell: CellResult) -> tuple[object, ...]:
+    return (
+        cell.engine,
+        cell.filesystem,
+        settings_rank(cell.settings),
+        cell.shim != "none",
+        cell.shim,
+        cell.profile,
+        cell.fault,
+        cell.id,
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,178 @@
+"""What an engine's documentation guarantees, as data: one grid a fault class, one cell a pair of settings.
+
+A promise speaks about honest use of the documented settings. A shim that swallows every sync does not change what the
+settings promise, it breaks it: that is how the rig shows that it has teeth. What is not in a grid is not promised and
+not denied: `promise_for` returns None, and a scenario without a promise can only be inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rig.results import Verdict, VerdictKind
+
+
+class Keeps(StrEnum):
+    """How many acknowledged transactions a promise lets go, from strictest to none."""
+
+    NOTHING_LOST = "loses nothing"
+    LAST = "may lose the last"
+    SUFFIX = "may lose a suffix"
+    ANYTHING = "anything goes"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One documented guarantee; `bound` says in words how far a loss may reach, empty when `keeps` says it all."""
+
+    keeps: Keeps
+    # Whether the database must come back as some prefix of its transactions, undamaged.
+    atomic: bool
+    bound: str
+    source: str
+    note: str
+
+    @property
+    def text(self) -> str:
+        """Return the promise in a few words, such as `may lose a suffix, atomic`."""
+        return f"{self.keeps.value}, atomic" if self.atomic else self.keeps.value
+
+
+JOURNAL_MODES = ("delete", "truncate", "persist", "wal", "memory", "off")
+SYNCHRONOUS = ("off", "normal", "full", "extra")
+
+# The cells of the grids: what is kept, whether it is atomic, and whether the documentation adds its caveat (A*).
+_ZERO = (Keeps.NOTHING_LOST, True, False)
+_ZERO_STAR = (Keeps.NOTHING_LOST, True, True)
+_LAST = (Keeps.LAST, True, False)
+_LAST_STAR = (Keeps.LAST, True, True)
+_SUFFIX = (Keeps.SUFFIX, True, False)
+_ANY = (Keeps.ANYTHING, False, False)
+_Cell = tuple[Keeps, bool, bool]
+_Grid = Mapping[str, tuple[_Cell, _Cell, _Cell, _Cell]]
+
+_NOTHING_PROMISED: tuple[_Cell, _Cell, _Cell, _Cell] = (_ANY, _ANY, _ANY, _ANY)
+_ALL_KEPT: tuple[_Cell, _Cell, _Cell, _Cell] = (_ZERO, _ZERO, _ZERO, _ZERO)
+
+# Columns: synchronous = off, normal, full, extra.
+_SQLITE_POWERCUT: _Grid = {
+    "delete": (_ANY, _LAST_STAR, _LAST, _ZERO),
+    "truncate": (_ANY, _LAST_STAR, _ZERO, _ZERO),
+    "persist": (_ANY, _ZERO_STAR, _ZERO, _ZERO),
+    "wal": (_ANY, _SUFFIX, _ZERO, _ZERO),
+    "memory": _NOTHING_PROMISED,
+    "off": _NOTHING_PROMISED,
+}
+_SQLITE_PROCESSKILL: _Grid = {
+    "delete": _ALL_KEPT,
+    "truncate": _ALL_KEPT,
+    "persist": _ALL_KEPT,
+    "wal": _ALL_KEPT,
+    "memory": _NOTHING_PROMISED,
+    "off": _NOTHING_PROMISED,
+}
+_SQLITE: Mapping[str, _Grid] = {
+    "processkill": _SQLITE_PROCESSKILL,
+    "oscrash": _SQLITE_POWERCUT,
+    "powercut": _SQLITE_POWERCUT,
+    # A torn write touches only what was not flushed, so the loss allowed is that of the power cut.
+    "torn": _SQLITE_POWERCUT,
+    "lyingflush": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
+}
+
+_SHIMS = ("none", "eatmydata")
+
+
+def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:
+    """Return what the documentation promises for these settings under this fault, or None if it is not known."""
+    if engine != "sqlite" or shim not in _SHIMS:
+        return None
+    grid = _SQLITE.get(fault)
+    journal_mode, synchronous = settings.get("journal_mode", ""), settings.get("synchronous", "")
+    if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
+        return None
+    keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
+    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault))
+    return Promise(
+        keeps=keeps,
+        atomic=atomic,
+        bound=_sqlite_bound(keeps, journal_mode),
+        source=_sqlite_source(journal_mode, synchronous, fault),
+        note=" ".join(note for note in notes if note),
+    )
+
+
+def violates(promise: Promise, verdict: Verdict) -> bool:
+    """Return whether this one verdict breaks the promise; a verdict that says nothing of the database never does."""
+    if verdict.kind.is_infrastructure or promise.keeps is Keeps.ANYTHING:
+        return False
+    if verdict.kind.is_damage and (promise.atomic or promise.keeps is Keeps.SUFFIX):
+        return True
+    lost_max = {Keeps.NOTHING_LOST: 0, Keeps.LAST: 1}.get(promise.keeps)
+    # A lost suffix that counts nothing lost contradicts itself; it is held against the strictest promise.
+    lost = max(verdict.lost, int(verdict.kind is VerdictKind.LOST_SUFFIX))
+    return lost_max is not None and lost > lost_max
+
+
+def settings_rank(settings: Mapping[str, str]) -> tuple[int, int, tuple[str, ...]]:
+    """Return a sort key that lists settings in the order of the documentation; unknown words come last, by name."""
+    journal_mode, synchronous = settings.get("journal_mode", ""), settings.get("synchronous", "")
+    return (
+        JOURNAL_MODES.index(journal_mode) if journal_mode in JOURNAL_MODES else len(JOURNAL_MODES),
+        SYNCHRONOUS.index(synchronous) if synchronous in SYNCHRONOUS else len(SYNCHRONOUS),
+        tuple(settings.values()),
+    )
+
+
+def _sqlite_bound(keeps: Keeps, journal_mode: str) -> str:
+    if keeps is Keeps.LAST:
+        return "at most the last acknowledged transaction"
+    if keeps is Keeps.SUFFIX and journal_mode == "wal":
+        return "acknowledged since the WAL was last synced: at the start of a checkpoint, or its header after a reset"
+    return ""
+
+
+def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
+    """Return the page of SQLite's documentation and the heading on it, tagged as read there."""
+    if fault == "lyingflush":
+        return "howtocorrupt.html, Failure to sync [DOC]"
+    if journal_mode in ("memory", "off"):
+        return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
+    page = f"pragma.html, synchronous {synchronous.upper()}"
+    if fault == "processkill":
+        return "pragma.html, synchronous NORMAL: application crashes [DOC]"
+    if journal_mode == "wal" and synchronous != "off":
+        return f"{page}; wal.html, Performance Considerations [DOC]"
+    if journal_mode == "delete" and synchronous in ("normal", "full"):
+        return f"{page} and EXTRA [DOC]"
+    return f"{page} [DOC]"
+
+
+def _caveat(fault: str) -> str:
+    words = "The documentation keeps a very small chance of corruption at NORMAL on an older file system (A*)."
+    if fault == "torn":
+        words += " For torn writes the loss allowed is taken from the power cut."
+    return words
+
+
+def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
+    if fault == "processkill":
+        is_volatile = journal_mode in ("memory", "off")
+        return "Corruption is documented for a kill in the middle of a commit." if is_volatile else ""
+    if fault == "lyingflush":
+        return "The documentation assumes that a sync is real; with WAL only a checkpoint is expected to corrupt."
+    if journal_mode == "memory":
+        return "A cut in the middle of a commit may corrupt: the rollback journal is in memory."
+    if journal_mode == "off":
+        return "There is no rollback journal: a cut in the middle of a commit may corrupt."
+    if journal_mode == "wal" and synchronous == "off":
+        return "A suffix or corruption: checkpoints are not synced either, so even older transactions can go."
+    if journal_mode == "delete" and synchronous in ("normal", "full"):
+        return "The unlink of the journal is not synced, so the last transaction can be rolled back."
+    if journal_mode == "truncate" and synchronous in ("full", "extra"):
+        return "Holds from SQLite 3.8.7.1 on; earlier versions did not sync after the truncation."
+    if journal_mode == "wal" and synchronous == "extra":
+        return "In WAL mode EXTRA is the same as FULL."
+    return ""

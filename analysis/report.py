@@ -1,0 +1,204 @@
+"""One self-contained HTML page that answers what is lost, next to how fast it is; the same input gives the same bytes.
+
+The page fetches nothing: its style and its pictures are part of it. What engines and files said is text, never markup.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from analysis.controls import group_of
+from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
+from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
+from analysis.promises import Keeps
+from analysis.table import damage_text, headline, number, replay_line, share
+from rig.results import Verdict, VerdictKind
+
+_TEMPLATES = Path(__file__).parent / "templates"
+# An allowed loss is illustrated by its worst states; a broken promise shows every state.
+_ILLUSTRATIONS_MAX = 3
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of the page with its caption; `svg` is trusted markup of our own making."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The states of one cell that are worth a replay, as (command, verdict) pairs, worst first."""
+
+    row: Row
+    title: str
+    states: tuple[tuple[str, Verdict], ...]
+    hidden_count: int
+
+
+def write_report(summary: Summary, run_info: Mapping[str, str], out: Path) -> None:
+    """Write the report to `out`, whole or not at all; `run_info` is shown as it is, and is the only place for a time."""
+    text = report_html(summary, run_info)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(out)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def report_html(summary: Summary, run_info: Mapping[str, str]) -> str:
+    """Return the whole page as text."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, share=share, markup=Markup, seconds=_seconds)
+    return environment.get_template("report.html.j2").render(
+        css=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        headline=headline(summary),
+        result=summary.result,
+        summary=summary,
+        findings=_findings(summary),
+        pictures=_pictures(summary),
+        groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
+        bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
+        damage_text=damage_text,
+        kinds=_kinds(summary),
+        evidence=_evidence(summary),
+        run_info=dict(run_info),
+        common=_common_facts(summary),
+        Result=Result,
+        Keeps=Keeps,
+        id=id,
+    )
+
+
+def _group(row: Row) -> str:
+    cell = row.outcome.cell
+    return f"{group_of(cell)}, device {cell.profile}"
+
+
+def _by_group(summary: Summary) -> list[Row]:
+    return sorted(summary.rows, key=_group)
+
+
+def _seconds(virtual_ns: int) -> str:
+    return f"{virtual_ns / 1e9:.3g} s" if virtual_ns else "0"
+
+
+def _kinds(summary: Summary) -> list[VerdictKind]:
+    """Return the kinds of verdict that occurred at all, from best to worst."""
+    return [kind for kind in VerdictKind if any(row.outcome.kind_counts.get(kind) for row in summary.rows)]
+
+
+def _findings(summary: Summary) -> list[str]:
+    """Return what the numbers say in a few sentences; every sentence names settings and what was measured."""
+    findings = []
+    for group, rows in groupby(_by_group(summary), key=_group):
+        honest = [row for row in rows if row.outcome.cell.shim == "none" and row.outcome.transactions_per_s]
+        lossless = [row for row in honest if row.outcome.database_count and not row.outcome.losing_count]
+        lossless = [row for row in lossless if row.judgement.result is Result.KEPT]
+        if lossless:
+            best = max(lossless, key=_speed)
+            text = (
+                f"Fastest in which no acknowledged transaction was lost: {best.outcome.settings_name}, "
+                f"{number(best.outcome.transactions_per_s)} transactions per virtual second."
+            )
+            fastest = max(honest, key=_speed)
+            if _speed(fastest) > _speed(best):
+                text += (
+                    f" {fastest.outcome.settings_name} is {number(_speed(fastest) / _speed(best))} times as fast and"
+                )
+                text += f" lost up to {fastest.outcome.lost_max}, with damage {damage_text(fastest.outcome)}."
+            findings.append(f"{group}: {text}")
+    return findings
+
+
+def _speed(row: Row) -> float:
+    return row.outcome.transactions_per_s or 0.0
+
+
+def _pictures(summary: Summary) -> list[Picture]:
+    pictures = []
+    for index, (group, rows) in enumerate(groupby(_by_group(summary), key=_group)):
+        outcomes = [row.outcome for row in rows if row.outcome.transactions_per_s]
+        most = [_point(outcome, outcome.lost_max) for outcome in outcomes if outcome.lost_max is not None]
+        often = [
+            _point(outcome, outcome.instant_share_losing)
+            for outcome in outcomes
+            if outcome.instant_share_losing is not None
+        ]
+        for number_in_group, (points, axis, what) in enumerate(
+            (
+                (most, Axis("acknowledged transactions lost, at most", is_share=False), "How much is lost"),
+                (often, Axis("share of cut instants that lose", is_share=True), "How often something is lost"),
+            )
+        ):
+            if points:
+                caption = f"{what}: {group}. Right is faster, up is worse."
+                svg = speed_against_loss(points, axis, f"picture-{index}-{number_in_group}", caption)
+                pictures.append(Picture(svg, caption))
+    return pictures
+
+
+def _point(outcome: Outcome, value: float) -> Point:
+    assert outcome.transactions_per_s is not None
+    return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0)
+
+
+def _evidence(summary: Summary) -> list[Evidence]:
+    """Return the broken promises with all their states first, then the worst states of every allowed loss."""
+    broken, allowed = [], []
+    for row in summary.rows:
+        cell = row.outcome.cell
+        states = row.judgement.broken_by
+        if states:
+            title = f"broke its promise: {row.promise.text if row.promise else ''}"
+            title += ", because its shim swallows every sync (control)" if row.is_sabotaged else ""
+            broken.append(Evidence(row, title, _commands(cell.id, states), 0))
+            continue
+        losing = worst_first(verdict for verdict in cell.verdicts if loses(verdict))
+        if losing:
+            promised = row.promise.keeps.value if row.promise else "no promise is known"
+            shown = losing[:_ILLUSTRATIONS_MAX]
+            allowed.append(
+                Evidence(row, f"lost, as allowed: {promised}", _commands(cell.id, shown), len(losing) - len(shown))
+            )
+    return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
+
+
+def _commands(cell_id: str, states: Sequence[Verdict]) -> tuple[tuple[str, Verdict], ...]:
+    return tuple((replay_line(cell_id, verdict), verdict) for verdict in states)
+
+
+def _common_facts(summary: Summary) -> dict[str, str]:
+    """Return what the recordings were made with; where they differ, every value is named."""
+    facts = [row.outcome.cell.recording for row in summary.rows]
+    columns = {
+        "engine version": [fact.engine_version for fact in facts],
+        "guest kernel": [fact.kernel for fact in facts],
+        "QEMU": [fact.qemu_version for fact in facts],
+        "image": [fact.image for fact in facts],
+        "template": [fact.template for fact in facts],
+        "seed": [str(fact.seed) for fact in facts],
+    }
+    return {name: ", ".join(sorted(set(values))) for name, values in columns.items()}

@@ -1,0 +1,172 @@
+"""The table that ends a run: one row a setting, one line a fault within it, the answer below.
+
+Colour never stands alone: every result is a word first. Lines are plain text when the output is no terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from analysis.outcome import Outcome, Result, Row, Summary
+from rig.results import Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+_STYLES = {Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow"}
+_CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
+_REPLAYS_MAX = 3
+_NAMES_MAX = 3
+_WIDTH_WITH_FAULTS = 116
+
+
+def print_table(summary: Summary, console: Console | None = None) -> None:
+    """Print the table, the controls and the answer to the console, by default standard output."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console() if console is None else console
+    for rows in _tables(summary.rows, console.width):
+        console.print(_table(rows))
+    for control in summary.controls:
+        line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
+        console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
+    for row in summary.rows:
+        for line in _explanation(row):
+            console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)
+    console.print(Text(headline(summary), style=_STYLES[summary.result]))
+
+
+def table_text(summary: Summary, width: int = 120) -> str:
+    """Return what `print_table` prints, as plain text of this width."""
+    from rich.console import Console
+
+    stream = io.StringIO()
+    print_table(summary, Console(file=stream, width=width, color_system=None, legacy_windows=False))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def headline(summary: Summary) -> str:
+    """Return the answer of the whole run in one sentence."""
+    rows = [row for row in summary.rows if not row.is_sabotaged]
+    state_count = sum(row.outcome.database_count for row in summary.rows)
+    of_scenarios = f"{len(rows)} scenario{'' if len(rows) == 1 else 's'}, {state_count} crash states judged"
+    if summary.result is Result.BROKEN:
+        broken = [row.outcome for row in rows if row.judgement.result is Result.BROKEN]
+        names = ", ".join(f"{one.settings_name} under {one.cell.fault}" for one in broken[:_NAMES_MAX])
+        names += ", and others" if len(broken) > _NAMES_MAX else ""
+        return f"A promise was broken by {names}: {len(broken)} of {of_scenarios}."
+    if summary.result is Result.INCONCLUSIVE:
+        count = sum(row.judgement.result is Result.INCONCLUSIVE for row in rows)
+        return f"Inconclusive: {count} of {of_scenarios}; what is not proven is not green."
+    return f"Every promise was kept: {of_scenarios}, and every control fired."
+
+
+def replay_line(cell_id: str, verdict: Verdict) -> str:
+    """Return the command that rebuilds one crash state and shows its verdict, ready to paste."""
+    return f"rig replay {shlex.quote(cell_id)} {shlex.quote(verdict.state)}"
+
+
+def number(value: float | None) -> str:
+    """Return a rate or ratio with three significant digits at most, and a dash for none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    """Return a share of cut instants in percent; a share that is not zero never reads as zero."""
+    if value is None:
+        return "-"
+    if 0 < value < 0.001:
+        return "< 0.1 %"
+    # Two ends are told apart from what only rounds to them.
+    return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "all"
+
+
+def damage_text(outcome: Outcome) -> str:
+    """Return such as `0 of 812 (<= 0.37 %)`."""
+    damage = outcome.damage
+    return f"{damage.count} of {damage.total} ({damage.bound_text})" if damage.total else "nothing judged"
+
+
+def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
+    """Return the rows of each table: all in one, or one a fault where a line with the fault would not fit."""
+    faults = sorted({row.outcome.cell.fault for row in rows})
+    if width >= _WIDTH_WITH_FAULTS:
+        return [rows] if rows else []
+    return [[row for row in rows if row.outcome.cell.fault == fault] for fault in faults]
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    has_fault = len({row.outcome.cell.fault for row in rows}) > 1
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    table.title, table.title_justify = _title(rows), "left"
+    table.add_column("settings", no_wrap=True)
+    for name in ("tx/s", "FLUSH/tx"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if has_fault:
+        table.add_column("fault", no_wrap=True)
+    for name in ("lost max", "instants", "damage"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("promise", no_wrap=True)
+    table.add_column("result")
+    for _, same in groupby(rows, key=_settings_key):
+        for index, row in enumerate(same):
+            table.add_row(*_columns(row, is_first=index == 0, has_fault=has_fault))
+    return table
+
+
+def _title(rows: Sequence[Row]) -> str:
+    cells = [row.outcome.cell for row in rows]
+    names = (
+        {cell.engine for cell in cells},
+        {cell.filesystem for cell in cells},
+        {f"device {cell.profile}" for cell in cells},
+        {cell.fault for cell in cells},
+    )
+    return " | ".join(", ".join(sorted(name)) for name in names)
+
+
+def _settings_key(row: Row) -> tuple[str, ...]:
+    cell = row.outcome.cell
+    return (cell.engine, cell.filesystem, row.outcome.settings_name, cell.profile)
+
+
+def _columns(row: Row, *, is_first: bool, has_fault: bool) -> list[Text]:
+    from rich.text import Text
+
+    outcome = row.outcome
+    speed = [outcome.settings_name, number(outcome.transactions_per_s), number(outcome.flush_per_transaction)]
+    columns = [
+        *(speed if is_first else ["", "", ""]),
+        *([outcome.cell.fault] if has_fault else []),
+        "-" if outcome.lost_max is None else str(outcome.lost_max),
+        share(outcome.instant_share_losing),
+        damage_text(outcome),
+        row.promise.keeps.value if row.promise else "not known",
+    ]
+    return [*map(Text, columns), Text(row.result_text, style=_style(row))]
+
+
+def _style(row: Row) -> str:
+    return "cyan" if row.is_sabotaged and row.judgement.result is Result.BROKEN else _STYLES[row.judgement.result]
+
+
+def _explanation(row: Row) -> list[str]:
+    """Return the lines below the table for a result that is not green: why, and what to paste."""
+    if row.judgement.result is Result.KEPT or row.is_sabotaged:
+        return []
+    cell_id = row.outcome.cell.id
+    lines = [f"{row.judgement.result.value} {cell_id}: {'; '.join(row.judgement.reasons)}"]
+    worst = row.judgement.broken_by[:_REPLAYS_MAX]
+    return lines + [f"  {replay_line(cell_id, one)}  # {one.kind.value}, lost {one.lost}" for one in worst]

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Make sure that the programs the rig needs are there: `bootstrap.sh run` for `make run`, `bootstrap.sh test` for `make test`.
+# On Debian and Ubuntu what is missing is installed, as root or through sudo; where that cannot be, one line lists exactly
+# what is missing and nothing is changed. When all is there it looks, says nothing and is done in milliseconds.
+set -euo pipefail
+
+# Program files live in sbin directories as well, which are not on everybody's PATH.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+DEBIAN_KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
+readonly DEBIAN_KEYRING
+
+# What is needed -> who has it. Alternatives are separated by "|", the best first; a name with a slash is a file.
+needs_of_run=(
+    "qemu-system-x86_64  qemu-system-x86"
+    "mmdebstrap          mmdebstrap"
+    "mke2fs              e2fsprogs"
+    "newuidmap           uidmap"
+    "setpriv             util-linux"
+    "make                make"
+    "$DEBIAN_KEYRING     debian-archive-keyring"
+)
+# chromium opens the report as a reader would; vagrant (or where it is not packaged, ruby) reads the Vagrantfile.
+needs_of_test=(
+    "${needs_of_run[@]}"
+    "git                 git"
+    "chromium|chromium-browser|google-chrome  chromium"
+    "vagrant|ruby        vagrant|ruby"
+)
+
+say() { printf 'bootstrap: %s\n' "$*" >&2; }
+
+present() {
+    local candidate
+    local -a candidates
+    IFS='|' read -ra candidates <<<"$1"
+    for candidate in "${candidates[@]}"; do
+        if [[ $candidate == /* ]]; then
+            [[ -e $candidate ]] && return 0
+        elif type -P "$candidate" >/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+# A Python that can run the rig and make a virtual environment; Debian keeps ensurepip in a package of its own.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            type -P "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+missing_needs() {
+    local need
+    for need in "$@"; do
+        # shellcheck disable=SC2086 # two columns
+        set -- $need
+        present "$1" || printf '%s\n' "$need"
+    done
+}
+
+available() { [[ -n $(apt-cache --quiet=2 show --no-all-versions "$1" 2>/dev/null) ]]; }
+
+# The distribution's own Python, unless it is known to be too old.
+python_packages() {
+    local minor
+    minor=$(apt-cache policy python3 2>/dev/null | sed -nE 's/^ *Candidate: ([0-9]+:)?3\.([0-9]+).*/\2/p')
+    if [[ -n $minor && $minor -lt 11 ]]; then echo "python3.11 python3.11-venv"; else echo "python3 python3-venv"; fi
+}
+
+# Of the alternatives of each need, the first that this distribution has.
+packages_for() {
+    local need package
+    local -a alternatives
+    for need in "$@"; do
+        read -r _ package <<<"$need"
+        IFS='|' read -ra alternatives <<<"$package"
+        for package in "${alternatives[@]}"; do
+            if available "$package"; then break; fi
+        done
+        if [[ $package == python ]]; then python_packages; else echo "$package"; fi
+    done
+}
+
+as_root=()
+may_become_root() {
+    if [[ $(id -u) == 0 ]]; then return 0; fi
+    type -P sudo >/dev/null || return 1
+    as_root=(sudo)
+    # Without a terminal nobody can type a password.
+    if [[ ! -t 0 ]]; then as_root=(sudo -n); fi
+    "${as_root[@]}" true 2>/dev/null
+}
+
+apt_get() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get --quiet=2 --option DPkg::Lock::Timeout=300 --option Acquire::Retries=3 "$@" </dev/null
+}
+
+install_packages() {
+    local -a packages
+    local attempt
+    for attempt in first second; do
+        mapfile -t packages < <(packages_for "${missing[@]}" | tr ' ' '\n')
+        say "installing: ${packages[*]}"
+        if apt_get install --no-install-recommends --yes "${packages[@]}" >&2; then return 0; fi
+        if [[ $attempt == first ]]; then say "trying once more, with fresh package lists"; apt_get update >&2 || true; fi
+    done
+    say "apt-get could not install: ${packages[*]}"
+    return 1
+}
+
+usage() {
+    say "usage: bootstrap.sh run | test | python"
+    exit 2
+}
+
+[[ $# == 1 ]] || usage
+case $1 in
+run) needs=("${needs_of_run[@]}") ;;
+test) needs=("${needs_of_test[@]}") ;;
+python)
+    find_python && exit 0
+    say "no Python >= 3.11 with the venv module was found${PYTHON:+ under the name PYTHON=$PYTHON}"
+    exit 1
+    ;;
+*) usage ;;
+esac
+
+look_for_missing() {
+    mapfile -t missing < <(missing_needs "${needs[@]}")
+    # An environment that exists has its Python; only a fresh clone has to look for one.
+    if [[ ! -x $(dirname "$0")/.venv/bin/python ]] && ! find_python >/dev/null; then
+        missing+=("python3>=3.11-with-venv  python")
+    fi
+}
+
+look_for_missing
+if [[ ${#missing[@]} == 0 ]]; then exit 0; fi
+
+if ! type -P apt-get dpkg >/dev/null; then
+    say "this is neither Debian nor Ubuntu; please install what provides: $(printf '%s\n' "${missing[@]}" | awk '{print $1}' | paste -sd' ')"
+    exit 1
+fi
+if ! may_become_root; then
+    say "programs are missing and this user may not install them; have an administrator run:" \
+        "apt-get install --no-install-recommends $(packages_for "${missing[@]}" | paste -sd' ')"
+    exit 1
+fi
+# A fresh machine has no package lists, and then apt knows none of the alternatives.
+apt_get update >&2 || say "apt-get update failed; going on with the package lists that are there"
+install_packages
+look_for_missing
+if [[ ${#missing[@]} != 0 ]]; then
+    say "still missing after the installation: $(printf '%s\n' "${missing[@]}" | awk '{print $1}' | paste -sd' ')"
+    exit 1
+fi

@@ -1,0 +1,62 @@
+"""What power loss does to a disk: the write log, its epochs, the crash states it allows, one module for each fault.
+
+Pure Python and numpy; knows nothing of virtual machines or databases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from faults import powercut, torn
+from faults.content import ContentIndex
+from faults.epochs import Epoch, epochs
+from faults.log import EntryFlag, LogError, Mark, WriteLog
+from faults.powercut import everything_unflushed_lost
+from faults.selection import Plan
+from faults.state import CrashState, Draw, Extent, StateIdError, Tear, base_extents, parse_state
+
+__all__ = [
+    "ContentIndex",
+    "CrashState",
+    "Draw",
+    "EntryFlag",
+    "Epoch",
+    "Extent",
+    "Fault",
+    "LogError",
+    "Mark",
+    "Plan",
+    "StateIdError",
+    "Tear",
+    "WriteLog",
+    "base_extents",
+    "epochs",
+    "everything_unflushed_lost",
+    "parse_state",
+    "plan",
+]
+
+
+class Fault(StrEnum):
+    """Fault models; the value is the spelling in test ids, on the command line and in results."""
+
+    POWERCUT = "powercut"
+    TORN = "torn"
+
+
+class _Planner(Protocol):
+    def __call__(
+        self, log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int
+    ) -> Plan: ...
+
+
+_PLANNERS: dict[Fault, _Planner] = {Fault.POWERCUT: powercut.states, Fault.TORN: torn.states}
+
+
+def plan(
+    fault: Fault, log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int
+) -> Plan:
+    """Plan up to `states_max` crash states of a fault, cut behind entry `first_entry`; deterministic under `seed`."""
+    return _PLANNERS[fault](log, log_epochs, first_entry=first_entry, states_max=states_max, seed=seed)

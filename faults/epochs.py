@@ -1,0 +1,154 @@
+"""Epochs of a write log: what stands between two FLUSH entries.
+
+The kernel lays an epoch out as `[FUA | MARK]* [W batch] FLUSH`. A completed normal write (W) waits in a list; a FLUSH
+takes what had completed when it was submitted, and logs those writes and then itself when it completes. FUA writes
+and MARKs are logged at once. `epochs` asserts this layout and raises `LogError` where a log breaks it, so all
+reasoning on crash states may rest on it. The last epoch is the tail: what follows the last FLUSH, logged when the
+target was removed, never durable. It always exists and may be empty; its layout is free, since the kernel puts a last
+MARK behind its writes.
+
+The one thing the log does not tell: whether a W came before or after a FUA write of the same sector, if that FUA is
+of the same epoch, or of the one before (both can complete while a FLUSH is in flight; one FLUSH in flight at a time
+is assumed). Where their bytes differ the order matters, and it stays open unless nothing wrote that sector later:
+then the recording's self-check (a replay of every entry equals the device) has shown that the log's order is the true
+one. An open W is named in `Epoch.ambiguous`, and no generator lets it land; an epoch that starts on a sector left
+open so is `doubtful`, and no generator cuts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from faults.log import EntryFlag, WriteLog
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch, by entry indices of its log."""
+
+    number: int
+    # The first entry after the previous FLUSH; everything before it is durable when the epoch starts.
+    begin: int
+    # The closing FLUSH; None for the tail.
+    flush: int | None
+    # The closing FLUSH, or the number of entries of the log for the tail; the last cut of the epoch is just before it.
+    end: int
+    fuas: tuple[int, ...]
+    # The ordinary writes in completion order, without DISCARDs.
+    batch: tuple[int, ...]
+    # Members of the batch whose order to a FUA write of the same sector the log does not tell.
+    ambiguous: tuple[int, ...] = ()
+    # Whether the content at `begin` depends on such an order.
+    doubtful: bool = False
+
+
+def epochs(log: WriteLog) -> tuple[Epoch, ...]:
+    """Split a log into epochs, the tail last; raise `LogError` where it breaks the kernel's layout."""
+    plain = tuple(_split(log))
+    ambiguous: dict[int, set[int]] = {}
+    doubtful: set[int] = set()
+    for epoch, fuas in _with_fuas_in_reach(plain):
+        for doubt in _doubts(log, epoch, fuas):
+            ambiguous.setdefault(epoch.number, set()).add(doubt.entry_index)
+            doubtful.update(range(epoch.number + 1, doubt.last_epoch + 1))
+    return tuple(
+        replace(epoch, ambiguous=tuple(sorted(ambiguous.get(epoch.number, ()))), doubtful=epoch.number in doubtful)
+        for epoch in plain
+    )
+
+
+def _split(log: WriteLog) -> Iterator[Epoch]:
+    flags = log.flags
+    flush_entries = np.flatnonzero(flags & EntryFlag.FLUSH)
+    bad = flush_entries[(log.payload_bytes[flush_entries] > 0) | (flags[flush_entries] & EntryFlag.FUA > 0)]
+    if bad.size:
+        raise log.error(
+            int(bad[0]), "a FLUSH with data or FUA: dm splits such a bio into an empty FLUSH and a FUA write"
+        )
+    begin = 0
+    for number, flush in enumerate([*flush_entries.tolist(), None]):
+        end = log.entry_count if flush is None else flush
+        part = flags[begin:end]
+        at_once = (part & (EntryFlag.FUA | EntryFlag.MARK)) > 0
+        late = np.flatnonzero(~at_once)
+        if flush is not None and late.size and at_once[late[0] :].any():
+            culprit = begin + int(late[0])
+            raise log.error(culprit, f"a write stands before a FUA or MARK of its epoch, which FLUSH {flush} closes")
+        fuas = begin + np.flatnonzero((part & EntryFlag.FUA) > 0)
+        batch = begin + np.flatnonzero(~at_once & ((part & EntryFlag.DISCARD) == 0))
+        yield Epoch(number, begin, flush, end, tuple(fuas.tolist()), tuple(batch.tolist()))
+        begin = end + 1
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    entry_index: int
+    # The epoch that is the last to start on content left open by this entry, as it writes the sector anew; -1 for none.
+    last_epoch: int
+
+
+def _with_fuas_in_reach(plain: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[int, ...]]]:
+    previous: tuple[int, ...] = ()
+    for epoch in plain:
+        fuas = previous + epoch.fuas
+        previous = epoch.fuas
+        if fuas and epoch.batch:
+            yield epoch, fuas
+
+
+def _doubts(log: WriteLog, epoch: Epoch, fuas: tuple[int, ...]) -> Iterator[_Doubt]:
+    """Find the writes of a batch that overlap a FUA in reach, differ from it, and cannot be ordered."""
+    candidates = _overlapping(log, epoch.batch, fuas)
+    if not candidates:
+        return
+    last_fua = {sector: (fua, data) for fua in fuas for sector, data in _sectors(log, [fua])}
+    last_writer = {sector: entry for entry in candidates for sector, _ in _sectors(log, [entry])}
+    for entry in candidates:
+        # Sector -> the FUA it differs from there.
+        open_sectors = {
+            sector: last_fua[sector][0]
+            for sector, data in _sectors(log, [entry])
+            if sector in last_fua and last_fua[sector][1] != data
+        }
+        rewriters = {s: _next_writer(log, epoch.end, s) for s in open_sectors if last_writer[s] == entry}
+        # Content that reached the end of the log proves that the entry came after that FUA, so after all earlier ones.
+        proven = max((open_sectors[sector] for sector, writer in rewriters.items() if writer is None), default=-1)
+        open_sectors = {sector: fua for sector, fua in open_sectors.items() if fua > proven}
+        if open_sectors:
+            later = (rewriters[sector] for sector in open_sectors if sector in rewriters)
+            yield _Doubt(entry, max((_epoch_of(log, writer) for writer in later if writer is not None), default=-1))
+
+
+def _overlapping(log: WriteLog, batch: tuple[int, ...], fuas: tuple[int, ...]) -> list[int]:
+    writes = np.array(batch)
+    begins, ends = log.offset_bytes[writes], log.offset_bytes[writes] + log.length_bytes[writes]
+    order = np.argsort(log.offset_bytes[list(fuas)], kind="stable")
+    fua_begins = log.offset_bytes[list(fuas)][order]
+    # The furthest end of all FUAs that start at or before each one: a write overlaps one iff it starts before that.
+    fua_ends = np.maximum.accumulate((log.offset_bytes + log.length_bytes)[list(fuas)][order])
+    rank = np.searchsorted(fua_begins, ends, side="left") - 1
+    hit = (rank >= 0) & (fua_ends[np.maximum(rank, 0)] > begins)
+    found: list[int] = writes[hit].tolist()
+    return found
+
+
+def _sectors(log: WriteLog, entries: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    for entry in entries:
+        first = int(log.offset_bytes[entry]) // log.sector_bytes
+        data = log.payload(entry)
+        for rank in range(len(data) // log.sector_bytes):
+            yield first + rank, bytes(data[rank * log.sector_bytes : (rank + 1) * log.sector_bytes])
+
+
+def _next_writer(log: WriteLog, after_entry: int, sector: int) -> int | None:
+    begin = sector * log.sector_bytes
+    offsets, lengths = log.offset_bytes[after_entry:], log.payload_bytes[after_entry:]
+    writers = np.flatnonzero((offsets <= begin) & (offsets + lengths > begin))
+    return after_entry + int(writers[0]) if writers.size else None
+
+
+def _epoch_of(log: WriteLog, entry: int) -> int:
+    return int(np.count_nonzero(log.flags[:entry] & EntryFlag.FLUSH))

@@ -1,0 +1,238 @@
+"""The write log of one recording, in the format of the kernel's dm-log-writes target, opened for reading.
+
+Promises: every column is a numpy array with one row an entry; a log that opens without `LogError` can be walked,
+replayed and cut without a further check of its format. A damaged or truncated file raises `LogError` and nothing
+else.
+
+Format (drivers/md/dm-log-writes.c), little endian, in units of the superblock's `sectorsize`: one sector superblock
+{magic u64, version u64, nr_entries u64, sectorsize u32}, then for each entry a one-sector header {sector u64,
+nr_sectors u64, flags u64, data_len u64} and its payload of nr_sectors. A DISCARD has no payload; a MARK has its text
+inline, behind the header's 32 bytes.
+
+DISCARDs are ignored by every replay: a discard is a hint, the content behind it is undefined afterwards, no Linux file
+system may rely on it, and keeping the old content is what the target does over a device without discard.
+
+Left out: the kernel refreshes nr_entries only on FUA, MARK and removal, so after a kill it is stale. `salvage=True`
+walks past it to the last valid entry. It cannot tell the entries of an older log behind the end from entries of this
+one: write a recording to a zeroed device.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntFlag
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC = 0x6A736677736872
+VERSION = 1
+SUPERBLOCK = struct.Struct("<QQQI")
+HEADER = struct.Struct("<QQQQ")
+SECTOR_BYTES_MIN = 512
+SECTOR_BYTES_MAX = 65536
+# Offsets on the device stay well inside int64, in which the columns are kept.
+DEVICE_BYTES_MAX = 1 << 60
+
+Int64Array = NDArray[np.int64]
+ByteArray = NDArray[np.uint8]
+
+
+class EntryFlag(IntFlag):
+    """Flags of a log entry, as the kernel writes them."""
+
+    FLUSH = 1
+    FUA = 2
+    DISCARD = 4
+    MARK = 8
+    METADATA = 16
+
+
+_FLUSH, _FUA, _DISCARD, _MARK = 1, 2, 4, 8
+_KNOWN_FLAGS = 31
+
+
+class LogError(Exception):
+    """A write log is damaged or is not what the kernel writes; names file, entry number and file offset."""
+
+    def __init__(self, path: str | Path, entry_index: int | None, offset_bytes: int, reason: str) -> None:
+        place = "superblock" if entry_index is None else f"entry {entry_index}"
+        super().__init__(f"{path}: {place} at byte {offset_bytes}: {reason}")
+        self.path = Path(path)
+        self.entry_index = entry_index
+        self.offset_bytes = offset_bytes
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark of the recorder: its place in the log and its text."""
+
+    entry_index: int
+    text: str
+
+
+class WriteLog:
+    """A write log opened for reading; a context manager. Columns are read-only arrays, one row an entry."""
+
+    def __init__(self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows) -> None:
+        self.path = path
+        self._data = data
+        self.sector_bytes = sector_bytes
+        self.marks: tuple[Mark, ...] = tuple(rows.marks)
+        self.entry_count = len(rows.flags)
+        # The file offset behind the last entry.
+        self.end_bytes = rows.end_bytes
+        self.flags = _column(rows.flags)
+        self.header_offset_bytes = _column(rows.headers)
+        # Place and length on the device; a DISCARD has the discarded length here and no payload.
+        self.offset_bytes = _column(rows.sectors) * sector_bytes
+        self.length_bytes = _column(rows.sector_counts) * sector_bytes
+        is_write = (self.flags & (_DISCARD | _MARK)) == 0
+        self.payload_bytes = np.where(is_write, self.length_bytes, 0)
+        self.payload_offset_bytes = np.where(self.payload_bytes > 0, self.header_offset_bytes + sector_bytes, 0)
+        for column in (self.offset_bytes, self.length_bytes, self.payload_bytes, self.payload_offset_bytes):
+            column.setflags(write=False)
+
+    @classmethod
+    def open(cls, path: str | Path, *, salvage: bool = False) -> WriteLog:
+        """Open the log at `path`; raise `LogError` if it is damaged.
+
+        With `salvage`, walk on past the superblock's entry count and stop at the last valid entry instead of raising.
+        """
+        path = Path(path)
+        with path.open("rb") as file:
+            size_bytes = file.seek(0, 2)
+            if size_bytes < SECTOR_BYTES_MIN:
+                raise LogError(path, None, 0, f"the file has {size_bytes} bytes, less than one sector")
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            entry_count, sector_bytes = _read_superblock(path, data)
+            return cls(path, data, sector_bytes, _walk(path, data, sector_bytes, entry_count, salvage))
+        except LogError:
+            data.close()
+            raise
+
+    def __enter__(self) -> WriteLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the mapping back; a payload that is still referenced keeps it alive until it is dropped."""
+        try:
+            self._data.close()
+        except BufferError:
+            return
+
+    def payload(self, entry_index: int) -> memoryview:
+        """Return the data of an entry without a copy; empty for FLUSH, DISCARD and MARK."""
+        begin = int(self.payload_offset_bytes[entry_index])
+        return memoryview(self._data)[begin : begin + int(self.payload_bytes[entry_index])]
+
+    def replay(self, upto_entry: int, device_bytes: int) -> ByteArray:
+        """Return the device after all entries before `upto_entry`, over zeros; DISCARDs are ignored (see the module)."""
+        device: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
+        for entry_index in np.flatnonzero(self.payload_bytes[:upto_entry]).tolist():
+            begin = int(self.offset_bytes[entry_index])
+            end = begin + int(self.payload_bytes[entry_index])
+            if end > device_bytes:
+                raise self.error(entry_index, f"writes up to byte {end} of a device of {device_bytes} bytes")
+            device[begin:end] = np.frombuffer(self.payload(entry_index), dtype=np.uint8)
+        return device
+
+    def error(self, entry_index: int, reason: str) -> LogError:
+        """Return a `LogError` that points at an entry of this log."""
+        return LogError(self.path, entry_index, int(self.header_offset_bytes[entry_index]), reason)
+
+
+class _Rows:
+    """Columns under construction; plain lists, since appending to them is what the walk spends its time on."""
+
+    def __init__(self) -> None:
+        self.sectors: list[int] = []
+        self.sector_counts: list[int] = []
+        self.flags: list[int] = []
+        self.headers: list[int] = []
+        self.marks: list[Mark] = []
+        self.end_bytes = 0
+
+
+def _column(values: Iterable[int]) -> Int64Array:
+    column: Int64Array = np.array(list(values), dtype=np.int64)
+    column.setflags(write=False)
+    return column
+
+
+def _read_superblock(path: Path, data: mmap.mmap) -> tuple[int, int]:
+    magic, version, entry_count, sector_bytes = SUPERBLOCK.unpack_from(data)
+    if magic != MAGIC:
+        raise LogError(path, None, 0, f"magic is {magic:#x}, expected {MAGIC:#x}: this is not a dm-log-writes log")
+    if version != VERSION:
+        raise LogError(path, None, 8, f"version is {version}, expected {VERSION}")
+    power_of_two = sector_bytes & (sector_bytes - 1) == 0
+    if not (SECTOR_BYTES_MIN <= sector_bytes <= SECTOR_BYTES_MAX and power_of_two):
+        raise LogError(path, None, 24, f"sectorsize is {sector_bytes}, expected a power of two from 512 to 65536")
+    return entry_count, sector_bytes
+
+
+def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, salvage: bool) -> _Rows:
+    """Read the headers one by one: an entry's place follows from the lengths of all entries before it."""
+    rows = _Rows()
+    unpack, size_bytes, sectors_max = HEADER.unpack_from, len(data), DEVICE_BYTES_MAX // sector_bytes
+    position, entry_index, reason = sector_bytes, 0, ""
+    while salvage or entry_index < entry_count:
+        if position + sector_bytes > size_bytes:
+            reason = f"the file ends at byte {size_bytes}, after {entry_index} of {entry_count} entries"
+            break
+        sector, sector_count, flags, text_bytes = unpack(data, position)
+        payload_sectors = 0 if flags & _DISCARD else sector_count
+        after = position + (1 + payload_sectors) * sector_bytes
+        reason = ""
+        if sector > sectors_max or sector_count > sectors_max - sector:
+            reason = f"sector {sector} with {sector_count} sectors is not a place on a device"
+        elif after > size_bytes:
+            reason = f"a payload of {sector_count} sectors ends behind the file's {size_bytes} bytes"
+        elif flags & _MARK or flags & ~_KNOWN_FLAGS or flags & _DISCARD or not sector_count:
+            reason = _complaint(data, position, sector_bytes, (sector_count, flags, text_bytes))
+        if reason:
+            break
+        if flags & _MARK:
+            text_begin = position + HEADER.size
+            rows.marks.append(Mark(entry_index, data[text_begin : text_begin + text_bytes].decode("ascii")))
+        rows.sectors.append(sector)
+        rows.sector_counts.append(sector_count)
+        rows.flags.append(flags)
+        rows.headers.append(position)
+        position, entry_index = after, entry_index + 1
+    if reason and not salvage:
+        raise LogError(path, entry_index, position, reason)
+    rows.end_bytes = position
+    return rows
+
+
+def _complaint(data: mmap.mmap, position: int, sector_bytes: int, header: tuple[int, int, int]) -> str:
+    """Return what is wrong with an entry that is not a plain write, or nothing."""
+    sector_count, flags, text_bytes = header
+    if flags & ~_KNOWN_FLAGS:
+        return f"flags are {flags:#x}, known are {_KNOWN_FLAGS:#x}"
+    if flags & _MARK:
+        if flags != _MARK or sector_count:
+            return f"a MARK with flags {flags:#x} and {sector_count} sectors"
+        if text_bytes > sector_bytes - HEADER.size:
+            return f"a MARK text of {text_bytes} bytes does not fit its sector"
+        text = data[position + HEADER.size : position + HEADER.size + text_bytes]
+        return "" if all(32 < byte < 127 for byte in text) else f"a MARK text is not one ASCII token: {text[:40]!r}"
+    if flags & _DISCARD and flags & (_FLUSH | _FUA):
+        return f"a DISCARD with flags {flags:#x}"
+    if not sector_count and not flags & _FLUSH:
+        return f"flags {flags:#x} and no sectors: neither a write nor a flush"
+    return ""

@@ -1,0 +1,107 @@
+"""Power cut on an honest disk: whole writes survive or are lost.
+
+Model: a disk with a volatile cache. A FLUSH makes durable all writes completed before it was submitted; a FUA write is
+durable when it completes; any other completed write may be on the medium or not, in any combination. For each epoch
+`[FUA | MARK]* [W batch] FLUSH` two families of states are made, and both are provably legal from the log alone:
+
+(a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch. Legal
+    because all of that had completed durably, and whatever part of the batch had completed by then had not been
+    flushed, so all of it may be lost.
+(b) A cut just before the closing FLUSH completes: everything before the epoch, all its FUA writes, and any subset of
+    the batch. Legal because the whole batch had completed and none of it had to be durable. A subset that drops the
+    newer of two writes to one sector is the older version winning, which a cache that reorders may do. The tail of
+    the log is cut the same way at the end of the log: its writes had completed and were never flushed.
+
+Left out: a subset of the batch without all FUA writes of the epoch (the log does not tell which of the batch had
+completed by then); writes that were in flight and never completed; members of the batch in `Epoch.ambiguous` and
+epochs that are doubtful (the log does not tell their order); discards, which are ignored (see `faults.log`); torn
+writes (`faults.torn`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from faults.epochs import Epoch
+from faults.log import WriteLog
+from faults.selection import Plan, Ranking, in_turns, select, spread
+from faults.state import CrashState, Draw, landable, make_state
+
+# An epoch with more subsets than this is sampled.
+SUBSETS_MAX = 64
+# Subsets of a longer batch are named by the seed of their draw, since a list would be too long for an id.
+LISTED_MEMBERS_MAX = 48
+DRAW_PERCENTS = (50, 75, 25, 90, 10)
+
+
+def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
+    """Plan the crash states of a power cut, of instants behind entry `first_entry`; deterministic under `seed`."""
+
+    def rank(epoch: Epoch) -> Ranking:
+        members = landable(epoch)
+        subsets = _subsets(epoch, members) if 2 ** len(members) <= SUBSETS_MAX else _samples(epoch, members, seed)
+        return Ranking(in_turns(subsets, after_fuas(epoch)), 2 ** len(members) <= SUBSETS_MAX)
+
+    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry: int) -> CrashState:
+    """Return what is left if the power goes just before log entry `entry` completes and the whole cache is lost.
+
+    Raise `ValueError` for an entry behind the end of the log. In a doubtful epoch the state is only the log's word.
+    """
+    for epoch in log_epochs:
+        if epoch.begin <= entry <= epoch.end:
+            return make_state(epoch, sum(fua < entry for fua in epoch.fuas))
+    raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
+
+
+def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
+    """Yield family (a): the cut just after each FUA write but the last, where (b) begins, and before the first."""
+    for fua_count in spread(len(epoch.fuas)):
+        yield make_state(epoch, fua_count)
+
+
+def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:
+    """Yield seeded draws for one epoch without end, dense and sparse ones in turn."""
+    generator = random.Random(f"{seed}/{epoch.begin}/{unit_bytes}")
+    while True:
+        for percent in DRAW_PERCENTS:
+            yield Draw(generator.getrandbits(64), percent, unit_bytes)
+
+
+def _subsets(epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
+    """Yield every subset of a small batch, the corners first."""
+    whole = range(len(members))
+    corners = [(), tuple(whole), *((rank,) for rank in whole)]
+    corners += [tuple(other for other in whole if other != rank) for rank in whole]
+    corners += [tuple(range(count)) for count in whole]
+    masks = range(2 ** len(members))
+    rest = [tuple(rank for rank in whole if mask >> rank & 1) for mask in masks]
+    for ranks in dict.fromkeys(corners + rest):
+        yield make_state(epoch, len(epoch.fuas), whole=(members[rank] for rank in ranks))
+
+
+def _samples(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
+    """Yield none, all, then prefixes, single writes, all but one, and seeded draws in turn; without end."""
+    fua_count = len(epoch.fuas)
+    random_draws = draws(epoch, seed)
+    yield make_state(epoch, fua_count)
+    yield _drawn(epoch, members, next(random_draws))
+    yield make_state(epoch, fua_count, whole=members)
+    for rank in spread(len(members)):
+        yield make_state(epoch, fua_count, whole=members[: rank + 1])
+        yield _drawn(epoch, members, next(random_draws))
+        yield make_state(epoch, fua_count, whole=members[:rank] + members[rank + 1 :])
+        yield make_state(epoch, fua_count, whole=(members[rank],))
+    for draw in random_draws:
+        yield _drawn(epoch, members, draw)
+
+
+def _drawn(epoch: Epoch, members: tuple[int, ...], draw: Draw) -> CrashState:
+    if len(members) > LISTED_MEMBERS_MAX:
+        return make_state(epoch, len(epoch.fuas), draw=draw)
+    landed = draw.choose(len(members)).tolist()
+    whole = (member for member, has_landed in zip(members, landed, strict=True) if has_landed)
+    return make_state(epoch, len(epoch.fuas), whole=whole)

@@ -1,0 +1,120 @@
+"""Torn writes on an honest disk: what was not flushed may have reached the medium in part.
+
+Model: the disk of `faults.powercut`, but it writes atomically only units of 512 or of 4096 bytes, aligned on the
+device; a longer write that was not flushed may leave any set of its units behind. Both families of `faults.powercut`
+are torn:
+
+(a) A cut just before FUA_j completes: everything before the epoch, the FUA writes before it whole, none of the batch,
+    and any set of units of FUA_j itself. Legal because FUA_j had been submitted (the log holds it, and at that
+    instant nothing but its completion is missing) and a write in flight may have reached the medium in any part, or
+    whole.
+(b) A cut just before the closing FLUSH completes, or at the end of the log for the tail: everything before the epoch,
+    all its FUA writes whole, and for each unit of the batch any of its versions: the one before, or that of any write
+    of the batch. Legal because the cache holds units and may have written back each of them at any time.
+
+Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. Where the two are
+sampled they take turns. States without a tear are legal here too; they rank last, as a power cut checks them.
+
+Left out: what `faults.powercut` leaves out; garbage in place of a unit, and changes outside the written range
+(neither is the work of an honest disk); tears of several writes at two unit sizes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from faults.epochs import Epoch
+from faults.log import WriteLog
+from faults.powercut import after_fuas, draws
+from faults.selection import Plan, Ranking, in_turns, select, spread
+from faults.state import UNIT_BYTES, CrashState, Tear, landable, make_state, unit_count
+
+# More units than this in one batch or one FUA write are sampled: 8 units of 512 are one page.
+UNITS_LISTED_MAX = 8
+
+
+def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
+    """Plan crash states with torn writes, of instants behind entry `first_entry`; deterministic under `seed`."""
+
+    def rank(epoch: Epoch) -> Ranking:
+        members = landable(epoch)
+        is_small = sum(unit_count(log, member, 512) for member in members) <= UNITS_LISTED_MAX
+        fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
+        batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
+        return Ranking(in_turns(batch, _torn_fuas(log, epoch), _untorn(epoch)), is_small and fuas_small)
+
+    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def _untorn(epoch: Epoch) -> Iterator[CrashState]:
+    yield make_state(epoch, len(epoch.fuas))
+    yield from after_fuas(epoch)
+
+
+def _torn_fuas(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
+    """Yield family (a): each FUA write torn while in flight, the writes in turn."""
+    rankings = []
+    for rank in spread(len(epoch.fuas)):
+        tears = _tears(log, epoch.fuas[rank])
+        rankings.append(make_state(epoch, rank, tears=(tear,)) for tear in tears)
+    return in_turns(*rankings)
+
+
+def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
+    """Yield the tears of one write: all of them if it is small, else telling ones at both unit sizes."""
+    count = unit_count(log, entry, 512)
+    if count <= UNITS_LISTED_MAX:
+        masks = range(1, 2**count - 1)
+        for rank in spread(len(masks)):
+            yield Tear(entry, 512, tuple(unit for unit in range(count) if masks[rank] >> unit & 1))
+        return
+    for unit_bytes in reversed(UNIT_BYTES):
+        units = tuple(range(unit_count(log, entry, unit_bytes)))
+        half = len(units) // 2
+        choices = (units[:half], units[half:], units[:1], units[1:], units[:-1], units[-1:], units[::2], units[1::2])
+        for chosen in dict.fromkeys(choices):
+            if 0 < len(chosen) < len(units):
+                yield Tear(entry, unit_bytes, chosen)
+
+
+def _all_choices(log: WriteLog, epoch: Epoch, members: Sequence[int]) -> Iterator[CrashState]:
+    """Yield every choice of units of a small batch, spread over all of them."""
+    places = [(member, unit) for member in members for unit in range(unit_count(log, member, 512))]
+    for mask in reversed(spread(2 ** len(places))):
+        landed = [place for rank, place in enumerate(places) if mask >> rank & 1]
+        yield _state_of_units(log, epoch, landed)
+
+
+def _state_of_units(log: WriteLog, epoch: Epoch, landed: Iterable[tuple[int, int]]) -> CrashState:
+    units: dict[int, list[int]] = {}
+    for member, unit in landed:
+        units.setdefault(member, []).append(unit)
+    whole = [member for member, chosen in units.items() if len(chosen) == unit_count(log, member, 512)]
+    tears = [Tear(member, 512, tuple(chosen)) for member, chosen in units.items() if member not in whole]
+    return make_state(epoch, len(epoch.fuas), whole=whole, tears=tears)
+
+
+def _samples(log: WriteLog, epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
+    """Yield torn prefixes, single tears, all with one torn, and seeded draws of units, in turn; without end."""
+    fua_count = len(epoch.fuas)
+    draws_4096, draws_512 = draws(epoch, seed, 4096), draws(epoch, seed, 512)
+    yield make_state(epoch, fua_count, draw=next(draws_512))
+    for rank in spread(len(members)):
+        others = members[:rank] + members[rank + 1 :]
+        for tear, whole in zip(_some_tears(log, members[rank]), (members[:rank], others, ()), strict=False):
+            yield make_state(epoch, fua_count, whole=whole, tears=(tear,))
+        yield make_state(epoch, fua_count, draw=next(draws_4096))
+        yield make_state(epoch, fua_count, draw=next(draws_512))
+    for pair in zip(draws_4096, draws_512, strict=True):
+        yield from (make_state(epoch, fua_count, draw=draw) for draw in pair)
+
+
+def _some_tears(log: WriteLog, entry: int) -> list[Tear]:
+    tears: list[Tear] = []
+    for unit_bytes in (512, 4096, 512):
+        count = unit_count(log, entry, unit_bytes)
+        keep_head = len(tears) != 1
+        chosen = tuple(range(count // 2)) if keep_head else tuple(range(count // 2, count))
+        if count > 1:
+            tears.append(Tear(entry, unit_bytes, chosen))
+    return tears

@@ -1,0 +1,107 @@
+"""Process 1 of the guest: warm up, say READY on the console, wait for orders in the restored clone.
+
+A recorder takes its orders from QEMU's firmware configuration: it is read synchronously, so the run begins at the
+same instruction in every clone; a byte on a serial line would arrive at any. A verifier talks over the port.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rig.guest import recorder, verifier
+
+READY, FAILED = "RIG-READY", "RIG-FAILED"
+_ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
+# Every file that a run could need is read once before the save: a clone must not touch the host's disk.
+_WARM_ROOTS = ("/usr",)
+
+
+def main() -> None:
+    """Play the role that the kernel command line names."""
+    port = os.open(_port_node(), os.O_RDWR)
+    try:
+        if os.environ["rig_role"] == "recorder":
+            _record(port)
+        else:
+            _verify(port)
+    except BaseException:
+        print(traceback.format_exc(), FAILED, flush=True)
+        _send(port, {"error": traceback.format_exc()})
+    while True:  # process 1 must not end; the host takes the machine away
+        signal.pause()
+
+
+def _record(port: int) -> None:
+    _read_everything()
+    for settings in ({"journal_mode": "delete", "synchronous": "extra"}, {"journal_mode": "wal", "synchronous": "full"}):
+        recorder.record(_WARM_SCENARIO | {"settings": settings})
+    print(READY, flush=True)
+    while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):
+        time.sleep(0.01)
+    facts, archive = recorder.record(json.loads(orders))
+    _send(port, facts | {"archive_bytes": os.path.getsize(archive)})
+    with open(archive, "rb") as file:
+        while chunk := file.read(1 << 16):
+            _write(port, chunk)
+
+
+_WARM_SCENARIO: dict[str, Any] = {
+    "engine": "sqlite", "filesystem": "ext4", "mount_options": "", "profile": "hdd", "shim": "none", "seed": 0,
+    "transaction_count": 12, "think_ms": 10, "rest_ms": 10,
+}  # fmt: skip
+
+
+def _verify(port: int) -> None:
+    print(READY, flush=True)
+    verifier.serve(_requests(port), lambda answer: _send(port, answer))
+
+
+def _read_everything() -> None:
+    for root in _WARM_ROOTS:
+        for folder, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.isfile(path):
+                    with open(path, "rb") as file:
+                        while file.read(1 << 20):
+                            pass
+
+
+def _port_node() -> str:
+    for port in Path("/sys/class/virtio-ports").iterdir():
+        if (port / "name").read_text().strip() == "rig":
+            return f"/dev/{port.name}"
+    raise FileNotFoundError("no virtio port named rig")
+
+
+def _requests(port: int) -> Iterator[dict[str, Any]]:
+    pending = bytearray()
+    while True:
+        chunk = os.read(port, 1 << 16)
+        if not chunk:  # the host end is closed
+            time.sleep(0.01)
+        pending += chunk
+        while (end := pending.find(b"\n")) >= 0:
+            yield json.loads(pending[:end])
+            del pending[: end + 1]
+
+
+def _send(port: int, message: dict[str, Any]) -> None:
+    _write(port, json.dumps(message).encode() + b"\n")
+
+
+def _write(port: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(port, view) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""mount(2) and umount2(2) from this process, and what a file system says about its own health."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MOUNT_POINT = "/mnt"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(device: str, filesystem: str, options: str = "", point: str = MOUNT_POINT) -> None:
+    """Mount; raise OSError with the kernel's errno."""
+    if _libc.mount(device.encode(), point.encode(), filesystem.encode(), 0, options.encode() or None):
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount {filesystem}: {os.strerror(number)}")
+
+
+def unmount(point: str = MOUNT_POINT) -> None:
+    """Unmount; raise OSError with the kernel's errno."""
+    if _libc.umount2(point.encode(), 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"umount: {os.strerror(number)}")
+
+
+@contextmanager
+def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
+    """Mount for the length of a block; the value is the mount point."""
+    mount(device, filesystem, options)
+    try:
+        yield MOUNT_POINT
+    finally:
+        unmount()
+
+
+def ext4_error_count(device: str) -> int:
+    """Return how many errors ext4 has noted in the superblock of a mounted device."""
+    return int(Path("/sys/fs/ext4", Path(device).name, "errors_count").read_text())

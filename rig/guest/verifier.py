@@ -1,0 +1,170 @@
+"""Check crash states: put each on a throw-away layer above a base image, mount, reopen, judge, throw the layer away.
+
+The base is in guest RAM and only moves forward. A request names extents, each (offset on the device, offset on the
+recording's disk, length), first those that move the base to the start of the state's epoch, then those of the state.
+Extents are little-endian triples of 64 bits in base64, because JSON lists take long to parse under emulation.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import mmap
+import os
+import queue
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from rig.engines import named
+from rig.guest import disks, mounts
+from rig.guest.devicemapper import DeviceMapper, Target
+from rig.guest.oracle import Finding, Oracle
+from rig.workloads import ledger
+
+RECORDING_DISK = "/dev/vdb"
+_BASE = "/dev/ram0"
+_LAYER_COUNT = 4
+_SECTORS = disks.DISK_MIB * 2048
+_CHUNK_SECTORS = 8
+_COPY_BYTES_MAX = 1 << 20
+_EXTENT = struct.Struct("<QQQ")
+_FSCK_LIMIT_S = 60
+# e2fsck: 0 is clean, 1 means that it would have repaired something which replaying the journal explains.
+_FSCK_CLEAN = 0
+
+
+class Verifier:
+    """One recording under check, for the life of one virtual machine."""
+
+    def __init__(self, scenario: Mapping[str, Any]) -> None:
+        disks.load_module("brd", f"rd_nr={1 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
+        self._filesystem = scenario["filesystem"]
+        self._mount_options = scenario["mount_options"]
+        self._open = partial(named(scenario["engine"]).open_database, mounts.MOUNT_POINT, scenario["settings"])
+        models = ledger.models(scenario["seed"], scenario["transaction_count"])
+        self._oracle = Oracle(ledger.TABLES, models, partial(ledger.transaction, scenario["seed"]))
+        self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
+        self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
+        self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
+        self._layers = _Layers()
+
+    def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds."""
+        clock = _Clock()
+        self._copy(request["advance"], self._base)
+        clock.lap("advance")
+        with self._layers.fresh() as device:
+            clock.lap("layer")
+            target = os.open(device, os.O_RDWR | os.O_DIRECT)
+            try:
+                self._copy(request["extents"], target)
+            finally:
+                os.close(target)
+            clock.lap("apply")
+            finding = self._reopened(device, clock)
+            if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
+                finding = Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
+        clock.lap("discard")
+        return {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
+
+    def _reopened(self, device: str, clock: _Clock) -> Finding:
+        try:
+            mounts.mount(device, self._filesystem, self._mount_options)
+        except OSError as error:
+            return Finding("file-system-damage", detail=str(error))
+        clock.lap("mount")
+        try:
+            finding = self._oracle.judge(self._open)
+            errors = mounts.ext4_error_count(device) if self._filesystem == "ext4" else 0
+            clock.lap("reopen")
+        finally:
+            mounts.unmount()
+            clock.lap("unmount")
+        if errors:
+            return Finding("file-system-damage", detail=f"ext4 counted {errors} errors; {finding.kind} {finding.detail}")
+        return finding
+
+    def _filesystem_damage(self, device: str) -> str:
+        """Return what the file system's own check says of an unmounted device; empty when it is clean."""
+        process = subprocess.run(
+            ["e2fsck", "-f", "-n", device], capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False
+        )
+        if process.returncode == _FSCK_CLEAN:
+            return ""
+        return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
+
+    def _copy(self, packed: str, target: int) -> None:
+        for device_offset, source_offset, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
+            for done in range(0, length, _COPY_BYTES_MAX):
+                size = min(_COPY_BYTES_MAX, length - done)
+                part = self._buffer[:size]
+                if os.preadv(self._recording, [part], source_offset + done) != size:
+                    raise OSError(f"the recording ends before byte {source_offset + done + size}")
+                os.pwrite(target, part, device_offset + done)
+
+
+class _Layers:
+    """Copy-on-write layers above the base. Removing one waits for RCU, so it is done while the next one works."""
+
+    def __init__(self) -> None:
+        self._mapper = DeviceMapper()
+        self._numbers = itertools.count()
+        self._free: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._used: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        for slot in range(1, 1 + _LAYER_COUNT):
+            self._free.put(f"/dev/ram{slot}")
+        threading.Thread(target=self._remove_used, daemon=True).start()
+
+    def fresh(self) -> _Layer:
+        store = self._free.get()
+        name = f"layer{next(self._numbers)}"
+        params = f"{_BASE} {store} N {_CHUNK_SECTORS}"
+        device = self._mapper.create(name, Target("snapshot", params, _SECTORS))
+        return _Layer(device, lambda: self._used.put((name, store)))
+
+    def _remove_used(self) -> None:
+        while True:
+            name, store = self._used.get()
+            self._mapper.remove(name)
+            self._free.put(store)
+
+
+class _Layer:
+    def __init__(self, device: str, discard: Callable[[], None]) -> None:
+        self._device = device
+        self._discard = discard
+
+    def __enter__(self) -> str:
+        return self._device
+
+    def __exit__(self, *_: object) -> None:
+        self._discard()
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._last_ns = time.monotonic_ns()
+        self.laps_ms: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now_ns = time.monotonic_ns()
+        self.laps_ms[name] = round((now_ns - self._last_ns) / 1e6, 3)
+        self._last_ns = now_ns
+
+
+def serve(requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
+    """Answer requests until the machine is taken away: first the scenario, then one crash state after the other."""
+    verifier = Verifier(next(requests))
+    reply({"ready": True})
+    for request in requests:
+        try:
+            answer = verifier.check(request)
+        # Trouble of the rig itself must not pass for a verdict on the database, nor end the campaign.
+        except Exception as error:  # noqa: BLE001
+            answer = {"kind": "inconclusive", "recovered": None, "detail": f"{type(error).__name__}: {error}", "ms": {}}
+        reply(answer | {"state": request["state"]})

@@ -1,0 +1,210 @@
+"""What the rig asks of the host: one gateway for subprocesses, and files that are written durably or not at all.
+
+`run` is the only way the host side starts a short-lived program: a list, never a shell string; the debug log has a line
+that can be pasted; every call has a limit in time; what goes wrong is a `HostError` that says what to do. What
+outlives its limit is killed with everything it started. Virtual machines live longer and have their own module.
+`atomic_write` leaves either the old content or the new one under the name, whatever happens, and is done when both the
+file and its name are on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rig.errors import HostError, StoreError
+
+_log = logging.getLogger(__name__)
+
+# Program -> Debian package, for the message that a program is missing; bootstrap.sh installs what every clone needs.
+PACKAGE_OF_PROGRAM: Mapping[str, str] = {
+    "chromium": "chromium",
+    "cpio": "cpio",
+    "debugfs": "e2fsprogs",
+    "git": "git",
+    "mke2fs": "e2fsprogs",
+    "mmdebstrap": "mmdebstrap",
+    "newuidmap": "uidmap",
+    "prlimit": "util-linux",
+    "qemu-img": "qemu-utils",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "ruby": "ruby",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "vagrant": "vagrant",
+    "zstd": "zstd",
+}
+
+# Users of Debian do not have these on their PATH, yet mke2fs and others live there and need no privilege.
+_SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+_STDERR_LINES_SHOWN = 8
+_MIB = 1 << 20
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    input: bytes | None = None,  # noqa: A002 - the name that subprocess.run has for it
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> bytes:
+    """Run a program to its end and return its standard output.
+
+    `argv[0]` is looked up on PATH and in the system directories. `env` is added to our environment; programs are asked
+    for messages in English. Without `input` the program reads an empty standard input.
+    Raises HostError when the program is not there, exits with another status than 0, or runs longer than `timeout_s`.
+    """
+    if isinstance(argv, str) or not argv:
+        raise TypeError(f"argv is a list of words that begins with a program, not {argv!r}")
+    program = argv[0]
+    search_path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_DIRECTORIES])
+    executable = shutil.which(program, path=search_path)
+    if executable is None:
+        raise HostError(f"the program {program} is not installed: {_how_to_install(program)}")
+    _log.debug("%s", _pasteable(argv, env, cwd))
+    try:
+        process = subprocess.Popen(
+            [executable, *argv[1:]],
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PATH": search_path, "LC_ALL": "C.UTF-8", **(env or {})},
+            cwd=cwd,
+            # A group of its own, so that what the program started can be killed with it.
+            process_group=0,
+        )
+    except OSError as error:
+        raise HostError(
+            f"{program} could not be started: {error}; the command was: {_pasteable(argv, env, cwd)}"
+        ) from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(input, timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            _kill_group(process)
+            _, stderr = process.communicate()
+            raise HostError(
+                f"{program} was not done after {timeout_s:g} s, its limit, and was killed"
+                f"{_last_lines(stderr)}\nto see what it waits for, run: {_pasteable(argv, env, cwd)}"
+            ) from error
+        except BaseException:
+            _kill_group(process)
+            raise
+    if process.returncode != 0:
+        raise HostError(
+            f"{program} {_ending(process.returncode)}{_last_lines(stderr)}\n"
+            f"to see it again, run: {_pasteable(argv, env, cwd)}"
+        )
+    return stdout
+
+
+def free_bytes(path: Path) -> int:
+    """Return how many bytes this user may still write where `path` is, or will be once it is made."""
+    existing = path.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    facts = os.statvfs(existing)
+    return facts.f_bavail * facts.f_frsize
+
+
+def require_space(path: Path, needed_bytes: int, what: str) -> None:
+    """Raise HostError, before anything is written, unless `needed_bytes` fit where `path` is; `what` needs them."""
+    available_bytes = free_bytes(path)
+    if available_bytes >= needed_bytes:
+        return
+    raise HostError(
+        f"{what} needs {_mib(needed_bytes)} in {path}, which has {_mib(available_bytes)} free; free "
+        f"{_mib(needed_bytes - available_bytes)} there, or choose a directory on another disk. Nothing was written."
+    )
+
+
+def atomic_write(path: Path, data: bytes) -> None:
+    """Put `data` under the name `path`, durably: either all of it is there afterwards, or what was there before.
+
+    The data goes to a temporary name in the same directory, is synced, renamed, and the directory is synced.
+    Raises StoreError when that fails; the message says what the name holds now.
+    """
+    kept = "its earlier content is unchanged" if path.exists() else "it was not created"
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            _write_synced(temporary, data)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        kept = "it has its new content, which may not survive a power cut yet"
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise StoreError(
+            f"{path} could not be written ({len(data)} bytes): {error.strerror}; {kept}. {_remedy(error, path)}"
+        ) from error
+
+
+def _pasteable(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> str:
+    line = shlex.join([*(["env", *(f"{name}={value}" for name, value in env.items())] if env else []), *argv])
+    return f"cd {shlex.quote(str(cwd))} && {line}" if cwd else line
+
+
+def _how_to_install(program: str) -> str:
+    package = PACKAGE_OF_PROGRAM.get(Path(program).name)
+    if package is None:
+        return "install it, or put its directory on PATH"
+    return f"on Debian and Ubuntu it is in the package {package} (apt-get install --no-install-recommends {package})"
+
+
+def _ending(returncode: int) -> str:
+    if returncode > 0:
+        return f"failed with exit status {returncode}"
+    return f"was killed by signal {-returncode} ({signal.strsignal(-returncode)})"
+
+
+def _last_lines(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    if not lines:
+        return "; it wrote nothing to its standard error"
+    return "; its last words:\n" + "\n".join(f"  {line}" for line in lines[-_STDERR_LINES_SHOWN:])
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{-(-size_bytes // _MIB)} MiB"
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"The disk is full: free some space in {path.parent}, then run the same command again."
+    if error.errno == errno.EFBIG:
+        return "The limit on the size of files is too low: raise it (ulimit -f), then run the same command again."
+    return f"See that {path.parent} is a directory this user may write to."

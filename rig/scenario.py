@@ -1,0 +1,79 @@
+"""What defines one experiment: engine and settings, file system, device profile, workload, fault, seed.
+
+A `Scenario` is frozen and complete: two equal scenarios on one template give the same recording, bit for bit.
+Its `id` is what users type: `sqlite-ext4-wal_normal_powercut`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+
+class FileSystem(StrEnum):
+    """File systems a database can live on; the value is the spelling in ids and on the command line."""
+
+    EXT4 = "ext4"
+
+
+class DeviceProfile(StrEnum):
+    """How long the device takes for a read, a write and a flush, in virtual time."""
+
+    NONE = "none"
+    SSD = "ssd"
+    HDD = "hdd"
+
+
+class Shim(StrEnum):
+    """A library put under the workload's process that changes what its system calls do."""
+
+    NONE = "none"
+    EATMYDATA = "eatmydata"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is done to the database. Think time lets writeback happen between transactions, in virtual time."""
+
+    name: str = "ledger"
+    transaction_count: int = 40
+    think_ms: int = 400
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One experiment, complete. `settings` maps the engine's own setting names to the engine's own words."""
+
+    engine: str
+    filesystem: FileSystem
+    settings: Mapping[str, str]
+    fault: str
+    profile: DeviceProfile = DeviceProfile.SSD
+    workload: Workload = field(default_factory=Workload)
+    shim: Shim = Shim.NONE
+    seed: int = 1
+
+    @property
+    def settings_name(self) -> str:
+        """Return the settings as they stand in the test id, such as `wal_normal`."""
+        return "_".join(self.settings.values())
+
+    @property
+    def id(self) -> str:
+        """Return the test id, `{engine}-{filesystem}-{settings}_{fault}`."""
+        return f"{self.engine}-{self.filesystem}-{self.settings_name}_{self.fault}"
+
+    def recorded_part(self) -> dict[str, object]:
+        """Return what decides the content of the recording: everything but the fault that is cut out of it."""
+        part = asdict(self)
+        del part["fault"]
+        part["settings"] = dict(self.settings)
+        return part
+
+    @property
+    def recording_key(self) -> str:
+        """Return a digest of the recorded part; cells with the same key share one recording."""
+        return hashlib.blake2b(json.dumps(self.recorded_part(), sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,101 @@
+"""When things happened in a recording: the marks of the write log, read as acknowledgements and times.
+
+A mark is a sound lower bound: whoever wrote it had seen every flush and FUA before it complete. So a transaction
+counts as acknowledged at a cut just before log entry `e` if its ack mark has an index below `e`.
+Times are virtual nanoseconds of the guest.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rig.errors import RecordingError
+
+
+class _Mark(Protocol):
+    @property
+    def entry_index(self) -> int: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One timed mark; `number` is the transaction's, or 0 for marks that belong to none."""
+
+    kind: str
+    number: int
+    time_ns: int
+    entry_index: int
+
+
+class Timeline:
+    """The moments of one recording, from the setup on."""
+
+    def __init__(self, marks: Sequence[_Mark]) -> None:
+        moments = [moment for mark in marks if (moment := _moment(mark))]
+        self.setup = _only(moments, "setup")
+        self.end = _only(moments, "end")
+        self.moments = [moment for moment in moments if moment.entry_index >= self.setup.entry_index]
+        self.begins = [moment for moment in self.moments if moment.kind == "begin"]
+        self.acks = [moment for moment in self.moments if moment.kind == "ack"]
+        for kind, found in (("begin", self.begins), ("ack", self.acks)):
+            if [moment.number for moment in found] != list(range(1, len(found) + 1)):
+                raise RecordingError(f"the {kind} marks are not numbered 1 to {len(found)}; the recording is void")
+        if len(self.begins) != len(self.acks):
+            raise RecordingError(f"{len(self.begins)} transactions begun, {len(self.acks)} acknowledged at the end")
+        self._ack_entries = [moment.entry_index for moment in self.acks]
+        self._begin_entries = [moment.entry_index for moment in self.begins]
+        self._entries = [moment.entry_index for moment in self.moments]
+        self._times_ns = [moment.time_ns for moment in self.moments]
+
+    def acked(self, entry: int) -> int:
+        """Return how many transactions were acknowledged at a cut just before an entry."""
+        return bisect.bisect_left(self._ack_entries, entry)
+
+    def issued(self, entry: int) -> int:
+        """Return how many transactions had begun at a cut just before an entry."""
+        return bisect.bisect_left(self._begin_entries, entry)
+
+    def lost_ns(self, recovered: int, entry: int) -> int:
+        """Return the time from the ack of the first lost transaction to the last mark before the cut; 0 if none is lost."""
+        if recovered >= self.acked(entry):
+            return 0
+        last = self.moments[bisect.bisect_left(self._entries, entry) - 1]
+        return last.time_ns - self.acks[recovered].time_ns
+
+    def entry_at(self, time_ns: float) -> int:
+        """Return the entry that a cut at a time precedes, spreading the entries between two marks evenly over time."""
+        after = bisect.bisect_right(self._times_ns, time_ns)
+        if after == 0 or after == len(self.moments):
+            raise ValueError(f"{time_ns} ns lies outside the workload")
+        before, behind = self.moments[after - 1], self.moments[after]
+        share = (time_ns - before.time_ns) / (behind.time_ns - before.time_ns)
+        return before.entry_index + 1 + int(share * (behind.entry_index - before.entry_index - 1))
+
+    @property
+    def busy_ns(self) -> int:
+        """Return the time spent inside transactions."""
+        return sum(ack.time_ns - begin.time_ns for begin, ack in zip(self.begins, self.acks, strict=True))
+
+
+def _moment(mark: _Mark) -> Moment | None:
+    fields = mark.text.split("-")
+    if fields[0] in ("setup", "end", "tick") and len(fields) == 2:
+        return Moment(fields[0], 0, int(fields[1]), mark.entry_index)
+    if fields[0] in ("begin", "ack") and len(fields) == 3:
+        return Moment(fields[0], int(fields[1]), int(fields[2]), mark.entry_index)
+    if mark.text == "dm-log-writes-end":
+        return None
+    raise RecordingError(f"entry {mark.entry_index}: the mark {mark.text!r} is none of ours")
+
+
+def _only(moments: Sequence[Moment], kind: str) -> Moment:
+    found = [moment for moment in moments if moment.kind == kind]
+    if len(found) != 1:
+        raise RecordingError(f"{len(found)} marks {kind!r} instead of one; the recording is void")
+    return found[0]

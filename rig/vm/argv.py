@@ -1,0 +1,109 @@
+"""The QEMU command line, as a pure function of a frozen spec and of what is plugged in.
+
+Template and clone get the same devices in the same order, for a saved state fits nothing else; only what
+is behind a device differs: files, and sockets passed as open descriptors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class Role(StrEnum):
+    """What a machine is for."""
+
+    RECORDER = "recorder"
+    VERIFIER = "verifier"
+
+
+class Accelerator(StrEnum):
+    """Who executes the guest's instructions."""
+
+    TCG = "tcg"
+    KVM = "kvm"
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """A machine before anything is plugged in; together with QEMU itself, all that decides what a template is."""
+
+    role: Role
+    accelerator: Accelerator
+    memory_mib: int
+    kernel: Path
+    initrd: Path
+    root_disk: Path
+
+
+@dataclass(frozen=True)
+class Plugs:
+    """What is behind the devices of one machine. Descriptors are inherited by the QEMU process."""
+
+    ram_file: Path
+    # A template writes its RAM through to the file and may start `cat` to save the rest; a clone copies on write.
+    is_template: bool
+    console: Path
+    orders: Path
+    recording: Path
+    channel_fd: int
+    monitor_fd: int
+
+
+# A saved template fits only clones with the same orders size and the same disk size.
+ORDERS_BYTES = 4096
+RECORDING_BYTES = 4 << 30
+
+# QEMU 7.2 mis-emulates cmpxchg16b, so 1 of 6 boots died in early kernel code; the other two draw on host randomness.
+_TCG_CPU = "max,cx16=off,rdrand=off,rdseed=off"
+# 2 ns an instruction. Time stands still while the guest runs nothing of its own, and jumps while it sleeps.
+_ICOUNT = "shift=1,sleep=off,align=off"
+# RCU grace periods are what removing a dm device waits for; expedited ones take a fraction of the time.
+_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 rcupdate.rcu_expedited=1 rig_role={role}"
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn={spawn}"
+
+
+def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
+    """Return the command line."""
+    return [
+        program,
+        "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
+        "-machine", "q35,memory-backend=ram,hpet=off",
+        *_processor(spec),
+        "-smp", "1",
+        "-m", str(spec.memory_mib),
+        "-object", f"memory-backend-file,id=ram,size={spec.memory_mib}M,mem-path={_quoted(plugs.ram_file)}"
+                   f",share={'on' if plugs.is_template else 'off'}",
+        "-rtc", "base=2026-01-01T00:00:00,clock=vm",
+        "-kernel", str(spec.kernel), "-initrd", str(spec.initrd), "-append", _APPEND.format(role=spec.role),
+        "-fw_cfg", f"name=opt/rig/orders,file={_quoted(plugs.orders)}",
+        *_disk("root", spec.root_disk),
+        *_disk("recording", plugs.recording),
+        "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=channel,fd={plugs.channel_fd}",
+        "-device", "virtserialport,chardev=channel,name=rig",
+        "-chardev", f"file,id=console,path={_quoted(plugs.console)}",
+        "-serial", "chardev:console",
+        "-sandbox", _SANDBOX.format(spawn="allow" if plugs.is_template else "deny"),
+        "-chardev", f"socket,id=monitor,fd={plugs.monitor_fd}",
+        "-mon", "chardev=monitor,mode=control",
+        *([] if plugs.is_template else ["-incoming", "defer"]),
+    ]  # fmt: skip
+
+
+def _processor(spec: MachineSpec) -> list[str]:
+    if spec.accelerator is Accelerator.KVM:
+        return ["-accel", "kvm", "-cpu", "host"]
+    processor = ["-accel", "tcg,tb-size=128", "-cpu", _TCG_CPU]
+    return [*processor, "-icount", _ICOUNT] if spec.role is Role.RECORDER else processor
+
+
+def _disk(name: str, path: Path) -> list[str]:
+    drive = f"file={_quoted(path)},if=none,id={name},format=raw,readonly=on"
+    return ["-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
+
+
+def _quoted(path: Path) -> str:
+    """Double the commas: QEMU's option syntax ends a value at a single one."""
+    return str(path).replace(",", ",,")

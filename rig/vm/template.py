@@ -1,0 +1,193 @@
+"""Templates: a booted machine saved ready to run, and clones restored from it in a twentieth of a second.
+
+A template is valid for one QEMU, command line, kernel, initrd (with our code) and root disk only, so it is kept in the
+cache under a digest of all of these. Its RAM is a sparse file that clones map copy-on-write; QEMU's migration saves
+the rest. Clones of one template are alike to the last random bit; two templates of the same digest
+booted separately are not, so each has an `identity` that goes into every result.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from qemu.qmp import QMPError
+
+import rig
+from rig import host
+from rig.errors import VmError
+from rig.guest.agent import FAILED, READY
+from rig.vm import argv, cpio, monitor
+from rig.vm.argv import Accelerator, MachineSpec, Plugs, Role
+from rig.vm.image import Image, cache_folder, locked
+from rig.vm.machine import Machine, started
+
+PROGRAM = "qemu-system-x86_64"
+_BOOT_LIMIT_S = 120
+_BOOT_TRIES = 3
+_SAVE_LIMIT_S = 60
+_RESTORE_LIMIT_S = 30
+_RAM = "ram"
+_NO_RECORDING = "no-recording"
+_MEMORY_MIB = {Role.RECORDER: 1280, Role.VERIFIER: 640}
+_GUEST_CODE = ("errors.py", "__init__.py", "guest/*.py", "engines/*.py", "workloads/*.py")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A saved machine."""
+
+    spec: MachineSpec
+    folder: Path
+    identity: str
+
+    @contextmanager
+    def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
+        """Restore a machine for the length of a block; it runs from the moment of the save on."""
+        with (
+            tempfile.TemporaryDirectory(prefix="rig-clone-") as scratch,
+            open(self.folder / "state", "rb") as state,
+            _started(
+                self.spec,
+                self.folder,
+                is_template=False,
+                console=Path(scratch, "console"),
+                orders=_orders_file(Path(scratch), orders),
+                recording=recording or self.folder / _NO_RECORDING,
+                pass_fds=[state.fileno()],
+            ) as (machine, control),
+        ):
+            try:
+                monitor.restore(control, state.fileno(), _RESTORE_LIMIT_S)
+            except (OSError, QMPError, TimeoutError) as error:
+                raise machine.lost(f"it could not be restored from {self.folder}: {error!r}") from None
+            yield machine
+
+
+@contextmanager
+def template(role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG) -> Iterator[Template]:
+    """Hold a template for the length of a block, booting and saving it first if the cache has none."""
+    code = _code_archive()
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
+    folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
+    spec = replace(spec, initrd=folder / "initrd.cpio")
+    with locked(folder):
+        if not (folder / "identity").exists():
+            _save_template(spec, image, code, folder)
+    with open(f"{folder}.lock") as in_use:
+        fcntl.flock(in_use, fcntl.LOCK_SH)
+        yield Template(spec, folder, (folder / "identity").read_text())
+
+
+def remove_templates(*, keep: Path | None = None, role: str = "") -> list[Path]:
+    """Remove the templates that nobody uses, of one role or of all; return the folders removed."""
+    removed = []
+    for folder in sorted((cache_folder() / "templates").glob(f"{role}*-*")):
+        if folder == keep or not folder.is_dir():
+            continue
+        with open(f"{folder}.lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(folder)
+            removed.append(folder)
+            os.unlink(f"{folder}.lock")
+    return removed
+
+
+@cache
+def qemu_version() -> str:
+    """Return the first line of `qemu-system-x86_64 --version`."""
+    return host.run([PROGRAM, "--version"], timeout_s=10).decode().splitlines()[0]
+
+
+def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
+    remove_templates(keep=folder, role=spec.role)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
+    spec.initrd.write_bytes(image.initrd.read_bytes() + code)
+    with open(folder / _NO_RECORDING, "wb") as file:
+        file.truncate(argv.RECORDING_BYTES)
+    for attempt in range(1, _BOOT_TRIES + 1):
+        try:
+            _boot_and_save(spec, folder)
+            break
+        except (VmError, TimeoutError) as error:
+            if attempt == _BOOT_TRIES:
+                raise VmError(f"{_BOOT_TRIES} boots of the {spec.role} failed; the last: {error}") from None
+            _log.warning("boot %d of the %s failed and is tried again: %s", attempt, spec.role, error)
+    digest = hashlib.blake2b((folder / "state").read_bytes(), digest_size=8)
+    with open(folder / _RAM, "rb") as file:
+        while chunk := file.read(1 << 24):
+            digest.update(chunk)
+    host.atomic_write(folder / "identity", digest.hexdigest().encode())
+
+
+def _boot_and_save(spec: MachineSpec, folder: Path) -> None:
+    (folder / _RAM).unlink(missing_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="rig-template-") as scratch,
+        _started(
+            spec,
+            folder,
+            is_template=True,
+            console=folder / "console",
+            orders=_orders_file(Path(scratch), b""),
+            recording=folder / _NO_RECORDING,
+        ) as (machine, control),
+    ):
+        machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
+        monitor.save(control, folder / "state", _SAVE_LIMIT_S)
+
+
+def _started(
+    spec: MachineSpec,
+    folder: Path,
+    *,
+    is_template: bool,
+    console: Path,
+    orders: Path,
+    recording: Path,
+    pass_fds: Sequence[int] = (),
+) -> AbstractContextManager[tuple[Machine, socket.socket]]:
+    def command(channel_fd: int, monitor_fd: int) -> list[str]:
+        plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
+        return argv.argv(PROGRAM, spec, plugs)
+
+    return started(command, console=console, memory_mib=spec.memory_mib, pass_fds=pass_fds)
+
+
+def _orders_file(scratch: Path, orders: bytes) -> Path:
+    if len(orders) > argv.ORDERS_BYTES:
+        raise VmError(f"orders of {len(orders)} bytes do not fit into {argv.ORDERS_BYTES}; shorten the settings")
+    path = scratch / "orders"
+    path.write_bytes(orders.ljust(argv.ORDERS_BYTES, b"\0"))
+    return path
+
+
+def _code_archive() -> bytes:
+    root = Path(rig.__file__).parent
+    found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
+    return cpio.archive({f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found})
+
+
+def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:
+    program = shutil.which(PROGRAM) or PROGRAM
+    placeholder = Path("placeholder")
+    line = argv.argv(program, spec, Plugs(placeholder, False, placeholder, placeholder, placeholder, 0, 0))
+    stamp = subprocess.list2cmdline(line) + image.digest + qemu_version() + str(os.stat(program).st_mtime_ns)
+    return hashlib.blake2b(stamp.encode() + code, digest_size=8).hexdigest()

@@ -1,0 +1,62 @@
+"""The words a workload speaks: tables, operations on rows, and the content of a whole database.
+
+A table has an integer key and named columns; one column may be indexed and may refer to another table. That is
+enough for a relational engine to have pages of its own for tables and indexes, and simple enough for a key-value one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+Value = int | str
+Row = tuple[Value, ...]
+# table -> key -> the row without its key.
+Content = Mapping[str, Mapping[int, Row]]
+
+
+class Verb(StrEnum):
+    """What an operation does to one row."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; its key is an integer column called `id`."""
+
+    name: str
+    columns: tuple[tuple[str, type], ...]
+    index: str = ""
+    # column -> table that it refers to.
+    refers: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row changed. `row` holds all columns but the key, and is empty for a delete."""
+
+    verb: Verb
+    table: str
+    key: int
+    row: Row = ()
+
+    @property
+    def user_bytes(self) -> int:
+        """Return the bytes of key and values that the user hands over."""
+        return 8 + sum(8 if isinstance(value, int) else len(value) for value in self.row)
+
+
+def apply(content: dict[str, dict[int, Row]], operations: tuple[Operation, ...]) -> None:
+    """Apply operations to a content in place; an insert over a row or a change of a missing one is an error."""
+    for operation in operations:
+        rows = content[operation.table]
+        if (operation.key in rows) == (operation.verb is Verb.INSERT):
+            raise ValueError(f"{operation.verb} of {operation.table}/{operation.key} does not fit the content")
+        if operation.verb is Verb.DELETE:
+            del rows[operation.key]
+        else:
+            rows[operation.key] = operation.row
