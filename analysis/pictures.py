@@ -1,7 +1,7 @@
 """The pictures of the report as SVG text: speed against loss, and the distribution of losses of one cell.
 
-The same input gives the same bytes: ids come from a fixed salt, no date is written. Colours are CSS variables of the page,
-so that one picture serves light and dark; damage is a shape as well as a colour.
+The same input gives the same bytes: ids come from a fixed salt, no date is written. Colours are CSS variables of the
+page, so that one picture serves light and dark; damage is a shape as well as a colour.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def _draw_axes(axes: Axes, points: Sequence[Point], axis: Axis) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
-    """Put each name where it covers no point and no other name: nearest place first, with a thin line from afar."""
+def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> list[Bbox]:
+    """Put each name where it covers no point and no other name, the nearest place first; return what is taken."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.transforms import Bbox
 
@@ -190,6 +190,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
                 textcoords="offset points",
                 arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 6},
             )
+    return taken
 
 
 def _place(own: Bbox, extent: Bbox, taken: Sequence[Bbox], frame: Bbox) -> tuple[float, float]:

@@ -43,7 +43,7 @@ class Evidence:
 
 
 def write_report(summary: Summary, run_info: Mapping[str, str], out: Path) -> None:
-    """Write the report to `out`, whole or not at all; `run_info` is shown as it is, and is the only place for a time."""
+    """Write the report to `out`, whole or not at all; `run_info` is shown as it is, the only place for a time."""
     text = report_html(summary, run_info)
     out.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
@@ -178,11 +178,11 @@ def _evidence(summary: Summary) -> list[Evidence]:
             continue
         losing = worst_first(verdict for verdict in cell.verdicts if loses(verdict))
         if losing:
-            promised = row.promise.keeps.value if row.promise else "no promise is known"
+            title = f"lost, as allowed: {row.promise.keeps.value}" if row.promise else "lost; no promise is known"
+            if row.judgement.result is Result.INCONCLUSIVE:
+                title = f"lost; {'; '.join(row.judgement.reasons)}"
             shown = losing[:_ILLUSTRATIONS_MAX]
-            allowed.append(
-                Evidence(row, f"lost, as allowed: {promised}", _commands(cell.id, shown), len(losing) - len(shown))
-            )
+            allowed.append(Evidence(row, title, _commands(cell.id, shown), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
 
 

@@ -63,4 +63,6 @@ def _rounded_up(percent: float) -> str | None:
     scale = 10**decimals
     # The tolerance keeps 5.0 from becoming 5.1 by the last bit of a float.
     rounded = math.ceil(percent * scale - 1e-9) / scale
+    if math.log10(rounded) >= 2 - decimals:
+        decimals = max(0, decimals - 1)
     return None if rounded >= 100 else f"{rounded:.{decimals}f}"

@@ -23,7 +23,7 @@ _STYLES = {Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE:
 _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _REPLAYS_MAX = 3
 _NAMES_MAX = 3
-_WIDTH_WITH_FAULTS = 116
+_WIDTH_WITH_FAULTS = 112
 
 
 def print_table(summary: Summary, console: Console | None = None) -> None:
@@ -112,11 +112,11 @@ def _table(rows: Sequence[Row]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     table.title, table.title_justify = _title(rows), "left"
     table.add_column("settings", no_wrap=True)
-    for name in ("tx/s", "FLUSH/tx"):
+    for name in ("tx/s", "FLUSH\n/tx"):
         table.add_column(name, justify="right", no_wrap=True)
     if has_fault:
         table.add_column("fault", no_wrap=True)
-    for name in ("lost max", "instants", "damage"):
+    for name in ("lost\nmax", "instants\nlosing", "damage"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("promise", no_wrap=True)
     table.add_column("result")

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,12 +114,12 @@ class WriteLog:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             entry_count, sector_bytes = _read_superblock(path, data)
-            return cls(path, data, sector_bytes, _walk(path, data, sector_bytes, entry_count, salvage))
+            return cls(path, data, sector_bytes, _walk(path, data, sector_bytes, entry_count, salvage=salvage))
         except LogError:
             data.close()
             raise
 
-    def __enter__(self) -> WriteLog:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -139,7 +140,7 @@ class WriteLog:
         return memoryview(self._data)[begin : begin + int(self.payload_bytes[entry_index])]
 
     def replay(self, upto_entry: int, device_bytes: int) -> ByteArray:
-        """Return the device after all entries before `upto_entry`, over zeros; DISCARDs are ignored (see the module)."""
+        """Return the device after all entries before `upto_entry`, over zeros; DISCARDs are ignored, see above."""
         device: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
         for entry_index in np.flatnonzero(self.payload_bytes[:upto_entry]).tolist():
             begin = int(self.offset_bytes[entry_index])
@@ -181,10 +182,12 @@ def _read_superblock(path: Path, data: mmap.mmap) -> tuple[int, int]:
     power_of_two = sector_bytes & (sector_bytes - 1) == 0
     if not (SECTOR_BYTES_MIN <= sector_bytes <= SECTOR_BYTES_MAX and power_of_two):
         raise LogError(path, None, 24, f"sectorsize is {sector_bytes}, expected a power of two from 512 to 65536")
+    if len(data) < sector_bytes:
+        raise LogError(path, None, 24, f"sectorsize is {sector_bytes}, but the whole file has {len(data)} bytes")
     return entry_count, sector_bytes
 
 
-def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, salvage: bool) -> _Rows:
+def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, *, salvage: bool) -> _Rows:
     """Read the headers one by one: an entry's place follows from the lengths of all entries before it."""
     rows = _Rows()
     unpack, size_bytes, sectors_max = HEADER.unpack_from, len(data), DEVICE_BYTES_MAX // sector_bytes

@@ -21,6 +21,7 @@ writes (`faults.torn`).
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from faults.epochs import Epoch
@@ -51,10 +52,10 @@ def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry:
 
     Raise `ValueError` for an entry behind the end of the log. In a doubtful epoch the state is only the log's word.
     """
-    for epoch in log_epochs:
-        if epoch.begin <= entry <= epoch.end:
-            return make_state(epoch, sum(fua < entry for fua in epoch.fuas))
-    raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
+    if not 0 <= entry <= log.entry_count:
+        raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
+    epoch = log_epochs[bisect_left(log_epochs, entry, key=lambda epoch: epoch.end)]
+    return make_state(epoch, bisect_left(epoch.fuas, entry))
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:

@@ -172,7 +172,7 @@ def unit_count(log: WriteLog, entry_index: int, unit_bytes: int) -> int:
 
 
 def base_extents(log: WriteLog, from_entry: int, to_entry: int) -> list[Extent]:
-    """Return what moves a base from `from_entry` to `to_entry`; a write that a later one to its place hides is left out."""
+    """Return what moves a base from `from_entry` to `to_entry`; a write is left out if a later one has its place."""
     latest: dict[tuple[int, int], int] = {}
     for entry in (from_entry + np.flatnonzero(log.payload_bytes[from_entry:to_entry])).tolist():
         place = (int(log.offset_bytes[entry]), int(log.payload_bytes[entry]))

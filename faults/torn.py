@@ -53,11 +53,12 @@ def _untorn(epoch: Epoch) -> Iterator[CrashState]:
 
 def _torn_fuas(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
     """Yield family (a): each FUA write torn while in flight, the writes in turn."""
-    rankings = []
-    for rank in spread(len(epoch.fuas)):
-        tears = _tears(log, epoch.fuas[rank])
-        rankings.append(make_state(epoch, rank, tears=(tear,)) for tear in tears)
-    return in_turns(*rankings)
+    return in_turns(*(_torn_fua(log, epoch, rank) for rank in spread(len(epoch.fuas))))
+
+
+def _torn_fua(log: WriteLog, epoch: Epoch, rank: int) -> Iterator[CrashState]:
+    for tear in _tears(log, epoch.fuas[rank]):
+        yield make_state(epoch, rank, tears=(tear,))
 
 
 def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:

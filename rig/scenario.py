@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -38,19 +38,26 @@ class Shim(StrEnum):
 class Workload:
     """What is done to the database. Think time lets writeback happen between transactions, in virtual time."""
 
-    name: str = "ledger"
     transaction_count: int = 40
-    think_ms: int = 400
+    # Mean pause before a transaction, and the pause after the last one: longer than jbd2's 5 s, which the last
+    # acknowledgement of a rollback journal waits for.
+    think_ms: int = 1500
+    rest_ms: int = 6000
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One experiment, complete. `settings` maps the engine's own setting names to the engine's own words."""
+    """One experiment, complete. `settings` maps the engine's own setting names to the engine's own words.
+
+    `tuning` holds the engine's further settings, which matter but are no part of the id.
+    """
 
     engine: str
     filesystem: FileSystem
     settings: Mapping[str, str]
     fault: str
+    tuning: Mapping[str, str] = field(default_factory=dict)
+    mount_options: str = ""
     profile: DeviceProfile = DeviceProfile.SSD
     workload: Workload = field(default_factory=Workload)
     shim: Shim = Shim.NONE
@@ -58,22 +65,32 @@ class Scenario:
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as they stand in the test id, such as `wal_normal`."""
-        return "_".join(self.settings.values())
+        """Return the settings as they stand in the test id, such as `wal_normal` or `wal_full+eatmydata`."""
+        name = "_".join(self.settings.values())
+        return name if self.shim is Shim.NONE else f"{name}+{self.shim}"
 
     @property
     def id(self) -> str:
         """Return the test id, `{engine}-{filesystem}-{settings}_{fault}`."""
         return f"{self.engine}-{self.filesystem}-{self.settings_name}_{self.fault}"
 
-    def recorded_part(self) -> dict[str, object]:
-        """Return what decides the content of the recording: everything but the fault that is cut out of it."""
-        part = asdict(self)
-        del part["fault"]
-        part["settings"] = dict(self.settings)
-        return part
+    @property
+    def orders(self) -> dict[str, object]:
+        """Return what the guest has to know, which is what decides the recording: everything but the fault."""
+        return {
+            "engine": self.engine,
+            "filesystem": self.filesystem,
+            "mount_options": self.mount_options,
+            "settings": {**self.tuning, **self.settings},
+            "profile": self.profile,
+            "shim": self.shim,
+            "seed": self.seed,
+            "transaction_count": self.workload.transaction_count,
+            "think_ms": self.workload.think_ms,
+            "rest_ms": self.workload.rest_ms,
+        }
 
     @property
     def recording_key(self) -> str:
         """Return a digest of the recorded part; cells with the same key share one recording."""
-        return hashlib.blake2b(json.dumps(self.recorded_part(), sort_keys=True).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(json.dumps(self.orders, sort_keys=True).encode(), digest_size=8).hexdigest()

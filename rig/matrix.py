@@ -1,0 +1,109 @@
+"""The cells there are, by the ids that users type, and the profiles that say how closely each is looked at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from rig import engines
+from rig.engines.engine import NAMES as ENGINES
+from rig.errors import UsageError
+from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+
+FAULTS = ("powercut", "torn")
+_DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How closely the cells are looked at."""
+
+    name: str
+    transaction_count: int
+    # Crash states planned for each cell, and cut instants spread over its virtual time.
+    states_max: int
+    instants: int
+    # Distinct contents below which a promise counts as not tested.
+    exposure_min: int
+    # Whether every recording is made twice and compared, or only the first.
+    reproduce_all: bool
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False),
+        Profile("nightly", 120, states_max=1000, instants=240, exposure_min=300, reproduce_all=True),
+        Profile("exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, reproduce_all=True),
+    )
+}
+
+
+def profile(name: str) -> Profile:
+    """Return a profile; raise UsageError naming the choices."""
+    if name not in PROFILES:
+        raise UsageError(f"unknown profile {name!r}; there are: {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def device_profile(name: str) -> DeviceProfile:
+    """Return a device profile; raise UsageError naming the choices."""
+    if name not in list(DeviceProfile):
+        raise UsageError(f"unknown device profile {name!r}; there are: {', '.join(DeviceProfile)}")
+    return DeviceProfile(name)
+
+
+def all_cells() -> list[Scenario]:
+    """Return every cell that has an id, sorted by it."""
+    cells = [
+        Scenario(engine, filesystem, dict(zip(spec.SETTINGS, values, strict=True)), fault, dict(spec.TUNING))
+        for engine in ENGINES
+        for spec in [engines.named(engine)]
+        for filesystem, values, fault in itertools.product(
+            FileSystem, itertools.product(*spec.SETTINGS.values()), FAULTS
+        )
+    ]
+    # Teeth: an fsync that does nothing has to break what WAL promises.
+    cells += [replace(cell, shim=Shim.EATMYDATA) for cell in cells if cell.settings_name == "wal_full"]
+    return sorted(cells, key=lambda cell: cell.id)
+
+
+def default_cells() -> list[Scenario]:
+    """Return the cells of the main job: SQLite's journal modes that keep a journal on disk, and the controls."""
+    return [cell for cell in all_cells() if cell.settings["journal_mode"] in _DEFAULT_JOURNAL_MODES]
+
+
+def select(patterns: Sequence[str]) -> list[Scenario]:
+    """Return the cells whose ids match any of the shell patterns; raise UsageError for one that matches none."""
+    cells = all_cells()
+    for pattern in patterns:
+        if not any(fnmatchcase(cell.id, pattern) for cell in cells):
+            raise UsageError(_why_none(pattern, cells))
+    return [cell for cell in cells if any(fnmatchcase(cell.id, pattern) for pattern in patterns)]
+
+
+def configured(
+    cells: Iterable[Scenario], wanted: Profile, device: DeviceProfile = DeviceProfile.SSD, seed: int = 1
+) -> list[Scenario]:
+    """Return the cells with what the command line decides for all of them."""
+    workload = Workload(wanted.transaction_count)
+    return [replace(cell, workload=workload, profile=device, seed=seed) for cell in cells]
+
+
+def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:
+    """Name the part of an id that does not exist, with the choices for it."""
+    parts = pattern.split("-", 2)
+    settings, _, fault = parts[-1].rpartition("_")
+    choices = {
+        "engine": (parts[0], ENGINES),
+        "file system": (parts[1] if len(parts) > 1 else "*", tuple(FileSystem)),
+        "settings": (settings or "*", tuple(dict.fromkeys(cell.settings_name for cell in cells))),
+        "fault": (fault, FAULTS),
+    }
+    if len(parts) == 3:
+        for what, (word, known) in choices.items():
+            if not any(fnmatchcase(name, word) for name in known):
+                return f"unknown {what} {word!r} in {pattern!r}; there are: {', '.join(known)}"
+    return f"no cell matches {pattern!r}; an id is like {cells[0].id!r}, and `rig plan` lists them all"

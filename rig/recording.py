@@ -1,0 +1,163 @@
+"""Recordings: made in a recorder clone, proven sound on the host, kept compressed.
+
+A recording is a folder with `log.zst` (the write log) and `facts.json`. It is void, and never kept, unless
+replaying every entry gives the device byte for byte, the log was not cut short, the disk counted as many flushes as the log
+holds, nothing was read from the host's disk meanwhile, and the engine read back the settings it was told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from faults import EntryFlag, WriteLog
+from rig import host
+from rig.errors import RecordingError
+from rig.guest.disks import DISK_MIB
+from rig.results import RecordingFacts
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+from rig.vm.argv import RECORDING_BYTES
+from rig.vm.template import Template, qemu_version
+
+_RECORD_LIMIT_S = 900
+_ARCHIVE, _FACTS = "log.zst", "facts.json"
+# A log of the longest workload, uncompressed, and its archive.
+_SPACE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A sound recording on disk."""
+
+    folder: Path
+    facts: RecordingFacts
+
+    @contextmanager
+    def unpacked(self) -> Iterator[Path]:
+        """Unpack the log for the length of a block, to a sparse file of the size of a clone's recording disk."""
+        path = self.folder / "log"
+        try:
+            _unpack((self.folder / _ARCHIVE).read_bytes(), path)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def record(scenario: Scenario, template: Template, folder: Path, *, twice: bool = False) -> Recording:
+    """Record a scenario into a folder; `twice` also runs it again and notes whether the digests agree."""
+    folder.mkdir(parents=True, exist_ok=True)
+    host.require_space(folder, _SPACE_BYTES, f"recording {scenario.id}")
+    told, archive = _run(scenario, template)
+    path = folder / "log"
+    try:
+        _unpack(archive, path)
+        facts = _facts(scenario, template, told, path)
+    finally:
+        path.unlink(missing_ok=True)
+    if twice:
+        facts = replace(facts, reproduced=_run(scenario, template)[1] == archive)
+    host.atomic_write(folder / _ARCHIVE, archive)
+    host.atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
+    return Recording(folder, facts)
+
+
+def load(folder: Path) -> Recording | None:
+    """Return the recording in a folder, or None if none was finished there; raise RecordingError if it is damaged."""
+    path = folder / _FACTS
+    if not path.exists():
+        return None
+    try:
+        recording = Recording(folder, RecordingFacts(**json.loads(path.read_text())))
+    except (ValueError, TypeError) as error:
+        raise RecordingError(f"{path} is damaged: {error}; remove the folder to record anew") from None
+    if not (folder / _ARCHIVE).exists():
+        raise RecordingError(f"{folder} has facts but no {_ARCHIVE}; remove the folder to record anew")
+    return recording
+
+
+def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], bytes]:
+    archive: list[bytes] = []
+    orders = json.dumps(scenario.orders).encode()
+    with template.clone(orders=orders) as machine:
+        told = machine.receive(_RECORD_LIMIT_S)
+        machine.receive_bytes(told["archive_bytes"], _RECORD_LIMIT_S, archive.append)
+    return told, b"".join(archive)
+
+
+def _unpack(archive: bytes, path: Path) -> None:
+    try:
+        with open(path, "wb") as file:
+            zstandard.ZstdDecompressor().copy_stream(io.BytesIO(archive), file)
+            if file.tell() > RECORDING_BYTES:
+                raise RecordingError(f"{path}: a log of {file.tell()} bytes does not fit the recording disk")
+            file.truncate(RECORDING_BYTES)
+    except zstandard.ZstdError as error:
+        raise RecordingError(f"{path.with_name(_ARCHIVE)} is damaged: {error}; remove the folder to record anew") from None
+
+
+def _facts(scenario: Scenario, template: Template, told: Mapping[str, Any], path: Path) -> RecordingFacts:
+    with WriteLog.open(path) as log:
+        timeline = Timeline(log.marks)
+        _require_sound(scenario, told, log)
+        first, last = timeline.setup.entry_index, timeline.end.entry_index
+        flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
+        pairs = zip(timeline.begins, timeline.acks, strict=True)
+        ranges = [(begin.entry_index, ack.entry_index) for begin, ack in pairs]
+        return RecordingFacts(
+            key=scenario.recording_key,
+            digest=_digest(path, log.end_bytes),
+            template=template.identity,
+            image=template.spec.root_disk.parent.name,
+            qemu_version=qemu_version(),
+            kernel=told["kernel"],
+            engine_version=f"{told['settings']['version']} {told['settings'].get('source_id', '')}".strip(),
+            settings=told["settings"],
+            seed=scenario.seed,
+            transaction_count=len(timeline.acks),
+            busy_virtual_ns=timeline.busy_ns,
+            span_virtual_ns=timeline.end.time_ns - timeline.setup.time_ns,
+            flush_count=sum(int(np.count_nonzero((flushes > begin) & (flushes < ack))) for begin, ack in ranges),
+            written_bytes=int(log.payload_bytes[first:last].sum()),
+            user_bytes=told["user_bytes"],
+            entry_count=log.entry_count,
+            log_bytes=log.end_bytes,
+            reproduced=None,
+        )
+
+
+def _require_sound(scenario: Scenario, told: Mapping[str, Any], log: WriteLog) -> None:
+    """Raise RecordingError naming what voids the recording."""
+    void = f"the recording of {scenario.id} is void"
+    if told["root_reads"]:
+        raise RecordingError(f"{void}: {told['root_reads']} reads went to the host's disk while it was made")
+    flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
+    if flush_count != told["requests"]["flushes"]:
+        raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {told['requests']['flushes']}")
+    digest = hashlib.sha256(log.replay(log.entry_count, DISK_MIB << 20).tobytes()).hexdigest()
+    if digest != told["device_sha256"]:
+        raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
+    for name, asked in {**scenario.tuning, **scenario.settings}.items():
+        if told["settings"][name] != asked:
+            raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'][name]}")
+    acks = sum(mark.text.startswith("ack-") for mark in log.marks)
+    if acks != scenario.workload.transaction_count:
+        raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")
+
+
+def _digest(path: Path, size: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        digest.update(file.read(size))
+    return digest.hexdigest()
+
+

@@ -1,0 +1,101 @@
+"""The promise table says what the engine's documentation says, and nothing where it is silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
+from rig.results import VerdictKind
+from tests.unit.samples import sqlite, verdict
+
+ZERO, LAST, SUFFIX, ANY = Keeps.NOTHING_LOST, Keeps.LAST, Keeps.SUFFIX, Keeps.ANYTHING
+POWERCUT = {
+    "delete": (ANY, LAST, LAST, ZERO),
+    "truncate": (ANY, LAST, ZERO, ZERO),
+    "persist": (ANY, ZERO, ZERO, ZERO),
+    "wal": (ANY, SUFFIX, ZERO, ZERO),
+    "memory": (ANY, ANY, ANY, ANY),
+    "off": (ANY, ANY, ANY, ANY),
+}
+
+
+def promise(settings: dict[str, str], fault: str = "powercut", shim: str = "none") -> Promise:
+    found = promise_for("sqlite", settings, fault, shim)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("fault", ["powercut", "torn", "oscrash"])
+@pytest.mark.parametrize("journal_mode", JOURNAL_MODES)
+def test_sqlite_promises_under_a_cut_are_those_of_its_documentation(journal_mode: str, fault: str) -> None:
+    promised = [promise(sqlite(journal_mode, synchronous), fault) for synchronous in SYNCHRONOUS]
+    assert POWERCUT[journal_mode] == tuple(one.keeps for one in promised)
+    assert all(one.atomic is (one.keeps is not ANY) for one in promised)
+
+
+def test_a_process_kill_loses_nothing_where_a_journal_is_on_disk() -> None:
+    assert {ZERO} == {promise(sqlite("wal", level), "processkill").keeps for level in SYNCHRONOUS}
+    assert promise(sqlite("memory", "full"), "processkill").keeps is ANY
+
+
+def test_a_lying_flush_voids_every_promise() -> None:
+    assert {ANY} == {promise(sqlite(m, s), "lyingflush").keeps for m in JOURNAL_MODES for s in SYNCHRONOUS}
+
+
+def test_every_promise_names_its_source() -> None:
+    for journal_mode in JOURNAL_MODES:
+        for synchronous in SYNCHRONOUS:
+            for fault in ("powercut", "torn", "oscrash", "processkill", "lyingflush"):
+                assert promise(sqlite(journal_mode, synchronous), fault).source.endswith("[DOC]")
+
+
+def test_the_documented_caveat_of_normal_is_a_note_and_no_excuse() -> None:
+    assert "A*" in promise(sqlite("delete", "normal")).note
+    assert promise(sqlite("delete", "normal")).atomic
+    assert "A*" not in promise(sqlite("wal", "normal")).note
+
+
+def test_a_shim_that_swallows_syncs_does_not_change_what_is_promised() -> None:
+    assert promise(sqlite("wal", "full")) == promise(sqlite("wal", "full"), shim="eatmydata")
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "fault", "shim"),
+    [
+        ("otherdb", sqlite("wal", "full"), "powercut", "none"),
+        ("sqlite", sqlite("wal2", "full"), "powercut", "none"),
+        ("sqlite", sqlite("wal", "2"), "powercut", "none"),
+        ("sqlite", {}, "powercut", "none"),
+        ("sqlite", sqlite("wal", "full"), "meteorite", "none"),
+        ("sqlite", sqlite("wal", "full"), "powercut", "unheardof"),
+    ],
+)
+def test_what_the_table_does_not_know_is_not_promised(
+    engine: str, settings: dict[str, str], fault: str, shim: str
+) -> None:
+    assert promise_for(engine, settings, fault, shim) is None
+
+
+@pytest.mark.parametrize(
+    ("synchronous", "journal_mode", "kind", "lost", "is_broken"),
+    [
+        ("full", "wal", VerdictKind.DURABLE, 0, False),
+        ("full", "wal", VerdictKind.LOST_SUFFIX, 1, True),
+        ("full", "wal", VerdictKind.TORN, 0, True),
+        ("full", "delete", VerdictKind.LOST_SUFFIX, 1, False),
+        ("full", "delete", VerdictKind.LOST_SUFFIX, 2, True),
+        ("full", "delete", VerdictKind.UNOPENABLE, 0, True),
+        ("normal", "wal", VerdictKind.LOST_SUFFIX, 40, False),
+        ("normal", "wal", VerdictKind.HOLE, 1, True),
+        ("normal", "wal", VerdictKind.STALE, 0, True),
+        ("off", "wal", VerdictKind.CORRUPT, 40, False),
+        ("full", "wal", VerdictKind.FILESYSTEM_DAMAGE, 9, False),
+        ("full", "wal", VerdictKind.KERNEL_PANIC, 9, False),
+        ("full", "wal", VerdictKind.HANG, 9, False),
+        ("full", "wal", VerdictKind.INCONCLUSIVE, 9, False),
+    ],
+)
+def test_a_verdict_breaks_a_promise_exactly_when_it_exceeds_it(
+    synchronous: str, journal_mode: str, kind: VerdictKind, lost: int, is_broken: bool
+) -> None:
+    assert is_broken is violates(promise(sqlite(journal_mode, synchronous)), verdict(kind, lost))

@@ -1,0 +1,138 @@
+"""The page and the table tell the same answer, fetch nothing, and carry a replay line for each counterexample."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from analysis import pictures
+from analysis.outcome import Summary, summarise
+from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
+from analysis.report import report_html, write_report
+from analysis.table import share, table_text
+from rig.results import VerdictKind
+from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
+
+EVIL = "<script>alert('&')</script>"
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    broken = [verdict(VerdictKind.LOST_SUFFIX, 2, f"e0{index}:i4", detail=f"key {index}: {EVIL}") for index in range(7)]
+    return summarise([*matrix("torn"), cell(sqlite("wal", "extra"), [*durable(150), *broken])], 100)
+
+
+@pytest.fixture(scope="module")
+def page(summary: Summary) -> str:
+    return report_html(summary, {"command": f"rig run {EVIL}"})
+
+
+def test_the_same_results_give_the_same_bytes(summary: Summary, page: str, tmp_path: Path) -> None:
+    write_report(summary, {"command": f"rig run {EVIL}"}, tmp_path / "new" / "report.html")
+    assert page == (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+    assert ["report.html"] == [path.name for path in (tmp_path / "new").iterdir()]
+
+
+def test_the_page_fetches_nothing(page: str) -> None:
+    assert "<svg" in page
+    references = re.findall(r"(?:src|href|action|data)\s*=\s*[\"']?([^\"'\s>]+)", page)
+    assert references
+    assert all(reference.startswith("#") for reference in references)
+    assert not re.search(r"<(?:link|script|iframe|object|embed|img)\b|@import|url\((?![\"']?#)", page)
+
+
+def test_every_counterexample_has_its_replay_line(summary: Summary, page: str) -> None:
+    broken = [row for row in summary.rows if row.judgement.broken_by]
+    assert len(broken) == 2
+    for row in broken:
+        for one in row.judgement.broken_by:
+            assert f"<pre>rig replay {row.outcome.cell.id} {one.state}</pre>" in page
+
+
+def test_words_of_engines_and_users_are_text_and_no_markup(page: str) -> None:
+    assert "<script" not in page
+    assert html.escape(EVIL, quote=False).replace("'", "&#39;") in page
+
+
+def test_ids_in_the_page_are_unique_and_every_reference_has_its_target(page: str) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert sorted(set(ids)) == sorted(ids)
+    targets = re.findall(r'(?:href="#|url\(#|aria-labelledby=")([^")]+)', page)
+    assert set(targets) <= set(ids)
+
+
+def test_the_page_names_every_setting_digest_and_control(summary: Summary, page: str) -> None:
+    for row in summary.rows:
+        assert row.outcome.settings_name in page
+        assert row.outcome.cell.recording.digest in page
+    for control in summary.controls:
+        assert control.word in page
+
+
+def test_an_empty_run_renders_as_inconclusive() -> None:
+    assert "Inconclusive" in report_html(summarise([], 5), {})
+    assert "Inconclusive" in table_text(summarise([], 5))
+
+
+def test_an_inconclusive_result_says_why_in_page_and_table() -> None:
+    doubtful = summarise([cell(sqlite("wal", "full"), durable(2)), *controls_that_fire()], 5)
+    for text in (report_html(doubtful, {}), table_text(doubtful)):
+        assert "too little exposure: 2 distinct contents, 5 asked for" in text
+
+
+@pytest.mark.parametrize("width", [100, 110, 120])
+def test_the_table_fits_its_width_and_cuts_no_word(summary: Summary, width: int) -> None:
+    text = table_text(summary, width)
+    own = [line for line in text.splitlines() if "rig replay" not in line and not line.startswith(("broken", "incon"))]
+    assert max(map(len, own)) <= width
+    assert "…" not in text
+    assert "\x1b" not in text
+    for row in summary.rows:
+        assert row.outcome.settings_name in text
+    assert "rig replay sqlite-ext4-wal_extra_powercut e00:i4" in text
+
+
+CROWD = [Point(f"setting_{index}", 100 * 1.08**index, float(index % 2), index % 3 == 0) for index in range(12)]
+
+
+def test_labels_of_a_picture_cover_no_point_and_no_other_label() -> None:
+    figure = Figure(figsize=(10.4, 4.7), dpi=72, layout="constrained")
+    axes = figure.add_subplot()
+    pictures._draw_axes(axes, CROWD, Axis("lost", is_share=False))
+    taken = pictures._label(figure, axes, CROWD)
+    points, labels = taken[: len(CROWD)], taken[len(CROWD) :]
+    assert len(CROWD) == len(labels)
+    for index, label in enumerate(labels):
+        assert not any(label.overlaps(other) for other in [*points, *labels[:index]])
+
+
+def test_a_picture_has_a_title_and_every_name_whatever_the_order_of_points() -> None:
+    svg = speed_against_loss(CROWD, Axis("lost", is_share=False), "p", "speed & loss")
+    assert '<title id="p-title">speed &amp; loss</title>' in svg
+    for point in CROWD:
+        assert point.name in svg
+    assert svg == speed_against_loss(list(reversed(CROWD)), Axis("lost", is_share=False), "p", "speed & loss")
+
+
+def test_settings_that_fall_on_one_point_share_it() -> None:
+    twins = [Point("wal_full", 600, 0, is_damaged=False), Point("wal_extra", 601, 0, is_damaged=False)]
+    assert ["wal_full\nwal_extra"] == [point.name for point in pictures._merged(twins)]
+    apart = [Point("wal_full", 600, 0, is_damaged=False), Point("wal_extra", 601, 0, is_damaged=True)]
+    assert 2 == len(pictures._merged(apart))
+
+
+def test_the_bars_name_every_count_and_are_few_however_much_is_lost() -> None:
+    bars = loss_bars({0: 5, 3: 1, 900: 2})
+    assert "5 states lost 0, 1 states lost 3, 2 states lost 900" in bars
+    assert bars.count("<rect") <= 26
+    assert not loss_bars({})
+
+
+def test_a_share_that_is_not_zero_never_reads_as_zero_and_one_that_is_not_all_never_as_all() -> None:
+    assert ["-", "0.0 %", "< 0.1 %", "50.0 %", "99.9 %", "all"] == [
+        share(value) for value in (None, 0.0, 0.00001, 0.5, 0.99999, 1.0)
+    ]
