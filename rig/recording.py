@@ -102,7 +102,9 @@ def _unpack(archive: bytes, path: Path) -> None:
                 raise RecordingError(f"{path}: a log of {file.tell()} bytes does not fit the recording disk")
             file.truncate(RECORDING_BYTES)
     except zstandard.ZstdError as error:
-        raise RecordingError(f"{path.with_name(_ARCHIVE)} is damaged: {error}; remove the folder to record anew") from None
+        raise RecordingError(
+            f"{path.with_name(_ARCHIVE)} is damaged: {error}; remove the folder to record anew"
+        ) from None
 
 
 def _facts(scenario: Scenario, template: Template, told: Mapping[str, Any], path: Path) -> RecordingFacts:
@@ -159,5 +161,3 @@ def _digest(path: Path, size: int) -> str:
     with open(path, "rb") as file:
         digest.update(file.read(size))
     return digest.hexdigest()
-
-

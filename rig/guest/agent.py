@@ -40,7 +40,10 @@ def main() -> None:
 
 def _record(port: int) -> None:
     _read_everything()
-    for settings in ({"journal_mode": "delete", "synchronous": "extra"}, {"journal_mode": "wal", "synchronous": "full"}):
+    for settings in (
+        {"journal_mode": "delete", "synchronous": "extra"},
+        {"journal_mode": "wal", "synchronous": "full"},
+    ):
         recorder.record(_WARM_SCENARIO | {"settings": settings})
     print(READY, flush=True)
     while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):

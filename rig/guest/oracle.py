@@ -31,7 +31,10 @@ class Oracle:
     """Knows the model after every number of transactions; judges content, never a file."""
 
     def __init__(
-        self, tables: tuple[Table, ...], models: tuple[Content, ...], transaction: Callable[[int], tuple[Operation, ...]]
+        self,
+        tables: tuple[Table, ...],
+        models: tuple[Content, ...],
+        transaction: Callable[[int], tuple[Operation, ...]],
     ) -> None:
         self._tables = tables
         self._models = models
@@ -80,9 +83,9 @@ class Oracle:
 
     def _agreement(self, content: Content, count: int) -> int:
         model = self._models[count]
-        return sum(
-            content[table].get(key) == row for table, rows in model.items() for key, row in rows.items()
-        ) - sum(key not in model[table] for table, rows in content.items() for key in rows)
+        return sum(content[table].get(key) == row for table, rows in model.items() for key, row in rows.items()) - sum(
+            key not in model[table] for table, rows in content.items() for key in rows
+        )
 
     def _first_difference(self, content: Content, count: int) -> str:
         model = self._models[count]

@@ -8,7 +8,7 @@ Extents are little-endian triples of 64 bits in base64, because JSON lists take 
 from __future__ import annotations
 
 import base64
-import itertools
+import hashlib
 import mmap
 import os
 import queue
@@ -17,6 +17,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,6 +36,8 @@ _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
 _FSCK_LIMIT_S = 60
+# If no layer is free by then, the thread that renews them has died.
+_LAYER_LIMIT_S = 20
 # e2fsck: 0 is clean, 1 means that it would have repaired something which replaying the journal explains.
 _FSCK_CLEAN = 0
 
@@ -54,7 +58,10 @@ class Verifier:
         self._layers = _Layers()
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds."""
+        """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds.
+
+        A request with `digest` true also gets the `sha256` of the layer as it is before it is mounted.
+        """
         clock = _Clock()
         self._copy(request["advance"], self._base)
         clock.lap("advance")
@@ -66,11 +73,13 @@ class Verifier:
             finally:
                 os.close(target)
             clock.lap("apply")
+            sha256 = self._sha256(device) if request.get("digest") else None
             finding = self._reopened(device, clock)
             if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
                 finding = Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
         clock.lap("discard")
-        return {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
+        answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
+        return answer | ({"sha256": sha256} if sha256 else {})
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:
@@ -86,8 +95,21 @@ class Verifier:
             mounts.unmount()
             clock.lap("unmount")
         if errors:
-            return Finding("file-system-damage", detail=f"ext4 counted {errors} errors; {finding.kind} {finding.detail}")
+            return Finding(
+                "file-system-damage", detail=f"ext4 counted {errors} errors; {finding.kind} {finding.detail}"
+            )
         return finding
+
+    def _sha256(self, device: str) -> str:
+        """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
+        digest = hashlib.sha256()
+        source = os.open(device, os.O_RDONLY | os.O_DIRECT)
+        try:
+            while size := os.readv(source, [self._buffer]):
+                digest.update(self._buffer[:size])
+        finally:
+            os.close(source)
+        return digest.hexdigest()
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
@@ -109,41 +131,45 @@ class Verifier:
 
 
 class _Layers:
-    """Copy-on-write layers above the base. Removing one waits for RCU, so it is done while the next one works."""
+    """Copy-on-write layers above the base, a few of them made ahead.
+
+    Making and removing one is mostly waiting for RCU, so a thread does it while the next state is checked. A layer
+    made early reads through to the base until something is written to it, so the base may still move.
+    """
 
     def __init__(self) -> None:
         self._mapper = DeviceMapper()
-        self._numbers = itertools.count()
-        self._free: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._used: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self._fresh: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
+        self._used: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         for slot in range(1, 1 + _LAYER_COUNT):
-            self._free.put(f"/dev/ram{slot}")
-        threading.Thread(target=self._remove_used, daemon=True).start()
+            self._fresh.put(self._made(f"layer{slot}", f"/dev/ram{slot}"))
+        threading.Thread(target=self._renew, daemon=True).start()
 
-    def fresh(self) -> _Layer:
-        store = self._free.get()
-        name = f"layer{next(self._numbers)}"
-        params = f"{_BASE} {store} N {_CHUNK_SECTORS}"
-        device = self._mapper.create(name, Target("snapshot", params, _SECTORS))
-        return _Layer(device, lambda: self._used.put((name, store)))
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        """Give the node of an empty layer for the length of a block."""
+        layer = self._fresh.get(timeout=_LAYER_LIMIT_S)
+        try:
+            yield layer.device
+        finally:
+            self._used.put(layer)
 
-    def _remove_used(self) -> None:
+    def _renew(self) -> None:
         while True:
-            name, store = self._used.get()
-            self._mapper.remove(name)
-            self._free.put(store)
+            layer = self._used.get()
+            self._mapper.remove(layer.name)
+            self._fresh.put(self._made(layer.name, layer.store))
+
+    def _made(self, name: str, store: str) -> _Layer:
+        target = Target("snapshot", f"{_BASE} {store} N {_CHUNK_SECTORS}", _SECTORS)
+        return _Layer(name, store, self._mapper.create(name, target))
 
 
+@dataclass(frozen=True)
 class _Layer:
-    def __init__(self, device: str, discard: Callable[[], None]) -> None:
-        self._device = device
-        self._discard = discard
-
-    def __enter__(self) -> str:
-        return self._device
-
-    def __exit__(self, *_: object) -> None:
-        self._discard()
+    name: str
+    store: str
+    device: str
 
 
 class _Clock:

@@ -100,10 +100,15 @@ def images() -> list[Image]:
     return [Image(*folder.name.rsplit("-", 1), folder) for folder in folders if (folder / "packages.txt").exists()]
 
 
+def is_built(wanted: Recipe) -> bool:
+    """Return whether the cache has the image of a recipe."""
+    return _kept(wanted).folder.exists()
+
+
 def build(wanted: Recipe) -> Image:
     """Return the image of a recipe, building it if it is not in the cache; two callers do not build it twice."""
-    folder = cache_folder() / "images" / f"{wanted.name}-{wanted.digest}"
-    image = Image(wanted.name, wanted.digest, folder)
+    image = _kept(wanted)
+    folder = image.folder
     if folder.exists():
         return image
     with locked(folder):
@@ -134,6 +139,11 @@ def locked(path: Path) -> Iterator[None]:
     with open(f"{path}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _kept(wanted: Recipe) -> Image:
+    folder = cache_folder() / "images" / f"{wanted.name}-{wanted.digest}"
+    return Image(wanted.name, wanted.digest, folder)
 
 
 def _toml(path: Path) -> dict[str, object]:
@@ -176,9 +186,7 @@ def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
     disk = scratch / "root.img"
     with open(disk, "wb") as file:
         file.truncate(wanted.root_disk_mib << 20)
-    host.run(
-        ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(disk)], timeout_s=_BUILD_LIMIT_S
-    )
+    host.run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(disk)], timeout_s=_BUILD_LIMIT_S)
 
 
 def _initrd(root: Path, release: str, wanted: Recipe) -> bytes:

@@ -10,6 +10,7 @@ import json
 import select
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,9 @@ _KILL_LIMIT_S = 10
 # QEMU itself, translated code, and thread stacks, beside the guest's RAM.
 _OVERHEAD_MIB = 4096
 _CONSOLE_SHOWN_CHARS = 600
+_running: set[subprocess.Popen[bytes]] = set()
+_gate = threading.Lock()
+_is_closed = False
 
 
 class Machine:
@@ -110,12 +114,7 @@ def started(
         monitor, monitor_end = map(stack.enter_context, socket.socketpair())
         ends = (channel_end.fileno(), monitor_end.fileno())
         limits = ["setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
-        process = subprocess.Popen(
-            [*limits, *command(*ends)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(*ends, *pass_fds),
-            # Ctrl-C is for us; we take the machine down in order.
-            start_new_session=True,
-        )  # fmt: skip
+        process = _launched([*limits, *command(*ends)], (*ends, *pass_fds))
         channel_end.close()
         monitor_end.close()
         try:
@@ -123,5 +122,38 @@ def started(
         finally:
             process.kill()
             process.wait(_KILL_LIMIT_S)
+            _running.discard(process)
             assert process.stderr
             process.stderr.close()
+
+
+def stop_all() -> None:
+    """Kill every machine of this process and let none start until `allow_all`; their users see a lost machine."""
+    global _is_closed
+    with _gate:
+        _is_closed = True
+        for process in _running:
+            process.kill()
+
+
+def allow_all() -> None:
+    """Let machines start again."""
+    global _is_closed
+    _is_closed = False
+
+
+def _launched(command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    with _gate:
+        if _is_closed:
+            raise VmError("machines are being stopped")
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=pass_fds,
+            # Ctrl-C is for us; we take the machine down in order.
+            start_new_session=True,
+        )
+        _running.add(process)
+        return process

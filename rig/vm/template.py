@@ -91,6 +91,17 @@ def template(role: Role, image: Image, accelerator: Accelerator = Accelerator.TC
         yield Template(spec, folder, (folder / "identity").read_text())
 
 
+def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) -> None:
+    """Boot a machine and throw it away; raise VmError or TimeoutError unless it says READY within the limit."""
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
+    with tempfile.TemporaryDirectory(prefix="rig-probe-", dir=cache_folder()) as scratch:
+        folder = Path(scratch)
+        spec = replace(spec, initrd=folder / "initrd.cpio")
+        _fill(spec, image, _code_archive(), folder)
+        with _booted(spec, folder, limit_s):
+            pass
+
+
 def remove_templates(*, keep: Path | None = None, role: str = "") -> list[Path]:
     """Remove the templates that nobody uses, of one role or of all; return the folders removed."""
     removed = []
@@ -119,12 +130,11 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
-    spec.initrd.write_bytes(image.initrd.read_bytes() + code)
-    with open(folder / _NO_RECORDING, "wb") as file:
-        file.truncate(argv.RECORDING_BYTES)
+    _fill(spec, image, code, folder)
     for attempt in range(1, _BOOT_TRIES + 1):
         try:
-            _boot_and_save(spec, folder)
+            with _booted(spec, folder, _BOOT_LIMIT_S) as control:
+                monitor.save(control, folder / "state", _SAVE_LIMIT_S)
             break
         except (VmError, TimeoutError) as error:
             if attempt == _BOOT_TRIES:
@@ -137,7 +147,16 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     host.atomic_write(folder / "identity", digest.hexdigest().encode())
 
 
-def _boot_and_save(spec: MachineSpec, folder: Path) -> None:
+def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
+    """Write what a machine boots from: the image's initrd with our code behind it, and an empty recording disk."""
+    spec.initrd.write_bytes(image.initrd.read_bytes() + code)
+    with open(folder / _NO_RECORDING, "wb") as file:
+        file.truncate(argv.RECORDING_BYTES)
+
+
+@contextmanager
+def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[socket.socket]:
+    """Boot a machine whose RAM is a file in the folder; give its monitor once it has said READY."""
     (folder / _RAM).unlink(missing_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="rig-template-") as scratch,
@@ -150,8 +169,8 @@ def _boot_and_save(spec: MachineSpec, folder: Path) -> None:
             recording=folder / _NO_RECORDING,
         ) as (machine, control),
     ):
-        machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
-        monitor.save(control, folder / "state", _SAVE_LIMIT_S)
+        machine.wait_for_console(READY, FAILED, limit_s)
+        yield control
 
 
 def _started(

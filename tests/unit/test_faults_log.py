@@ -49,7 +49,7 @@ tokens = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1,
 entry_lists = st.lists(
     st.one_of(
         writes,
-        st.just(Entry(FLUSH)),
+        st.sampled_from([Entry(FLUSH), Entry(FLUSH | FUA)]),
         st.builds(Entry, st.just(DISCARD), st.integers(0, 20), st.integers(1, 1000)),
         st.builds(lambda text: Entry(MARK, text=text), tokens),
     ),
@@ -211,7 +211,7 @@ def test_a_replay_that_leaves_the_device_names_the_entry(place: Path) -> None:
         ([Entry(0, 0, 1), Entry(FUA, 1, 1), Entry(FLUSH)], 0),
         ([Entry(FLUSH), Entry(0, 0, 1), Entry(MARK, text="a"), Entry(FLUSH)], 1),
         ([Entry(DISCARD, 0, 1), Entry(MARK, text="a"), Entry(FLUSH)], 0),
-        ([Entry(FLUSH | FUA)], 0),
+        ([Entry(FLUSH | FUA, 0, 1)], 0),
         ([Entry(0, 0, 1), Entry(FLUSH, 0, 1)], 1),
     ],
 )
@@ -231,7 +231,7 @@ def test_epochs_split_at_each_flush_and_the_tail_is_last(place: Path) -> None:
         Entry(16, 1, 1),
         Entry(FLUSH),
     ]
-    entries += [Entry(FLUSH), Entry(0, 0, 1), Entry(MARK, text="dm-log-writes-end")]
+    entries += [Entry(FLUSH | FUA), Entry(0, 0, 1), Entry(MARK, text="dm-log-writes-end")]
     place.write_bytes(encode(entries))
     with WriteLog.open(place) as log:
         found = [(e.number, e.begin, e.flush, e.end, e.fuas, e.batch) for e in epochs(log)]
@@ -266,34 +266,19 @@ def test_any_text_is_an_id_of_this_log_or_a_state_id_error(place: Path, text: st
         assert text == parse_state(text, log, epochs(log)).id
 
 
-ILLEGAL_IDS = [
-    "e3.f2",
-    "e3.f0.w1",
-    "e3.f1.w0",
-    "e3.f1.w2,1",
-    "e3.f1.w1,2",
-    "e3.f1.w9",
-    "e2.f0",
-    "e3.f01",
-    "tail.f1",
-    "e3.f1.t1:512:0-3",
-    "e3.f0.t1:512:0",
-    "e3.f1.t0:512:0",
-    "e3.f1.w1.t1:512:0",
-    "e3.f1.t1:1024:0",
-    "e3.f1.t1:512:4",
-    "e3.f1.t9:512:0",
-    "e3.f1.t1:512:0.t1:512:1",
-    "e3.f1.r00000000000000000p50",
-    "e3.f1.r0000000000000000p0",
-    "e3.f1.r0000000000000000p100",
-    "e3.f1.r0000000000000000p50u256",
-    "e3.f0.r0000000000000000p50",
-    "e3.f1.w1.r0000000000000000p50",
-]
+ILLEGAL_IDS = {
+    "more FUA writes than there are": ["e3.f2", "tail.f1"],
+    "a batch before the last FUA": ["e3.f0.w1", "e3.f0.t1:512:0", "e3.f0.r0000000000000000p50"],
+    "not of the batch": ["e3.f1.w0", "e3.f1.w9", "e3.f1.t0:512:0", "e3.f1.t9:512:0"],
+    "another spelling": ["e3.f1.w2,1", "e3.f1.w1,2", "e3.f01", "e3.f1.t1:512:0-3", "e3.f1.r00000000000000000p50"],
+    "landed twice": ["e3.f1.w1.t1:512:0", "e3.f1.t1:512:0.t1:512:1", "e3.f1.w1.r0000000000000000p50"],
+    "no such unit": ["e3.f1.t1:1024:0", "e3.f1.t1:512:4", "e3.f1.r0000000000000000p50u256"],
+    "no such percentage": ["e3.f1.r0000000000000000p0", "e3.f1.r0000000000000000p100"],
+    "no such epoch": ["e2.f0"],
+}
 
 
-@pytest.mark.parametrize("text", ILLEGAL_IDS)
+@pytest.mark.parametrize("text", [text for texts in ILLEGAL_IDS.values() for text in texts])
 def test_an_id_of_no_legal_state_is_refused(place: Path, text: str) -> None:
     entries = [Entry(FUA, 0, 4, 1), Entry(0, 4, 4, 2), Entry(0, 6, 4, 3), Entry(FLUSH), Entry(0, 9, 2, 3)]
     place.write_bytes(encode(entries))

@@ -144,9 +144,11 @@ FLAGS = {"write": 0, "flush": 1, "fua": 2, "discard": 4, "mark": 8}
 def emit(path: Path, log: list[Op], sector_cells: int) -> None:
     sector_bytes = sector_cells * CELL
     parts = [struct.pack("<QQQI", 0x6A736677736872, 1, len(log), sector_bytes).ljust(sector_bytes, b"\0")]
-    for op in log:
+    for index, op in enumerate(log):
         text = b"ack" if op.kind == "mark" else b""
-        header = struct.pack("<QQQQ", op.cell // sector_cells, op.count // sector_cells, FLAGS[op.kind], len(text))
+        # The FLUSH split off from a FUA write keeps the FUA flag.
+        flags = FLAGS["flush"] | FLAGS["fua"] if op.kind == "flush" and index % 2 else FLAGS[op.kind]
+        header = struct.pack("<QQQQ", op.cell // sector_cells, op.count // sector_cells, flags, len(text))
         parts.append((header + text).ljust(sector_bytes, b"\0"))
         if op.kind in {"write", "fua"}:
             parts += [struct.pack("<I", value) * (CELL // 4) for value in op.cells().values()]
@@ -381,6 +383,26 @@ def test_a_small_budget_is_spread_over_evenly_spaced_epochs(place: Path) -> None
         chosen = plan(Fault.POWERCUT, log, epochs(log), first_entry=-1, states_max=10, seed=1)
     assert [0, 4, 8, 12, 16, 20, 24, 28, 32, 36] == [state.epoch.number for state in chosen.states]
     assert (41, 0, 41) == (chosen.epoch_count, chosen.epochs_exhaustive, chosen.epochs_sampled)
+
+
+@pytest.mark.parametrize(("fault", "state_count"), [(Fault.POWERCUT, 8), (Fault.TORN, 64)])
+def test_an_epoch_is_exhaustive_only_if_all_its_states_were_taken(place: Path, fault: Fault, state_count: int) -> None:
+    run_of(place, [Op("write", cell, 2, cell + 1) for cell in (0, 2, 4)])
+    with WriteLog.open(place) as log:
+        for states_max, exhaustive in ((state_count - 1, 0), (state_count, 1), (state_count + 1, 1)):
+            chosen = plan(fault, log, epochs(log), first_entry=-1, states_max=states_max, seed=1)
+            assert min(states_max, state_count) == len(chosen.states)
+            assert (exhaustive, 1 - exhaustive) == (chosen.epochs_exhaustive, chosen.epochs_sampled)
+
+
+def test_doubtful_epochs_are_counted_and_not_cut(place: Path) -> None:
+    flush = [Op("flush-begin"), Op("flush-end")]
+    run_of(place, [Op("write", 3, 1, 2), Op("fua", 3, 1, 1), *flush, Op("mark"), *flush, Op("write", 3, 1, 5), *flush])
+    with WriteLog.open(place) as log:
+        chosen = plan(Fault.POWERCUT, log, epochs(log), first_entry=-1, states_max=50, seed=1)
+    assert (2, 2) == (chosen.epoch_count, chosen.epochs_doubtful)
+    assert {0, 3} == {state.epoch.number for state in chosen.states}
+    assert not any(state.whole for state in chosen.states)
 
 
 @pytest.mark.parametrize("fault", Fault)

@@ -1,0 +1,206 @@
+"""A campaign: record every scenario once, cut it many times, and store a verdict for every cut.
+
+Work is done recording by recording. What was measured stays measured: a void recording or a lost machine
+costs its own cells a result and the others nothing, and verdicts are stored as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from faults import LogError, WriteLog
+from rig import recording
+from rig.cuts import Cut, by_content, cuts
+from rig.errors import RigError
+from rig.matrix import Profile
+from rig.results import Verdict
+from rig.scenario import Scenario
+from rig.store import Run
+from rig.timeline import Timeline
+from rig.verification import Finding, verdict, verify
+from rig.vm import image, machine
+from rig.vm.accelerator import best_accelerator
+from rig.vm.argv import Role
+from rig.vm.template import Template, template
+
+_BATCH = 16
+
+
+class Progress(Protocol):
+    """Is told what happens; called from several threads."""
+
+    def says(self, text: str) -> None:
+        """Something worth a line."""
+
+    def planned(self, cut_count: int) -> None:
+        """More cuts are to be judged."""
+
+    def judged(self, cut_count: int) -> None:
+        """So many cuts have been judged."""
+
+
+class Silent:
+    """Progress for whoever does not want to know."""
+
+    def says(self, text: str) -> None:
+        """Say nothing."""
+
+    def planned(self, cut_count: int) -> None:
+        """Show nothing."""
+
+    def judged(self, cut_count: int) -> None:
+        """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The templates that a campaign restores its machines from."""
+
+    recorder: Template
+    verifier: Template
+
+
+@contextmanager
+def machines(progress: Progress) -> Iterator[Machines]:
+    """Hold an image and both templates for the length of a block, making what the cache lacks."""
+    recipe = image.recipe()
+    if not image.is_built(recipe):
+        progress.says(f"building the guest image {recipe.name} (about a minute)")
+    guest = image.build(recipe)
+    accelerator, reason = best_accelerator(guest)
+    progress.says(f"verifiers run under {accelerator}: {reason}")
+    with ExitStack() as stack:
+        recorder = stack.enter_context(template(Role.RECORDER, guest))
+        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator)))
+
+
+class Campaign:
+    """The cells of a run that are still to be measured, and the threads that measure them."""
+
+    def __init__(self, run: Run, profile: Profile, machines_: Machines, progress: Progress, jobs: int = 0) -> None:
+        self._run = run
+        self._profile = profile
+        self._machines = machines_
+        self._progress = progress
+        self._jobs = jobs or os.cpu_count() or 1
+        self._stopped = threading.Event()
+
+    def measure(self, cells: Sequence[Scenario]) -> None:
+        """Measure all cells that the run lacks. Whatever interrupts it, no machine is left running."""
+        ordered = sorted(cells, key=lambda cell: (cell.recording_key, cell.id))
+        groups = [list(group) for _, group in groupby(ordered, key=lambda cell: cell.recording_key)]
+        groups.sort(key=lambda group: group[0].id)
+        vms = ThreadPoolExecutor(self._jobs, "vm")
+        # One more group than machines: the next recording is planned while the last states of this one are checked.
+        leaders = ThreadPoolExecutor(self._jobs + 1, "group")
+        try:
+            leading = [
+                leaders.submit(self._measure_group, group, number == 0 or self._profile.reproduce_all, vms)
+                for number, group in enumerate(groups)
+            ]
+            for future in leading:
+                future.result()
+        finally:
+            self._stopped.set()
+            machine.stop_all()
+            for pool in (leaders, vms):
+                pool.shutdown(wait=True, cancel_futures=True)
+            machine.allow_all()
+
+    def _measure_group(self, group: Sequence[Scenario], twice: bool, vms: ThreadPoolExecutor) -> None:
+        first = group[0]
+        with self._run.locked(first), ExitStack() as stack:
+            try:
+                folder = self._run.recording_folder(first)
+                recorded = recording.load(folder)
+                if recorded is None:
+                    recorder = self._machines.recorder
+                    recorded = vms.submit(recording.record, first, recorder, folder, twice=twice).result()
+                path = stack.enter_context(recorded.unpacked())
+                log = stack.enter_context(WriteLog.open(path))
+                self._judge_group(group, path, log, vms)
+            except (RigError, LogError, TimeoutError) as error:
+                if self._stopped.is_set():
+                    raise
+                for cell in group:
+                    self._run.write_failure(cell, str(error))
+                    self._progress.says(f"{cell.id} could not be measured: {error}")
+
+    def _judge_group(self, group: Sequence[Scenario], path: Path, log: WriteLog, vms: ThreadPoolExecutor) -> None:
+        timeline = Timeline(log.marks)
+        found: list[Cut] = []
+        for cell in group:
+            planned = cuts(cell, self._profile, log, timeline)
+            self._run.write_plan(cell, planned.facts)
+            verdicts, damaged = self._run.verdicts(cell.id)
+            for error in damaged:
+                self._progress.says(f"{error}; it is judged again")
+            done = {(one.state, one.acked, one.instant_weight_ns) for one in verdicts}
+            found += [
+                cut for cut in planned.cuts
+                if (cut.state.id, timeline.acked(cut.entry), cut.weight_ns) not in done
+            ]  # fmt: skip
+        contents = by_content(found)
+        self._progress.planned(len(found))
+        judge = _Judge(self._run, timeline, self._progress)
+        size = -(-len(contents) // self._jobs) or 1
+        parts = [contents[begin : begin + size] for begin in range(0, len(contents), size)]
+        futures: list[Future[None]] = [
+            vms.submit(self._verify_part, group[0], path, log, part, judge) for part in parts
+        ]
+        for future in futures:
+            future.result()
+
+    def _verify_part(
+        self, scenario: Scenario, path: Path, log: WriteLog, part: Sequence[Sequence[Cut]], judge: _Judge
+    ) -> None:
+        with judge.batch() as add:
+            states = [cuts_of_content[0].state for cuts_of_content in part]
+
+            def found(rank: int, finding: Finding) -> None:
+                add(part[rank], finding)
+
+            verify(scenario, self._machines.verifier, path, log, states, found, self._stopped)
+
+
+class _Judge:
+    """Turns findings into stored verdicts, a batch at a time."""
+
+    def __init__(self, run: Run, timeline: Timeline, progress: Progress) -> None:
+        self._run = run
+        self._timeline = timeline
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def batch(self) -> Iterator[_Add]:
+        pending: list[Verdict] = []
+
+        def add(same: Sequence[Cut], finding: Finding) -> None:
+            pending.extend(verdict(cut, finding, self._timeline) for cut in same)
+            self._progress.judged(len(same))
+            if len(pending) >= _BATCH:
+                self._store(pending)
+
+        try:
+            yield add
+        finally:
+            self._store(pending)
+
+    def _store(self, pending: list[Verdict]) -> None:
+        with self._lock:
+            for cell in sorted({one.cell for one in pending}):
+                self._run.append(cell, [one for one in pending if one.cell == cell])
+        pending.clear()
+
+
+class _Add(Protocol):
+    def __call__(self, same: Sequence[Cut], finding: Finding) -> None: ...

@@ -1,0 +1,68 @@
+"""Which crash states of a recording are checked for a cell, and which acknowledgements must hold in each.
+
+Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
+spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from which the
+share of losing instants follows. States of equal content are put on a disk once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.matrix import Profile
+from rig.results import PlanFacts
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One crash state to be judged at one instant: just before log entry `entry` completes."""
+
+    cell: str
+    state: CrashState
+    content: str
+    entry: int
+    # The virtual time that the instant stands for; 0 for a state that the fault model planned.
+    weight_ns: int
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """All cuts of one cell."""
+
+    cuts: tuple[Cut, ...]
+    facts: PlanFacts
+
+
+def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline) -> Cuts:
+    """Plan the cuts of one cell; deterministic."""
+    log_epochs = epochs(log)
+    index = ContentIndex(log)
+    planned = plan(
+        Fault(scenario.fault), log, log_epochs,
+        first_entry=timeline.setup.entry_index, states_max=profile.states_max, seed=scenario.seed,
+    )  # fmt: skip
+    found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
+    if scenario.fault == Fault.POWERCUT:
+        span_ns = timeline.end.time_ns - timeline.setup.time_ns
+        weight_ns = span_ns // profile.instants
+        for number in range(profile.instants):
+            entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / profile.instants)
+            state = everything_unflushed_lost(log, log_epochs, entry)
+            if not state.epoch.doubtful:
+                found.append(Cut(scenario.id, state, index.digest(state), entry, weight_ns))
+    instant_count = len(found) - len(planned.states)
+    facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, instant_count)
+    return Cuts(tuple(found), facts)
+
+
+def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
+    """Group cuts of one recording by content, in an order in which a base moves forward only."""
+    groups: dict[str, list[Cut]] = defaultdict(list)
+    for cut in found:
+        groups[cut.content].append(cut)
+    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].state.id))

@@ -1,0 +1,212 @@
+"""A run directory: what defines the run, its recordings, and one row for each verdict, durable as soon as it is known.
+
+    manifest.json            everything that defines the run; written once
+    recordings/KEY/          log.zst and facts.json, see `rig.recording`
+    cells/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
+    cells/ID/plan.json       how much of what could happen is looked at; written before the first verdict
+    cells/ID/failure         why the cell could not be measured, if it could not
+    verdicts.parquet         all verdicts, for other tools; written at the end
+
+A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
+otherwise is named with its place, and what it held is checked again when the run is resumed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rig import host, recording
+from rig.errors import StoreError
+from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
+from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+
+_FORMAT = 1
+_SPACE_BYTES = 64 << 20
+
+
+class Run:
+    """A run directory; several processes may work in one."""
+
+    def __init__(self, folder: Path, definition: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.definition = definition
+
+    @classmethod
+    def create(cls, folder: Path, definition: Mapping[str, Any]) -> Run:
+        """Make a run directory, or take one with the same definition; raise StoreError if it holds another run."""
+        if (folder / "manifest.json").exists():
+            run = cls.open(folder)
+            differing = [
+                key for key in definition if run.definition.get(key) != json.loads(json.dumps(definition[key]))
+            ]
+            if differing:
+                raise StoreError(
+                    f"{folder} holds another run (it differs in {', '.join(differing)}); name another folder"
+                )
+            return run
+        host.require_space(folder, _SPACE_BYTES, "a run")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot make the run directory {folder}: {error.strerror}") from None
+        text = json.dumps({"format": _FORMAT, **definition}, indent=1)
+        host.atomic_write(folder / "manifest.json", text.encode())
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """Open a run directory; raise StoreError if it is none or its manifest is damaged."""
+        path = folder / "manifest.json"
+        try:
+            definition = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise StoreError(f"{folder} is not a run directory: it has no manifest.json") from None
+        except ValueError as error:
+            raise StoreError(f"{path} is damaged: {error}") from None
+        if not isinstance(definition, dict) or definition.get("format") != _FORMAT:
+            raise StoreError(f"{path} is not of format {_FORMAT}; it was written by another version of the rig")
+        return cls(folder, definition)
+
+    def recording_folder(self, scenario: Scenario) -> Path:
+        """Return the folder of the recording that a cell is cut from."""
+        return self.folder / "recordings" / scenario.recording_key
+
+    @contextmanager
+    def locked(self, scenario: Scenario) -> Iterator[None]:
+        """Keep other processes away from a recording and its cells."""
+        folder = self.recording_folder(scenario)
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def write_plan(self, scenario: Scenario, facts: PlanFacts) -> None:
+        """Note the scenario and the plan of a cell; forget an earlier failure."""
+        folder = self._cell(scenario.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "failure").unlink(missing_ok=True)
+        text = json.dumps({"scenario": asdict(scenario), "plan": asdict(facts)}, indent=1)
+        host.atomic_write(folder / "plan.json", text.encode())
+
+    def write_failure(self, scenario: Scenario, message: str) -> None:
+        """Note why a cell could not be measured."""
+        folder = self._cell(scenario.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        host.atomic_write(folder / "failure", message.encode())
+
+    def failures(self) -> dict[str, str]:
+        """Return why cells could not be measured, by cell."""
+        return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("cells/*/failure"))}
+
+    def append(self, cell: str, verdicts: Iterable[Verdict]) -> None:
+        """Append verdicts of a cell and sync them; the caller sees to it that one thread at a time does so."""
+        path = self._cell(cell) / "verdicts.jsonl"
+        lines = "".join(json.dumps(asdict(verdict)) + "\n" for verdict in verdicts)
+        try:
+            with open(path, "ab") as file:
+                if file.tell() and not _ends_with_newline(path):
+                    file.write(b"\n")
+                file.write(lines.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}; the verdicts before this one are kept") from None
+
+    def verdicts(self, cell: str) -> tuple[list[Verdict], list[StoreError]]:
+        """Return the verdicts of a cell, and one error for each damaged line."""
+        path = self._cell(cell) / "verdicts.jsonl"
+        found: list[Verdict] = []
+        damaged: list[StoreError] = []
+        offset = 0
+        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+            try:
+                found.append(_verdict(line))
+            except (ValueError, TypeError, KeyError) as error:
+                # Without a newline it is the last line, and the kill came in the middle of it.
+                if line.endswith(b"\n"):
+                    damaged.append(StoreError(f"{path}: the line at byte {offset} is damaged: {error}"))
+            offset += len(line)
+        return found, damaged
+
+    def scenario(self, cell: str) -> Scenario:
+        """Return the scenario of a cell of this run; raise StoreError naming the cells there are."""
+        path = self._cell(cell) / "plan.json"
+        if not path.exists():
+            known = ", ".join(sorted(found.parent.name for found in self.folder.glob("cells/*/plan.json")))
+            raise StoreError(f"{self.folder} has no cell {cell!r}; it has: {known}")
+        return _scenario(self._plan(path)["scenario"])
+
+    def results(self, cells: Sequence[str] | None = None) -> tuple[list[CellResult], list[StoreError]]:
+        """Return the results of all cells, or of those named, and what is damaged in the files."""
+        paths = sorted(self.folder.glob("cells/*/plan.json"))
+        found: list[CellResult] = []
+        damaged: list[StoreError] = []
+        for path in paths:
+            if cells is not None and path.parent.name not in cells:
+                continue
+            plan = self._plan(path)
+            scenario = _scenario(plan["scenario"])
+            recorded = recording.load(self.recording_folder(scenario))
+            if recorded is None:
+                damaged.append(StoreError(f"{path.parent.name}: its recording is gone"))
+                continue
+            verdicts, errors = self.verdicts(path.parent.name)
+            damaged += errors
+            found.append(
+                CellResult(
+                    scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
+                    scenario.profile, scenario.shim, recorded.facts, PlanFacts(**plan["plan"]), tuple(verdicts),
+                )
+            )  # fmt: skip
+        return found, damaged
+
+    def _cell(self, cell: str) -> Path:
+        return self.folder / "cells" / cell
+
+    def _plan(self, path: Path) -> dict[str, Any]:
+        try:
+            plan: dict[str, Any] = json.loads(path.read_text())
+        except ValueError as error:
+            raise StoreError(f"{path} is damaged: {error}; remove its folder to measure the cell anew") from None
+        return plan
+
+
+def write_parquet(results: Sequence[CellResult], path: Path) -> None:
+    """Write all verdicts as one Parquet table, a column for each field of `Verdict`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [asdict(verdict) for result in results for verdict in result.verdicts]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    host.atomic_write(path, sink.getvalue().to_pybytes())
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _verdict(line: bytes) -> Verdict:
+    fields = json.loads(line)
+    return Verdict(**{**fields, "kind": VerdictKind(fields["kind"])})
+
+
+def _scenario(fields: Mapping[str, Any]) -> Scenario:
+    return Scenario(
+        **{
+            **fields,
+            "filesystem": FileSystem(fields["filesystem"]),
+            "profile": DeviceProfile(fields["profile"]),
+            "shim": Shim(fields["shim"]),
+            "workload": Workload(**fields["workload"]),
+        }
+    )

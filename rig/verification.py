@@ -1,0 +1,138 @@
+"""Put crash states before a database in verifier clones, and turn what it finds into verdicts.
+
+A panic, a hang or a lost machine costs its crash state a second try in a fresh clone and then is that state's verdict;
+the others go on. Requests are sent ahead of the answers, so that the guest never waits for the host.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from faults import CrashState, Extent, WriteLog, base_extents
+from rig.cuts import Cut
+from rig.errors import VmError
+from rig.results import Verdict, VerdictKind
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+from rig.vm.machine import Machine
+from rig.vm.template import Template
+
+_READY_LIMIT_S = 60
+# A database on a few megabytes recovers in tens of milliseconds, also under emulation.
+STATE_LIMIT_S = 60
+_AHEAD = 3
+_PANIC = "Kernel panic"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the guest found in one content; `recovered` is p with content == model(p) when kind is "prefix"."""
+
+    kind: str
+    recovered: int | None
+    detail: str
+    # Milliseconds of each step in the guest, as it measured them.
+    ms: dict[str, float]
+
+
+def verify(
+    scenario: Scenario,
+    template: Template,
+    recording: Path,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    found: Callable[[int, Finding], None],
+    stopped: threading.Event | None = None,
+) -> None:
+    """Check states, sorted so that the base moves forward only; call `found` with each one's rank and finding.
+
+    `stopped` says that machines are lost because we are being stopped, which is nobody's verdict.
+    """
+    done = tries = 0
+    while done < len(states):
+        with template.clone(recording=recording) as machine:
+            session = _Session(machine, scenario, log)
+            try:
+                for finding in session.findings(states[done:]):
+                    found(done, finding)
+                    done, tries = done + 1, 0
+            except (VmError, TimeoutError) as error:
+                if stopped and stopped.is_set():
+                    raise
+                tries += 1
+                if tries == 2:
+                    found(done, _lost(machine, error))
+                    done, tries = done + 1, 0
+
+
+def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
+    """Judge a finding at the instant of a cut."""
+    acked, issued = timeline.acked(cut.entry), timeline.issued(cut.entry)
+    kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
+    if finding.kind != "prefix":
+        kind = VerdictKind(finding.kind)
+    elif finding.recovered is None or finding.recovered > issued:
+        detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
+    elif finding.recovered < acked:
+        kind = VerdictKind.LOST_SUFFIX
+        lost = acked - finding.recovered
+        lost_ns = timeline.lost_ns(finding.recovered, cut.entry)
+        detail = f"transactions {finding.recovered + 1} to {acked} were acknowledged and are gone"
+    else:
+        kind = VerdictKind.DURABLE
+    return Verdict(
+        cut.cell, cut.state.id, cut.content, kind, acked, finding.recovered, lost, lost_ns, cut.weight_ns, detail
+    )
+
+
+class _Session:
+    """One clone at work: its base image stands at `_base_end`, an entry of the log."""
+
+    def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog) -> None:
+        self._machine = machine
+        self._log = log
+        self._base_end = 0
+        machine.send(scenario.orders)
+
+    def findings(self, states: Sequence[CrashState]) -> Iterable[Finding]:
+        self._machine.receive(_READY_LIMIT_S)
+        waiting: list[CrashState] = []
+        for state in states:
+            self._machine.send(self._request(state))
+            waiting.append(state)
+            if len(waiting) > _AHEAD:
+                yield self._answer(waiting.pop(0))
+        for state in waiting:
+            yield self._answer(state)
+
+    def _request(self, state: CrashState) -> dict[str, Any]:
+        advance = base_extents(self._log, self._base_end, state.base_end)
+        self._base_end = state.base_end
+        return {"state": state.id, "advance": _packed(advance), "extents": _packed(state.extents(self._log))}
+
+    def _answer(self, state: CrashState) -> Finding:
+        answer = self._machine.receive(STATE_LIMIT_S)
+        if answer["state"] != state.id:
+            raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
+        return Finding(answer["kind"], answer["recovered"], answer["detail"], answer["ms"])
+
+
+def _packed(extents: Sequence[Extent]) -> str:
+    rows = [(e.device_offset_bytes, e.source_offset_bytes, e.length_bytes) for e in extents]
+    return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()
+
+
+def _lost(machine: Machine, error: Exception) -> Finding:
+    kind = VerdictKind.INCONCLUSIVE
+    if _PANIC in machine.console_text():
+        kind = VerdictKind.KERNEL_PANIC
+    elif isinstance(error, TimeoutError):
+        kind = VerdictKind.HANG
+    return Finding(kind, None, str(error), {})
