@@ -95,14 +95,9 @@ class CrashState:
     @property
     def instant(self) -> int:
         """Return the last entry just before whose completion a cut can leave this content; earlier marks were seen."""
-        if self.touches_batch or self.fua_count == len(self.epoch.fuas):
+        if self.fua_count == len(self.epoch.fuas):
             return self.epoch.end
         return self.epoch.fuas[self.fua_count]
-
-    @property
-    def touches_batch(self) -> bool:
-        """Whether any member of the batch landed, whole or in part."""
-        return bool(self.whole or self.draw or (self.tears and self.fua_count == len(self.epoch.fuas)))
 
     @property
     def unflushed_lost(self) -> bool:

@@ -79,10 +79,10 @@ def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
 
 
 def _all_choices(log: WriteLog, epoch: Epoch, members: Sequence[int]) -> Iterator[CrashState]:
-    """Yield every choice of units of a small batch, spread over all of them, the empty one last."""
+    """Yield every choice of units of a small batch, spread over all of them; the empty one is not torn."""
     places = [(member, unit) for member in members for unit in range(unit_count(log, member, 512))]
-    nothing, *masks = spread(2 ** len(places))
-    for mask in (*masks, nothing):
+    _empty, *masks = spread(2 ** len(places))
+    for mask in masks:
         landed = [place for rank, place in enumerate(places) if mask >> rank & 1]
         yield _state_of_units(log, epoch, landed)
 

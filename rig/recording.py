@@ -1,8 +1,8 @@
 """Recordings: made in a recorder clone, proven sound on the host, kept compressed.
 
 A recording is a folder with `log.zst` (the write log) and `facts.json`. It is void, and never kept, unless
-replaying every entry gives the device byte for byte, the log was not cut short, the disk counted as many flushes as the log
-holds, nothing was read from the host's disk meanwhile, and the engine read back the settings it was told.
+replaying every entry gives the device byte for byte, the log was not cut short, the disk counted as many flushes as
+the log holds, nothing was read from the host's disk meanwhile, and the engine read back the settings it was told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from faults import EntryFlag, WriteLog
+from faults import EntryFlag, LogError, WriteLog
 from rig import host
 from rig.errors import RecordingError
 from rig.guest.disks import DISK_MIB
@@ -48,6 +48,10 @@ class Recording:
         path = self.folder / "log"
         try:
             _unpack((self.folder / _ARCHIVE).read_bytes(), path)
+            # A frame that was cut off unpacks without an error, to less.
+            if _digest(path, self.facts.log_bytes) != self.facts.digest:
+                archive = self.folder / _ARCHIVE
+                raise RecordingError(f"{archive} is damaged: not what was recorded; remove the folder to record anew")
             yield path
         finally:
             path.unlink(missing_ok=True)
@@ -62,6 +66,8 @@ def record(scenario: Scenario, template: Template, folder: Path, *, twice: bool 
     try:
         _unpack(archive, path)
         facts = _facts(scenario, template, told, path)
+    except LogError as error:
+        raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error
     finally:
         path.unlink(missing_ok=True)
     if twice:
@@ -149,8 +155,8 @@ def _require_sound(scenario: Scenario, told: Mapping[str, Any], log: WriteLog) -
     if digest != told["device_sha256"]:
         raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
     for name, asked in {**scenario.tuning, **scenario.settings}.items():
-        if told["settings"][name] != asked:
-            raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'][name]}")
+        if told["settings"].get(name) != asked:
+            raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
     acks = sum(mark.text.startswith("ack-") for mark in log.marks)
     if acks != scenario.workload.transaction_count:
         raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")

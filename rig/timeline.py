@@ -8,11 +8,14 @@ Times are virtual nanoseconds of the guest.
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from rig.errors import RecordingError
+
+_OURS = re.compile(r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack)-(?P<number>[0-9]+))-(?P<time>[0-9]+)")
 
 
 class _Mark(Protocol):
@@ -48,10 +51,15 @@ class Timeline:
                 raise RecordingError(f"the {kind} marks are not numbered 1 to {len(found)}; the recording is void")
         if len(self.begins) != len(self.acks):
             raise RecordingError(f"{len(self.begins)} transactions begun, {len(self.acks)} acknowledged at the end")
+        turns = [moment.entry_index for pair in zip(self.begins, self.acks, strict=True) for moment in pair]
+        if turns != sorted(turns) or self.moments[-1:] != [self.end]:
+            raise RecordingError("the marks are not setup, begin and ack in turns, end; the recording is void")
         self._ack_entries = [moment.entry_index for moment in self.acks]
         self._begin_entries = [moment.entry_index for moment in self.begins]
         self._entries = [moment.entry_index for moment in self.moments]
         self._times_ns = [moment.time_ns for moment in self.moments]
+        if self._times_ns != sorted(self._times_ns):
+            raise RecordingError("time runs backwards between two marks; the recording is void")
 
     def acked(self, entry: int) -> int:
         """Return how many transactions were acknowledged at a cut just before an entry."""
@@ -62,7 +70,7 @@ class Timeline:
         return bisect.bisect_left(self._begin_entries, entry)
 
     def lost_ns(self, recovered: int, entry: int) -> int:
-        """Return the time from the ack of the first lost transaction to the last mark before the cut; 0 if none is lost."""
+        """Return the time from the ack of the first lost transaction to the last mark before the cut; 0 if none is."""
         if recovered >= self.acked(entry):
             return 0
         last = self.moments[bisect.bisect_left(self._entries, entry) - 1]
@@ -84,14 +92,12 @@ class Timeline:
 
 
 def _moment(mark: _Mark) -> Moment | None:
-    fields = mark.text.split("-")
-    if fields[0] in ("setup", "end", "tick") and len(fields) == 2:
-        return Moment(fields[0], 0, int(fields[1]), mark.entry_index)
-    if fields[0] in ("begin", "ack") and len(fields) == 3:
-        return Moment(fields[0], int(fields[1]), int(fields[2]), mark.entry_index)
     if mark.text == "dm-log-writes-end":
         return None
-    raise RecordingError(f"entry {mark.entry_index}: the mark {mark.text!r} is none of ours")
+    found = _OURS.fullmatch(mark.text)
+    if found is None:
+        raise RecordingError(f"entry {mark.entry_index}: the mark {mark.text!r} is none of ours")
+    return Moment(found["kind"] or found["of"], int(found["number"] or 0), int(found["time"]), mark.entry_index)
 
 
 def _only(moments: Sequence[Moment], kind: str) -> Moment:

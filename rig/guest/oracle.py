@@ -1,16 +1,21 @@
 """Judge a recovered database: find p such that its whole content equals the model after p transactions.
 
-Where there is no such p, say what is wrong with the content, from the versions of its rows. Every version of a row
-is known by the transaction that wrote it, so each row found is of a known transaction, or foreign.
-With `top` the last transaction of which anything is visible:
-hole: a transaction before `top` is missing as a whole; stale: one before `top` is visible in part;
-torn: `top` itself is visible in part; foreign: a row that no transaction wrote.
+Where there is no such p, say what is wrong with the content, from the versions of its rows: a row that is found tells
+which transaction wrote it, and that of all transactions which wrote that row before or after. Transaction 0 is the
+setup. With `top` the last transaction of which anything is visible:
+foreign: a row that no transaction wrote; hole: a transaction is missing as a whole, although a later one is visible;
+stale: a transaction before `top` is visible in part; torn: `top` itself is visible in part.
+A row that a later transaction wrote again says nothing of those that wrote it before. An absent row was never there
+or has been deleted; it counts as deleted by the transaction after `top` if that one would have deleted it, as a
+transaction in flight explains more than the loss of an old one, and then that one is `top`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from rig.engines import Database
 from rig.workloads.operations import Content, Operation, Row, Table
@@ -47,16 +52,18 @@ class Oracle:
             database = open_database()
         except Exception as error:  # noqa: BLE001
             return Finding("unopenable", detail=_words(error))
+        content: Content = {}
+        problems = []
         try:
             problems = database.problems()
-            if problems:
-                return Finding("corrupt", detail="; ".join(problems))
-            content = database.content(self._tables)
+            content = {} if problems else database.content(self._tables)
         except Exception as error:  # noqa: BLE001
-            return Finding("corrupt", detail=_words(error))
-        finally:
+            problems = [_words(error)]
+        try:
             database.close()
-        return self.judge_content(content)
+        except Exception as error:  # noqa: BLE001
+            problems = [*problems, f"close: {_words(error)}"]
+        return Finding("corrupt", detail="; ".join(problems)) if problems else self.judge_content(content)
 
     def judge_content(self, content: Content) -> Finding:
         """Compare a whole content with every model."""
@@ -66,35 +73,25 @@ class Oracle:
         return self._diagnosed(content)
 
     def _diagnosed(self, content: Content) -> Finding:
-        nearest = max(range(len(self._models)), key=lambda count: self._agreement(content, count))
-        difference = self._first_difference(content, nearest)
+        difference = self._first_difference(content)
         foreign = self._foreign(content)
         if foreign:
             return Finding("foreign", detail=f"{foreign}; {difference}")
-        seen = {number: self._visible(content, number) for number in range(1, len(self._models))}
-        top = max((number for number, share in seen.items() if share > 0), default=0)
-        missing = [number for number in range(1, top) if seen[number] == 0]
-        partial = [number for number in range(1, top) if 0 < seen[number] < 1]
+        top = self._top(content)
+        visible, undone = self._visible_and_undone(content, top)
+        missing = undone - visible
         if missing:
-            return Finding("hole", detail=f"transaction {missing[0]} is missing before {top}; {difference}")
-        if partial:
-            return Finding("stale", detail=f"transaction {partial[0]} is partly undone before {top}; {difference}")
+            return Finding("hole", detail=f"transaction {min(missing)} is missing before {top}; {difference}")
+        if min(undone) < top:
+            return Finding("stale", detail=f"transaction {min(undone)} is partly undone before {top}; {difference}")
         return Finding("torn", detail=f"transaction {top} is partly there; {difference}")
 
-    def _agreement(self, content: Content, count: int) -> int:
-        model = self._models[count]
-        return sum(content[table].get(key) == row for table, rows in model.items() for key, row in rows.items()) - sum(
-            key not in model[table] for table, rows in content.items() for key in rows
-        )
-
-    def _first_difference(self, content: Content, count: int) -> str:
-        model = self._models[count]
-        for table, rows in model.items():
-            for key in sorted(rows.keys() | content[table].keys()):
-                expected, found = rows.get(key), content[table].get(key)
-                if expected != found:
-                    return f"{table}/{key} (nearest model {count}): expected {_shown(expected)}, found {_shown(found)}"
-        return f"no difference from model {count}"
+    def _first_difference(self, content: Content) -> str:
+        """Return the first row in which the content differs from the model that it differs least from."""
+        nearest = min(range(len(self._models)), key=lambda count: len(_differences(content, self._models[count])))
+        table, key = min(_differences(content, self._models[nearest]))
+        expected, found = self._models[nearest][table].get(key), content[table].get(key)
+        return f"{table}/{key} (nearest model {nearest}): expected {_shown(expected)}, found {_shown(found)}"
 
     def _foreign(self, content: Content) -> str:
         for table, rows in content.items():
@@ -103,14 +100,52 @@ class Oracle:
                     return f"{table}/{key} holds {_shown(row)}, which no transaction wrote"
         return ""
 
-    def _visible(self, content: Content, number: int) -> float:
-        """Return the share of a transaction's rows whose found version is its own or a later one."""
-        operations = self._transaction(number)
-        visible = 0
-        for operation in operations:
-            found = content[operation.table].get(operation.key)
-            visible += any(model[operation.table].get(operation.key) == found for model in self._models[number:])
-        return visible / len(operations)
+    @cached_property
+    def _versions(self) -> dict[tuple[str, int], list[tuple[int, Row | None]]]:
+        """The versions of each row, oldest first, with the transaction that wrote it; -1 for never written."""
+        versions: dict[tuple[str, int], list[tuple[int, Row | None]]] = defaultdict(lambda: [(-1, None)])
+        for table, rows in self._models[0].items():
+            for key, row in rows.items():
+                versions[table, key].append((0, row))
+        for number in range(1, len(self._models)):
+            for table, key in {(operation.table, operation.key) for operation in self._transaction(number)}:
+                versions[table, key].append((number, self._models[number][table].get(key)))
+        return dict(versions)
+
+    def _top(self, content: Content) -> int:
+        """Return the last transaction of which anything is visible."""
+        top = 0
+        for (table, key), versions in self._versions.items():
+            found = content[table].get(key)
+            top = max(top, next(number for number, row in versions if row == found))
+        while top + 1 < len(self._models) and self._has_begun(content, top + 1):
+            top += 1
+        return top
+
+    def _has_begun(self, content: Content, number: int) -> bool:
+        """Whether a row is as a transaction leaves it and not as it finds it."""
+        before, after = self._models[number - 1], self._models[number]
+        places = [(operation.table, operation.key) for operation in self._transaction(number)]
+        return any(content[t].get(key) == after[t].get(key) != before[t].get(key) for t, key in places)
+
+    def _visible_and_undone(self, content: Content, top: int) -> tuple[set[int], set[int]]:
+        """Return the transactions up to `top` that a row found is of, and those of which a row is older than theirs."""
+        visible, undone = set(), set()
+        for (table, key), versions in self._versions.items():
+            found = content[table].get(key)
+            seen = max(number for number, row in versions if row == found and number <= top)
+            visible.add(seen)
+            undone |= {number for number, _ in versions if seen < number <= top}
+        return visible, undone
+
+
+def _differences(content: Content, model: Content) -> list[tuple[str, int]]:
+    return [
+        (table, key)
+        for table, rows in model.items()
+        for key in rows.keys() | content[table].keys()
+        if rows.get(key) != content[table].get(key)
+    ]
 
 
 def _shown(row: Row | None) -> str:

@@ -16,7 +16,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rig import host
@@ -28,6 +28,7 @@ _BUILD_LIMIT_S = 1800
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below change what they make of the same recipe.
 _BUILDER_VERSION = 1
+_KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,22 @@ def recipe(name: str = "base") -> Recipe:
         raise UsageError(f"unknown image {name!r}; there are: {choices}")
     try:
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in _toml(path).items()}
-        return Recipe(**values)
+        found = Recipe(**values)
     except TypeError as error:
         raise UsageError(f"{path}: {error}") from None
+    for field in fields(found):
+        value = getattr(found, field.name)
+        members = value if isinstance(value, tuple) else ()
+        if not isinstance(value, _KINDS[str(field.type)]) or not all(isinstance(member, str) for member in members):
+            raise UsageError(f"{path}: {field.name} is {value!r}, which is no {field.type}")
+    return found
 
 
 def images() -> list[Image]:
     """Return the images in the cache."""
     folders = sorted((cache_folder() / "images").glob("*-*"))
-    return [Image(*folder.name.rsplit("-", 1), folder) for folder in folders if (folder / "packages.txt").exists()]
+    names = [(*folder.name.rpartition("-")[::2], folder) for folder in folders if (folder / "packages.txt").exists()]
+    return [Image(name, digest, folder) for name, digest, folder in names]
 
 
 def is_built(wanted: Recipe) -> bool:
@@ -117,7 +125,7 @@ def build(wanted: Recipe) -> Image:
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
                 _build_in(Path(scratch), wanted)
                 shutil.rmtree(Path(scratch, "root"))
-                os.chmod(scratch, 0o755)
+                Path(scratch).chmod(0o755)
                 Path(scratch).rename(folder)
                 # TemporaryDirectory wants to find what it removes.
                 Path(scratch).mkdir()
@@ -211,5 +219,5 @@ def _module(tree: Path, name: str) -> bytes:
 
 
 def _only(folder: Path) -> str:
-    (name,) = os.listdir(folder)
-    return name
+    (path,) = folder.iterdir()
+    return path.name

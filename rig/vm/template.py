@@ -16,11 +16,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from qemu.qmp import QMPError
 
@@ -57,16 +58,17 @@ class Template:
     def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
         """Restore a machine for the length of a block; it runs from the moment of the save on."""
         with (
-            tempfile.TemporaryDirectory(prefix="rig-clone-") as scratch,
+            _memory_file("console") as console,
+            _memory_file("orders", _padded(orders)) as orders_file,
             open(self.folder / "state", "rb") as state,
             _started(
                 self.spec,
                 self.folder,
                 is_template=False,
-                console=Path(scratch, "console"),
-                orders=_orders_file(Path(scratch), orders),
+                console=_by_descriptor(console),
+                orders=_by_descriptor(orders_file),
                 recording=recording or self.folder / _NO_RECORDING,
-                pass_fds=[state.fileno()],
+                pass_fds=[console.fileno(), orders_file.fileno(), state.fileno()],
             ) as (machine, control),
         ):
             try:
@@ -83,11 +85,7 @@ def template(role: Role, image: Image, accelerator: Accelerator = Accelerator.TC
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
     folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
     spec = replace(spec, initrd=folder / "initrd.cpio")
-    with locked(folder):
-        if not (folder / "identity").exists():
-            _save_template(spec, image, code, folder)
-    with open(f"{folder}.lock") as in_use:
-        fcntl.flock(in_use, fcntl.LOCK_SH)
+    with _in_use(folder, lambda: _save_template(spec, image, code, folder)):
         yield Template(spec, folder, (folder / "identity").read_text())
 
 
@@ -115,8 +113,23 @@ def remove_templates(*, keep: Path | None = None, role: str = "") -> list[Path]:
                 continue
             shutil.rmtree(folder)
             removed.append(folder)
-            os.unlink(f"{folder}.lock")
     return removed
+
+
+@contextmanager
+def _in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
+    """Keep a template from being removed for the length of a block that others may share; save it if there is none."""
+    while True:
+        # The lock file stays when its template goes: whoever waits on a removed one would hold a lock on nothing.
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{folder}.lock", "a") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if (folder / "identity").exists():
+                yield
+                return
+        with locked(folder):
+            if not (folder / "identity").exists():
+                save()
 
 
 @cache
@@ -159,14 +172,15 @@ def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[socket.
     """Boot a machine whose RAM is a file in the folder; give its monitor once it has said READY."""
     (folder / _RAM).unlink(missing_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix="rig-template-") as scratch,
+        _memory_file("orders", _padded(b"")) as orders,
         _started(
             spec,
             folder,
             is_template=True,
             console=folder / "console",
-            orders=_orders_file(Path(scratch), b""),
+            orders=_by_descriptor(orders),
             recording=folder / _NO_RECORDING,
+            pass_fds=[orders.fileno()],
         ) as (machine, control),
     ):
         machine.wait_for_console(READY, FAILED, limit_s)
@@ -190,12 +204,22 @@ def _started(
     return started(command, console=console, memory_mib=spec.memory_mib, pass_fds=pass_fds)
 
 
-def _orders_file(scratch: Path, orders: bytes) -> Path:
+def _memory_file(name: str, content: bytes = b"") -> BinaryIO:
+    """Return a file that is gone with the last process that has it open, however that one ends."""
+    file = open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0)
+    file.write(content)
+    return file
+
+
+def _by_descriptor(file: BinaryIO) -> Path:
+    """Return a path that opens a file anew, in this process and in one that inherits it."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
+
+
+def _padded(orders: bytes) -> bytes:
     if len(orders) > argv.ORDERS_BYTES:
         raise VmError(f"orders of {len(orders)} bytes do not fit into {argv.ORDERS_BYTES}; shorten the settings")
-    path = scratch / "orders"
-    path.write_bytes(orders.ljust(argv.ORDERS_BYTES, b"\0"))
-    return path
+    return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
 def _code_archive() -> bytes:

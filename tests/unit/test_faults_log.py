@@ -252,6 +252,18 @@ def test_a_write_whose_order_to_a_fua_is_open_makes_the_epochs_that_start_on_it_
             assert not any(e.ambiguous or e.doubtful for e in epochs(log))
 
 
+@pytest.mark.parametrize(("rewritten", "ambiguous"), [(3, ()), (4, (2,))])
+def test_a_sector_that_was_not_rewritten_orders_a_write_to_that_fua_and_earlier_ones_only(
+    place: Path, rewritten: int, ambiguous: tuple[int, ...]
+) -> None:
+    entries = [Entry(FUA, 3, 1, 1), Entry(FUA, 4, 1, 2), Entry(0, 3, 2, 9), Entry(FLUSH), Entry(0, rewritten, 1, 7)]
+    place.write_bytes(encode(entries))
+    with WriteLog.open(place) as log:
+        first, tail = epochs(log)
+    assert ambiguous == first.ambiguous
+    assert tail.doubtful is bool(ambiguous)
+
+
 id_parts = st.sampled_from(
     ["e3", "tail", ".f0", ".f1", ".w", "1", "2", "4", "-", ",", ".t", ":512:", ":4096:", "0", ".r", "p"]
 )

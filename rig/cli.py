@@ -1,0 +1,276 @@
+"""The command `rig`. Exit codes: 0 kept, 1 a promise broken, 2 usage, 3 inconclusive."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rig.errors import RigError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from rig.campaign import Progress
+    from rig.scenario import Scenario
+    from rig.store import Run
+
+_USAGE, _INCONCLUSIVE = 2, 3
+_RUNS = Path("runs")
+
+
+class _Rig(click.Group):
+    """Turn errors that were made for the user into one message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            _complain(str(error), _USAGE)
+        except RigError as error:
+            _complain(str(error), _INCONCLUSIVE)
+
+
+@click.group(cls=_Rig, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Tell what a database loses when the power goes, and how fast each setting is."""
+
+
+_cells_argument = click.argument("cells", nargs=-1, metavar="[CELL]...")
+_profile_option = click.option("--profile", default="quick", show_default=True, help="How closely to look.")
+_device_option = click.option("--device", default="ssd", show_default=True, help="Device profile: none, ssd or hdd.")
+_seed_option = click.option("--seed", default=1, show_default=True, help="Seed of workload and sampling.")
+_run_dir_option = click.option(
+    "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
+)
+
+
+@main.command()
+@_cells_argument
+@_profile_option
+def plan(cells: tuple[str, ...], profile: str) -> None:
+    """List the cells that a run would measure. CELL may hold * and ?."""
+    from rig import matrix
+
+    wanted = matrix.profile(profile)
+    chosen = _chosen(cells)
+    for cell in chosen:
+        click.echo(cell.id)
+    recordings = len({cell.recording_key for cell in matrix.configured(chosen, wanted)})
+    click.echo(
+        f"{len(chosen)} cells from {recordings} recordings of {wanted.transaction_count} transactions; for each up to "
+        f"{wanted.states_max} crash states and {wanted.instants} cut instants (profile {wanted.name})",
+        err=True,
+    )
+
+
+@main.command()
+@_cells_argument
+@_profile_option
+@_device_option
+@_seed_option
+@_run_dir_option
+@click.option("--jobs", default=0, help="Machines at a time [default: one a processor].")
+def run(cells: tuple[str, ...], profile: str, device: str, seed: int, run_dir: Path | None, jobs: int) -> None:
+    """Measure cells (default: the SQLite matrix), print the table and write the report.
+
+    A run that was stopped goes on where it stopped when the same command is given again.
+    """
+    from rig import campaign, matrix
+    from rig.progress import shown
+
+    wanted = matrix.profile(profile)
+    chosen = matrix.configured(_chosen(cells), wanted, matrix.device_profile(device), seed)
+    with shown() as progress, campaign.machines(progress) as machines:
+        definition = _definition(chosen, wanted.name, machines)
+        target = _target_run(run_dir, definition, progress)
+        campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
+    sys.exit(_conclude(target, wanted.exposure_min))
+
+
+@main.command()
+@_run_dir_option
+def report(run_dir: Path | None) -> None:
+    """Print the table of a run and write its report again."""
+    from rig import matrix
+    from rig.store import Run
+
+    target = Run.open(run_dir or _newest_run())
+    sys.exit(_conclude(target, matrix.profile(target.definition["profile"]).exposure_min))
+
+
+@main.command()
+@click.argument("cell")
+@click.argument("state")
+@_run_dir_option
+def replay(cell: str, state: str, run_dir: Path | None) -> None:
+    """Rebuild one crash state of a run, reopen the database on it, and show the verdict beside the stored one."""
+    from rig import campaign
+    from rig.progress import shown
+    from rig.replay import replay as replay_state
+    from rig.store import Run
+
+    target = Run.open(run_dir or _newest_run(having=cell))
+    with shown() as progress, campaign.machines(progress) as machines:
+        answer = replay_state(target, cell, state, machines.verifier)
+    for name, value in answer.facts.items():
+        click.echo(f"{name:12} {value}")
+    if not answer.agrees:
+        _complain("the verdict differs from the stored one", _INCONCLUSIVE)
+
+
+@main.command()
+def doctor() -> None:
+    """Say what works here, and how to mend what does not."""
+    from rig.doctor import examine
+
+    healthy = True
+    for finding in examine():
+        mark = click.style("ok  ", fg="green") if finding.ok else click.style("MISS", fg="red")
+        click.echo(f"{mark} {finding.what}: {finding.detail}")
+        healthy &= finding.ok or finding.optional
+    sys.exit(0 if healthy else _INCONCLUSIVE)
+
+
+@main.group()
+def image() -> None:
+    """Guest images and the templates made from them."""
+
+
+@image.command("build")
+@click.argument("name", default="base")
+def image_build(name: str) -> None:
+    """Build a guest image, unless the cache has it."""
+    from rig.vm import image as images
+
+    wanted = images.recipe(name)
+    if not images.is_built(wanted):
+        click.echo(f"building the guest image {name} (about a minute)", err=True)
+    click.echo(images.build(wanted).folder)
+
+
+@image.command("list")
+def image_list() -> None:
+    """List images and templates in the cache."""
+    from rig.vm.image import cache_folder, images
+
+    for found in images():
+        click.echo(f"image     {found.name:10} {found.digest}  {_mib(found.folder)} MiB  {found.folder}")
+    for folder in sorted((cache_folder() / "templates").glob("*/identity")):
+        click.echo(f"template  {folder.parent.name}  {_mib(folder.parent)} MiB")
+
+
+@image.command("remove")
+@click.argument("name")
+def image_remove(name: str) -> None:
+    """Remove an image of this name and all templates that nobody uses."""
+    from rig.vm.image import images, remove
+    from rig.vm.template import remove_templates
+
+    if name not in {found.name for found in images()}:
+        raise UsageError(f"no image {name!r}; there are: {', '.join(found.name for found in images()) or 'none'}")
+    for folder in [*remove_templates(), *remove(name)]:
+        click.echo(f"removed {folder}")
+
+
+@main.command()
+@click.option("--quick", is_flag=True, help="Fewer repetitions, for a look.")
+def bench(quick: bool) -> None:
+    """Measure the rig itself against its budgets and print the table of BENCHMARKS.md."""
+    from rig.bench import measure
+
+    measure(click.echo, quick=quick)
+
+
+def _chosen(patterns: tuple[str, ...]) -> list[Scenario]:
+    from rig import matrix
+
+    return matrix.select(patterns) if patterns else matrix.default_cells()
+
+
+def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:
+    """Return what makes two runs the same run, so that one may go on with the other's verdicts."""
+    return {
+        "profile": profile,
+        "cells": [cell.id for cell in chosen],
+        "orders": {cell.id: cell.orders for cell in chosen},
+        "recorder": machines.recorder.identity,
+        "verifier": machines.verifier.identity,
+    }
+
+
+def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Progress) -> Run:
+    from datetime import datetime
+
+    from rig.store import Run
+
+    if run_dir:
+        return Run.create(run_dir, definition)
+    for folder in _runs():
+        try:
+            found = Run.create(folder, definition)
+        except StoreError:
+            continue
+        if not (folder / "report.html").exists():
+            progress.says(f"going on with {folder}, which was stopped")
+            return found
+    name = datetime.now().strftime("%Y-%m-%d-%H%M%S")  # noqa: DTZ005 - a name for people, in their time
+    progress.says(f"run directory {_RUNS / name}")
+    return Run.create(_RUNS / name, definition)
+
+
+def _runs() -> list[Path]:
+    return sorted((path.parent for path in _RUNS.glob("*/manifest.json")), reverse=True)
+
+
+def _newest_run(having: str = "") -> Path:
+    for folder in _runs():
+        if not having or (folder / "cells" / having).exists():
+            return folder
+    what = f"a run with the cell {having!r}" if having else "a run"
+    raise StoreError(f"there is no {what} in {_RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
+
+
+def _conclude(target: Run, exposure_min: int) -> int:
+    """Print the table, write report and Parquet, and return the exit code."""
+    from analysis.outcome import summarise
+    from analysis.report import write_report
+    from analysis.table import print_table
+    from rig.store import write_parquet
+
+    results, damaged = target.results()
+    if not results:
+        raise StoreError(f"{target.folder} holds no measured cell")
+    summary = summarise(results, exposure_min)
+    print_table(summary)
+    failures = target.failures()
+    for cell, message in failures.items():
+        click.echo(f"not measured {cell}: {message}", err=True)
+    for error in damaged:
+        click.echo(f"damaged: {error}; run the same command again to judge it anew", err=True)
+    write_parquet(results, target.folder / "verdicts.parquet")
+    write_report(summary, {"run": target.folder.name, "profile": target.definition["profile"]}, _report(target))
+    click.echo(f"report: {_report(target)}")
+    return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
+
+
+def _report(target: Run) -> Path:
+    return target.folder / "report.html"
+
+
+def _mib(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) >> 20
+
+
+def _complain(message: str, code: int) -> None:
+    click.echo(click.style("rig: ", fg="red") + message, err=True)
+    sys.exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

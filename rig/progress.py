@@ -1,0 +1,73 @@
+"""Show how a campaign goes: a bar where people look, plain lines where output is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LINE_EVERY_S = 10
+
+
+class _Lines:
+    """Progress as lines, one every few seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._planned = self._judged = 0
+        self._said_s = time.monotonic()
+
+    def says(self, text: str) -> None:
+        from rich.console import Console
+
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def planned(self, cut_count: int) -> None:
+        with self._lock:
+            self._planned += cut_count
+
+    def judged(self, cut_count: int) -> None:
+        with self._lock:
+            self._judged += cut_count
+            if time.monotonic() - self._said_s < _LINE_EVERY_S:
+                return
+            self._said_s = time.monotonic()
+        self.says(f"{self._judged} of {self._planned} cuts judged so far")
+
+
+@contextmanager
+def shown() -> Iterator[_Lines]:
+    """Give a progress for the length of a block, on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Bar(bar)
+
+
+class _Bar(_Lines):
+    """Progress as a bar; the total grows as recordings are made and cut."""
+
+    def __init__(self, bar: object) -> None:
+        from rich.progress import Progress
+
+        super().__init__()
+        assert isinstance(bar, Progress)
+        self._bar = bar
+        self._task = bar.add_task("recording and checking crash states", total=None)
+
+    def says(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False)
+
+    def planned(self, cut_count: int) -> None:
+        super().planned(cut_count)
+        self._bar.update(self._task, total=self._planned)
+
+    def judged(self, cut_count: int) -> None:
+        self._bar.advance(self._task, cut_count)

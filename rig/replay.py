@@ -1,0 +1,58 @@
+"""Rebuild one crash state of a run and judge it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from faults import ContentIndex, WriteLog, epochs, parse_state
+from faults.state import StateIdError
+from rig import recording
+from rig.cuts import Cut
+from rig.errors import StoreError, UsageError
+from rig.store import Run
+from rig.timeline import Timeline
+from rig.verification import Finding, verdict, verify
+from rig.vm.template import Template
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay showed; `agrees` is whether the verdict is the stored one."""
+
+    facts: Mapping[str, object]
+    agrees: bool
+
+
+def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
+    """Rebuild a crash state from the recording of its cell and judge it; raise UsageError for an id that is none."""
+    scenario = run.scenario(cell)
+    recorded = recording.load(run.recording_folder(scenario))
+    if recorded is None:
+        raise StoreError(f"the recording of {cell} is gone from {run.folder}")
+    found: list[Finding] = []
+    with recorded.unpacked() as path, WriteLog.open(path) as log:
+        try:
+            state = parse_state(state_id, log, epochs(log))
+        except StateIdError as error:
+            raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
+        timeline = Timeline(log.marks)
+        cut = Cut(cell, state, ContentIndex(log).digest(state), state.instant, 0)
+        verify(scenario, verifier, path, log, [state], lambda _, finding: found.append(finding))
+        fresh = verdict(cut, found[0], timeline)
+        extents = state.extents(log)
+    stored = [one for one in run.verdicts(cell)[0] if one.state == state_id and one.acked == fresh.acked]
+    facts = {
+        "cell": cell,
+        "state": f"{state_id} (content {fresh.content})",
+        "cut": f"just before log entry {cut.entry}, {fresh.acked} transactions acknowledged",
+        "disk": f"all {state.base_end} entries before the epoch, and {sum(e.length_bytes for e in extents)} bytes more",
+        "recording": recorded.facts.digest,
+        "verdict": fresh.kind,
+        "recovered": "no prefix" if fresh.recovered is None else f"{fresh.recovered} transactions",
+        "lost": f"{fresh.lost} transactions, {fresh.lost_virtual_ns / 1e9:.3f} virtual s",
+        "detail": fresh.detail or "-",
+        "stored": stored[0].kind if stored else "this state was not part of the run",
+    }
+    agrees = all((one.kind, one.recovered) == (fresh.kind, fresh.recovered) for one in stored)
+    return Replay(facts, agrees)

@@ -1,0 +1,103 @@
+"""The matrix: every id that users can type, the default job, and messages that name the choices."""
+
+from __future__ import annotations
+
+import itertools
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faults import Fault
+from rig import matrix
+from rig.errors import UsageError
+from rig.scenario import DeviceProfile, Shim
+
+CELLS = matrix.all_cells()
+IDS = [cell.id for cell in CELLS]
+
+
+def test_ids_are_unique_sorted_and_plain_ascii() -> None:
+    assert sorted(set(IDS)) == IDS
+    assert all(name.isascii() and not set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-_+") for name in IDS)
+
+
+def test_every_fault_of_a_cell_is_a_fault_model_that_exists() -> None:
+    assert set(matrix.FAULTS) <= set(Fault)
+    assert set(matrix.FAULTS) == {cell.fault for cell in CELLS}
+
+
+def test_the_default_job_is_the_sixteen_settings_and_the_control_with_teeth() -> None:
+    modes, levels = ("delete", "truncate", "persist", "wal"), ("off", "normal", "full", "extra")
+    settings = [f"{mode}_{level}" for mode, level in itertools.product(modes, levels)] + ["wal_full+eatmydata"]
+    expected = {f"sqlite-ext4-{name}_{fault}" for name, fault in itertools.product(settings, ("powercut", "torn"))}
+    default = [cell.id for cell in matrix.default_cells()]
+    assert sorted(expected) == default
+    assert [Shim.EATMYDATA] * 2 == [cell.shim for cell in matrix.default_cells() if "+eatmydata" in cell.id]
+
+
+def test_cells_that_differ_in_the_fault_alone_share_a_recording() -> None:
+    by_key: dict[str, set[str]] = {}
+    for cell in CELLS:
+        by_key.setdefault(cell.recording_key, set()).add(cell.settings_name)
+    assert all(1 == len(names) for names in by_key.values())
+    assert len(CELLS) == len(by_key) * len(matrix.FAULTS)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("mysql-ext4-wal_full_powercut", "unknown engine 'mysql' .* there are: sqlite"),
+        ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: ext4"),
+        ("sqlite-ext4-wal_fulll_powercut", "unknown settings 'wal_fulll' .*wal_full, .*wal_full.eatmydata"),
+        ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: powercut, torn"),
+        ("sqlite-ext4-*_meteor", "unknown fault 'meteor'"),
+        ("sqlite-ext4-off_off+eatmydata_torn", "unknown settings 'off_off.eatmydata'"),
+        ("wal_normal", "no cell matches 'wal_normal'; an id is like 'sqlite-ext4-"),
+        ("", "no cell matches ''"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_names_the_choices(pattern: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        matrix.select(["sqlite-ext4-wal_full_torn", pattern])
+
+
+@given(pattern=st.one_of(st.text(max_size=20), st.text("sqlite-ext4*?[]_wal", max_size=25)))
+def test_any_pattern_selects_what_it_matches_or_is_a_usage_error(pattern: str) -> None:
+    expected = [cell for cell in CELLS if fnmatchcase(cell.id, pattern)]
+    if expected:
+        assert expected == matrix.select([pattern])
+    else:
+        with pytest.raises(UsageError):
+            matrix.select([pattern])
+
+
+def test_select_keeps_the_order_of_ids_and_names_no_cell_twice() -> None:
+    chosen = matrix.select(["*-wal_normal_*", "sqlite-ext4-wal_normal_powercut", "*-delete_off_torn"])
+    assert [
+        "sqlite-ext4-delete_off_torn", "sqlite-ext4-wal_normal_powercut", "sqlite-ext4-wal_normal_torn"
+    ] == [cell.id for cell in chosen]  # fmt: skip
+    assert IDS == [cell.id for cell in matrix.select(["*"])]
+    assert [] == matrix.select([])
+
+
+def test_an_unknown_profile_names_the_choices() -> None:
+    with pytest.raises(UsageError, match="unknown profile 'fast'; there are: quick, nightly, exhaustive"):
+        matrix.profile("fast")
+    with pytest.raises(UsageError, match="unknown device profile 'tape'; there are: none, ssd, hdd"):
+        matrix.device_profile("tape")
+    assert [DeviceProfile.HDD, "nightly"] == [matrix.device_profile("hdd"), matrix.profile("nightly").name]
+
+
+def test_profiles_look_closer_from_one_to_the_next() -> None:
+    quick, nightly, exhaustive = (matrix.PROFILES[name] for name in ("quick", "nightly", "exhaustive"))
+    assert quick.states_max < nightly.states_max < exhaustive.states_max
+    assert quick.instants < nightly.instants < exhaustive.instants
+    assert all(profile.exposure_min <= profile.states_max for profile in matrix.PROFILES.values())
+
+
+def test_configured_cells_keep_their_id_and_take_what_the_command_line_says() -> None:
+    cells = matrix.configured(CELLS, matrix.profile("nightly"), DeviceProfile.HDD, seed=7)
+    assert IDS == [cell.id for cell in cells]
+    assert {(120, DeviceProfile.HDD, 7)} == {(c.workload.transaction_count, c.profile, c.seed) for c in cells}

@@ -1,0 +1,66 @@
+"""A scenario: its id, and that all but the fault decides which recording it shares."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+
+from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+
+WAL = Scenario("sqlite", FileSystem.EXT4, {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
+
+# One other value for each field but the fault.
+OTHERS: dict[str, object] = {
+    "engine": "other",
+    "settings": {"journal_mode": "wal", "synchronous": "full"},
+    "tuning": {"a": "2"},
+    "mount_options": "data=journal",
+    "profile": DeviceProfile.HDD,
+    "workload": Workload(41),
+    "shim": Shim.EATMYDATA,
+    "seed": 2,
+}
+
+
+def test_the_id_is_what_users_type() -> None:
+    assert "sqlite-ext4-wal_normal_powercut" == WAL.id
+    assert "sqlite-ext4-wal_normal+eatmydata_torn" == replace(WAL, shim=Shim.EATMYDATA, fault="torn").id
+
+
+def test_the_fault_alone_does_not_decide_the_recording() -> None:
+    assert WAL.recording_key == replace(WAL, fault="torn").recording_key
+    assert "fault" not in WAL.orders
+    # `filesystem` has one value as yet.
+    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault", "filesystem"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_everything_else_decides_the_recording(name: str) -> None:
+    assert WAL.recording_key != replace(WAL, **{name: OTHERS[name]}).recording_key  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workload", [Workload(41), Workload(think_ms=1), Workload(rest_ms=1)])
+def test_every_part_of_the_workload_decides_the_recording(workload: Workload) -> None:
+    assert WAL.recording_key != replace(WAL, workload=workload).recording_key
+
+
+def test_the_recording_does_not_depend_on_the_order_in_which_settings_are_written() -> None:
+    turned = replace(WAL, settings=dict(reversed(WAL.settings.items())))
+    assert WAL.recording_key == turned.recording_key
+
+
+def test_a_setting_wins_over_the_tuning_of_the_same_name() -> None:
+    settings = replace(WAL, tuning={"synchronous": "off", "page_size": "512"}).orders["settings"]
+    assert {"journal_mode": "wal", "synchronous": "normal", "page_size": "512"} == settings
+
+
+def test_orders_survive_json() -> None:
+    orders = WAL.orders
+    assert orders == json.loads(json.dumps(orders))
+
+
+def test_a_scenario_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        WAL.seed = 2  # type: ignore[misc]

@@ -1,0 +1,132 @@
+"""The timeline of a recording against looking at every mark; marks that cannot be trusted void the recording."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faults import Mark
+from rig.errors import RecordingError
+from rig.timeline import Timeline
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> list[Mark]:
+    """Draw the marks of a recording: any number of entries and ticks between them, times that may stand still."""
+    count = draw(st.integers(0, 5))
+    texts = ["setup"]
+    for number in range(1, count + 1):
+        texts += ["tick"] * draw(st.integers(0, 2)) + [f"begin-{number}", f"ack-{number}"]
+    texts += ["tick"] * draw(st.integers(0, 2)) + ["end"]
+    entry, time_ns, marks = -1, 0, []
+    for text in texts:
+        entry += draw(st.integers(1, 4))
+        time_ns += draw(st.integers(0, 50))
+        marks.append(Mark(entry, f"{text}-{time_ns}"))
+    return [*marks, Mark(entry + draw(st.integers(1, 4)), "dm-log-writes-end")]
+
+
+def numbers_before(marks: list[Mark], kind: str, entry: int) -> list[int]:
+    return [int(mark.text.split("-")[1]) for mark in marks if mark.text.startswith(kind) and mark.entry_index < entry]
+
+
+def time_of(mark: Mark) -> int:
+    return int(mark.text.rsplit("-", 1)[1])
+
+
+@given(marks=recordings())
+def test_acked_and_issued_count_the_marks_before_an_entry(marks: list[Mark]) -> None:
+    timeline = Timeline(marks)
+    for entry in range(marks[-1].entry_index + 2):
+        assert len(numbers_before(marks, "ack-", entry)) == timeline.acked(entry)
+        assert len(numbers_before(marks, "begin-", entry)) == timeline.issued(entry)
+        assert timeline.acked(entry) <= timeline.issued(entry) <= timeline.acked(entry) + 1
+
+
+@given(marks=recordings())
+def test_lost_time_runs_from_the_first_lost_ack_to_the_last_mark_before_the_cut(marks: list[Mark]) -> None:
+    timeline = Timeline(marks)
+    acks = {int(mark.text.split("-")[1]): time_of(mark) for mark in marks if mark.text.startswith("ack-")}
+    for entry in range(marks[0].entry_index + 1, marks[-1].entry_index + 1):
+        acked = len(numbers_before(marks, "ack-", entry))
+        last_ns = max(time_of(mark) for mark in marks[:-1] if mark.entry_index < entry)
+        for recovered in range(len(acks) + 1):
+            expected = last_ns - acks[recovered + 1] if recovered < acked else 0
+            assert expected == timeline.lost_ns(recovered, entry)
+
+
+@given(marks=recordings(), share=st.floats(0, 1, exclude_max=True))
+def test_a_cut_at_a_time_lies_between_the_marks_around_it_and_is_spread_evenly(marks: list[Mark], share: float) -> None:
+    timeline = Timeline(marks)
+    begin_ns, end_ns = time_of(marks[0]), time_of(marks[-2])
+    time_ns = begin_ns + share * (end_ns - begin_ns)
+    if time_ns >= end_ns:
+        with pytest.raises(ValueError, match="outside the workload"):
+            timeline.entry_at(time_ns)
+        return
+    before, behind = next(
+        pair for pair in itertools.pairwise(marks[:-1]) if time_of(pair[0]) <= time_ns < time_of(pair[1])
+    )
+    between = list(range(before.entry_index + 1, behind.entry_index)) or [behind.entry_index]
+    step_ns = (time_of(behind) - time_of(before)) / len(between)
+    expected = [rank for rank in range(len(between)) if time_of(before) + rank * step_ns <= time_ns + 1e-9]
+    assert timeline.entry_at(time_ns) in (between[expected[-1]], between[max(0, expected[-1] - 1)])
+    assert before.entry_index < timeline.entry_at(time_ns) <= behind.entry_index
+
+
+def test_entries_between_two_marks_are_spread_evenly_over_their_time() -> None:
+    timeline = Timeline([Mark(10, "setup-0"), Mark(14, "begin-1-30"), Mark(15, "ack-1-40"), Mark(16, "end-50")])
+    assert [11, 11, 12, 13, 15, 16] == [timeline.entry_at(time_ns) for time_ns in (0, 9, 10, 29, 30, 49)]
+    for time_ns in (-1, 50, 51):
+        with pytest.raises(ValueError, match="outside the workload"):
+            timeline.entry_at(time_ns)
+
+
+def test_busy_time_is_what_passes_inside_transactions() -> None:
+    texts = ["setup-5", "begin-1-10", "ack-1-13", "tick-20", "begin-2-30", "ack-2-34", "end-99"]
+    timeline = Timeline([Mark(entry, text) for entry, text in enumerate(texts)])
+    assert 3 + 4 == timeline.busy_ns
+    assert (5, 99) == (timeline.setup.time_ns, timeline.end.time_ns)
+
+
+GOOD = ["setup-1", "begin-1-2", "ack-1-3", "begin-2-4", "ack-2-5", "tick-6", "end-7", "dm-log-writes-end"]
+
+
+@pytest.mark.parametrize(
+    ("position", "texts", "reason"),
+    [
+        (0, [], "0 marks 'setup'"),
+        (0, ["setup-1", "setup-1"], "2 marks 'setup'"),
+        (6, [], "0 marks 'end'"),
+        (1, [], "begin marks are not numbered"),
+        (2, [], "ack marks are not numbered"),
+        (4, [], "2 transactions begun, 1 acknowledged"),
+        (3, ["begin-3-4"], "begin marks are not numbered"),
+        (4, ["ack-1-5"], "ack marks are not numbered"),
+        (2, ["ack-x-3"], "none of ours"),
+        (2, ["ack-1-"], "none of ours"),
+        (2, ["ack-1-3-4"], "none of ours"),
+        (2, ["ack-3"], "none of ours"),
+        (5, ["tick--6"], "none of ours"),
+        (5, ["tock-6"], "none of ours"),
+        (5, ["tick-\N{SUPERSCRIPT TWO}"], "none of ours"),
+        (5, ["tick-3"], "backwards"),
+    ],
+)
+def test_damaged_marks_void_the_recording(position: int, texts: list[str], reason: str) -> None:
+    damaged = [*GOOD[:position], *texts, *GOOD[position + 1 :]]
+    Timeline([Mark(entry, text) for entry, text in enumerate(GOOD)])
+    with pytest.raises(RecordingError, match=reason):
+        Timeline([Mark(entry, text) for entry, text in enumerate(damaged)])
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 3), (5, 6), (4, 6), (0, 6)])
+def test_marks_in_another_order_void_the_recording(first: int, second: int) -> None:
+    texts = list(GOOD)
+    texts[first], texts[second] = texts[second], texts[first]
+    kept = [f"{text.rsplit('-', 1)[0]}-{time}" for time, text in enumerate(texts[:-1])]
+    with pytest.raises(RecordingError):
+        Timeline([Mark(entry, text) for entry, text in enumerate(kept)])

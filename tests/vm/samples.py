@@ -1,0 +1,116 @@
+"""Short scenarios, and logs rewritten by hand: what a recording would be had the disk or the engine done otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faults import CrashState, EntryFlag, WriteLog
+from faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
+from rig import matrix, verification
+from rig.guest.disks import DISK_MIB
+from rig.scenario import Scenario, Workload
+from rig.verification import Finding
+from rig.vm.argv import RECORDING_BYTES
+from rig.vm.template import Template
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rig.recording import Recording
+
+SHORT = Workload(transaction_count=8, think_ms=200, rest_ms=6000)
+
+
+def scenario(settings_name: str, *, fault: str = "powercut", seed: int = 1) -> Scenario:
+    """A cell of the matrix with eight transactions."""
+    (cell,) = matrix.select([f"sqlite-ext4-{settings_name}_{fault}"])
+    return replace(cell, workload=SHORT, seed=seed)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a log, as bytes."""
+
+    sector: int
+    flags: int
+    payload: bytes = b""
+    text: bytes = b""
+
+    @property
+    def is_batch(self) -> bool:
+        return not self.flags & (EntryFlag.FLUSH | EntryFlag.FUA | EntryFlag.MARK | EntryFlag.DISCARD)
+
+
+@contextmanager
+def opened(recording: Recording) -> Iterator[tuple[Path, WriteLog]]:
+    with recording.unpacked() as path, WriteLog.open(path) as log:
+        yield path, log
+
+
+def entries_of(log: WriteLog) -> list[Entry]:
+    texts = {mark.entry_index: mark.text.encode() for mark in log.marks}
+    return [
+        Entry(int(log.offset_bytes[i]) // 512, int(log.flags[i]), bytes(log.payload(i)), texts.get(i, b""))
+        for i in range(log.entry_count)
+    ]
+
+
+def write_log(path: Path, entries: Sequence[Entry]) -> Path:
+    """Write a log of 512-byte sectors, as long as a clone's recording disk."""
+    with path.open("wb") as file:
+        file.write(SUPERBLOCK.pack(MAGIC, VERSION, len(entries), 512).ljust(512, b"\0"))
+        for entry in entries:
+            header = HEADER.pack(entry.sector, len(entry.payload) // 512, entry.flags, len(entry.text))
+            file.write((header + entry.text).ljust(512, b"\0") + entry.payload)
+        file.truncate(RECORDING_BYTES)
+    return path
+
+
+def without_flush(entries: Sequence[Entry], flush: int) -> list[Entry]:
+    """What the kernel would have logged without this FLUSH: its batch waits for the next one."""
+    begin = 1 + max(i for i in range(flush) if entries[i].flags & EntryFlag.FLUSH)
+    following = next(i for i in range(flush + 1, len(entries)) if entries[i].flags & EntryFlag.FLUSH)
+    both = [*entries[begin:flush], *entries[flush + 1 : following]]
+    at_once, batch = [e for e in both if not e.is_batch], [e for e in both if e.is_batch]
+    return [*entries[:begin], *at_once, *batch, *entries[following:]]
+
+
+def content_sha256(log: WriteLog, state: CrashState) -> str:
+    """The disk of a crash state by the host's own replay: the base from entry 0, then what landed, piece by piece."""
+    device = log.replay(state.base_end, DISK_MIB << 20)
+    for entry, skip, length in state.pieces(log).tolist():
+        begin = int(log.offset_bytes[entry]) + skip
+        device[begin : begin + length] = np.frombuffer(log.payload(entry)[skip : skip + length], dtype=np.uint8)
+    return hashlib.sha256(device.tobytes()).hexdigest()
+
+
+def findings(
+    cell: Scenario,
+    template: Template,
+    path: Path,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    also: Callable[[int], None] = lambda _: None,
+) -> list[Finding]:
+    """Verify states; every one is found once, in order."""
+    found: list[Finding] = []
+
+    def add(rank: int, finding: Finding) -> None:
+        assert len(found) == rank
+        found.append(finding)
+        also(rank)
+
+    verification.verify(cell, template, path, log, states, add)
+    assert len(states) == len(found)
+    return found
+
+
+def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:
+    return [(finding.kind, finding.recovered) for finding in found]

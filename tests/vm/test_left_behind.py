@@ -1,0 +1,67 @@
+"""However a program that holds a machine ends, no machine and no folder outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rig.vm.template import Template
+
+ROOT = Path(__file__).resolve().parents[2]
+_GONE_LIMIT_S = 5
+_HOLD = """
+import sys, time
+from rig.vm import image
+from rig.vm.argv import Role
+from rig.vm.template import template
+
+with template(Role.VERIFIER, image.build(image.recipe())) as made, made.clone() as machine:
+    print(machine.process.pid, flush=True)
+    if sys.argv[1] == "exception":
+        raise RuntimeError("in the block")
+    if sys.argv[1] != "end":
+        time.sleep(60)
+"""
+
+
+def machines_of(folder: Path) -> list[int]:
+    """The processes that inherited this temporary folder, whatever became of their parents."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and os.fsencode(folder) in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("ending", ["end", "exception", "SIGINT", "SIGTERM", "SIGKILL"])
+def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
+    ending: str, tmp_path: Path, verifier: Template
+) -> None:
+    assert verifier.folder.exists()  # so that the child need not boot one
+    shared_memory = set(os.listdir("/dev/shm"))  # noqa: S108
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _HOLD, ending]
+    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        machine = int(child.stdout.readline() or "0")
+        assert machine, "the child did not get a clone"
+        if ending.startswith("SIG"):
+            assert machine in machines_of(tmp_path)
+            child.send_signal(signal.Signals[ending])
+        child.wait(20)
+    assert (child.returncode == 0) is (ending == "end")
+    deadline = time.monotonic() + _GONE_LIMIT_S
+    while machines_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [] == machines_of(tmp_path)
+    assert [] == [path.name for path in tmp_path.iterdir()]
+    assert {name for name in set(os.listdir("/dev/shm")) - shared_memory if "rig" in name} == set()  # noqa: S108
