@@ -12,10 +12,12 @@ from typing import Protocol
 from faults import powercut, torn
 from faults.content import ContentIndex
 from faults.epochs import Epoch, epochs
+from faults.extents import Extent, base_extents
+from faults.ids import StateIdError, parse_state
 from faults.log import EntryFlag, LogError, Mark, WriteLog
 from faults.powercut import everything_unflushed_lost
 from faults.selection import Plan
-from faults.state import CrashState, Draw, Extent, StateIdError, Tear, base_extents, parse_state
+from faults.state import CrashState, Draw, Tear
 
 __all__ = [
     "ContentIndex",

@@ -11,28 +11,22 @@ linear over single bits, so related contents cannot cancel by parity.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from faults.epochs import Epoch, epochs
+from faults.epochs import epochs
 from faults.log import Int64Array, WriteLog
 from faults.state import CrashState
 
 CELL_BYTES = 512
+_ZEROS = bytes(CELL_BYTES)
+# Not the length of a cell, so no cell that can be read has this content.
+_UNREADABLE = b"unreadable"
 
 _Lanes = NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class _Start:
-    """An epoch's start: the digest of the base, and for each cell that the epoch writes its place and old hash."""
-
-    total: _Lanes
-    cells: Int64Array
-    old: _Lanes
 
 
 class ContentIndex:
@@ -45,36 +39,54 @@ class ContentIndex:
         self._first = np.cumsum(counts) - counts
         owner = np.repeat(np.arange(log.entry_count), counts)
         rank = np.arange(len(owner)) - self._first[owner]
-        self._cell = log.offset_bytes[owner] // CELL_BYTES + rank
-        self._hash = _hash_cells(log, self._cell)
-        self._starts = {epoch.begin: start for epoch, start in self._walk()}
+        cells = log.offset_bytes[owner] // CELL_BYTES + rank
+        self._hash = _hash_cells(log, cells)
+        # The cells there are, ascending, and for each one written the place of its cell among them.
+        self._cells, self._place = np.unique(cells, return_inverse=True)
+        # All writings, by cell and then in log order, as one ascending key.
+        self._history = np.sort(self._place * len(cells) + np.arange(len(cells)))
+        self._totals = dict(self._walk())
 
     def digest(self, state: CrashState) -> str:
         """Return the digest of the whole disk in this state: 32 hexadecimal digits."""
         pieces = state.pieces(self._log)
-        start = self._starts[state.base_end]
         written = _spans(self._first[pieces[:, 0]] + pieces[:, 1] // CELL_BYTES, pieces[:, 2] // CELL_BYTES)
-        place = np.searchsorted(start.cells, self._cell[written])
-        winner = np.full(len(start.cells), -1, dtype=np.int64)
-        # Of several values assigned to one index numpy keeps the last, so the last writer of a cell wins.
-        winner[place] = written
-        changed = np.flatnonzero(winner >= 0)
-        total = start.total + (self._hash[winner[changed]] - start.old[changed]).sum(axis=0, dtype=np.uint64)
+        # The first of each place in reverse order is its last writer, which wins.
+        places, newest = np.unique(self._place[written][::-1], return_index=True)
+        new = self._hash[written[::-1][newest]]
+        base_end = self._bound(state.base_end)
+        total = self._totals[state.base_end]
+        total = total + (new - self._old(places, base_end)).sum(axis=0, dtype=np.uint64)
+        for cell, data in _damaged_cells(self._log, state).items():
+            place = int(np.searchsorted(self._cells, cell))
+            old = np.zeros(2, dtype=np.uint64)
+            if place < len(self._cells) and self._cells[place] == cell:
+                found = int(np.searchsorted(places, place))
+                is_written = found < len(places) and places[found] == place
+                old = new[found] if is_written else self._old(np.array([place]), base_end)[0]
+            total = total + (_hash_cell(cell, data) - old)
         return f"{int(total[0]):016x}{int(total[1]):016x}"
 
-    def _walk(self) -> list[tuple[Epoch, _Start]]:
-        known, place_of = np.unique(self._cell, return_inverse=True)
-        current = np.zeros((len(known), 2), dtype=np.uint64)
+    def _bound(self, entry: int) -> int:
+        return int(self._first[entry]) if entry < len(self._first) else len(self._place)
+
+    def _old(self, places: Int64Array, bound: int) -> _Lanes:
+        """Return the hashes of cells as the writings before `bound` left them; 0 where there was none."""
+        count = len(self._place)
+        last = np.searchsorted(self._history, places * count + bound) - 1
+        key = self._history[np.maximum(last, 0)] if count else last
+        known = (last >= 0) & (key // max(count, 1) == places)
+        old: _Lanes = np.where(known[:, None], self._hash[key % max(count, 1)] if count else 0, 0).astype(np.uint64)
+        return old
+
+    def _walk(self) -> Iterator[tuple[int, _Lanes]]:
+        """Yield the digest of the base at the start of each epoch."""
         total = np.zeros(2, dtype=np.uint64)
-        starts = []
-        bounds = np.append(self._first, len(self._cell))
         for epoch in epochs(self._log):
-            written = slice(int(bounds[epoch.begin]), int(bounds[epoch.end]))
-            touched = np.unique(place_of[written])
-            starts.append((epoch, _Start(total, known[touched], current[touched])))
-            current[place_of[written]] = self._hash[written]
-            total = total + (current[touched] - starts[-1][1].old).sum(axis=0, dtype=np.uint64)
-        return starts
+            yield epoch.begin, total
+            begin, end = self._bound(epoch.begin), self._bound(epoch.end)
+            places = np.unique(self._place[begin:end])
+            total = total + (self._old(places, end) - self._old(places, begin)).sum(axis=0, dtype=np.uint64)
 
 
 def _spans(begins: Int64Array, counts: Int64Array) -> Int64Array:
@@ -83,14 +95,34 @@ def _spans(begins: Int64Array, counts: Int64Array) -> Int64Array:
     return spans
 
 
+def _damaged_cells(log: WriteLog, state: CrashState) -> dict[int, bytes]:
+    """Return what the damages of a state leave in which cells; a cell that cannot be read is content of its own."""
+    cells: dict[int, bytes] = {}
+    for extent in state.damage_extents(log):
+        data, first = extent.data(log), extent.device_offset_bytes // CELL_BYTES
+        for begin in range(0, len(data), CELL_BYTES):
+            cells[first + begin // CELL_BYTES] = data[begin : begin + CELL_BYTES]
+    for offset_bytes, length_bytes in state.unreadable:
+        for begin in range(offset_bytes, offset_bytes + length_bytes, CELL_BYTES):
+            cells[begin // CELL_BYTES] = _UNREADABLE
+    return cells
+
+
+def _hash_cell(number: int, data: bytes) -> _Lanes:
+    if data == _ZEROS:
+        return np.zeros(2, dtype=np.uint64)
+    digest = blake2b(data, digest_size=16, salt=number.to_bytes(8, "little")).digest()
+    return np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+
+
 def _hash_cells(log: WriteLog, cells: Int64Array) -> _Lanes:
     digests = []
-    zeros, empty = bytes(CELL_BYTES), bytes(16)
+    empty = bytes(16)
     numbers = iter(cells.tolist())
     for entry in np.flatnonzero(log.payload_bytes).tolist():
         data = bytes(log.payload(entry))
         for begin in range(0, len(data), CELL_BYTES):
             cell, number = data[begin : begin + CELL_BYTES], next(numbers)
             salt = number.to_bytes(8, "little")
-            digests.append(empty if cell == zeros else blake2b(cell, digest_size=16, salt=salt).digest())
+            digests.append(empty if cell == _ZEROS else blake2b(cell, digest_size=16, salt=salt).digest())
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64)

@@ -139,6 +139,10 @@ class WriteLog:
         begin = int(self.payload_offset_bytes[entry_index])
         return memoryview(self._data)[begin : begin + int(self.payload_bytes[entry_index])]
 
+    def bytes_at(self, offset_bytes: int, length_bytes: int) -> memoryview:
+        """Return a run of bytes of the log's file without a copy."""
+        return memoryview(self._data)[offset_bytes : offset_bytes + length_bytes]
+
     def replay(self, upto_entry: int, device_bytes: int) -> ByteArray:
         """Return the device after all entries before `upto_entry`, over zeros; DISCARDs are ignored, see above."""
         device: ByteArray = np.zeros(device_bytes, dtype=np.uint8)

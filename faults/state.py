@@ -7,49 +7,28 @@ aligned on the device, counted from the unit in which the write begins. Choosing
 the batch that may own it is choosing its version, so an older version of a twice-written sector is a choice that
 drops the newer write.
 
-The id of a state, with the log, gives the state back. It is ASCII without blanks or slashes and safe in a shell:
+A disk that lies has a `Window` instead of an epoch: it ignored the last FLUSHes before the cut, so the base ends where
+the window begins and any write behind it, FUA or not, landed or did not. Damages (`faults.damage`) come last.
 
-    id     = epoch ".f" count [ ".w" ranges ] { tear } [ draw ]
-    epoch  = "e" entry | "tail"              the FLUSH that closes the epoch, or the tail of the log
-    count                                    how many FUA writes of the epoch landed whole, in log order
-    ranges = range { "," range }             ascending; range = number | number "-" number
-    ".w" ranges                              entries of the batch that landed whole
-    tear   = ".t" entry ":" bytes ":" ranges the units of one entry that landed
-    draw   = ".r" hex16 "p" percent [ "u" bytes ]   instead of .w and .t: a seeded draw, for batches too long to list
-
-A draw lets the i-th member of the batch (with "u": the i-th unit of the batch, in log order) land iff the 64-bit
-output of splitmix64 number i under that seed is below percent / 100 of its range. An id is accepted only in the
-spelling that the state itself would give, so equal ids and equal choices are the same thing. Members of
+A state is judged at its instant: the last entry just before whose completion a cut can leave it, unless the fault
+model can vouch for an earlier one only. `faults.ids` tells how a state's id is spelled and reads it. Members of
 `Epoch.ambiguous` never land.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from faults.damage import Damage, Unreadable, damage_extents
 from faults.epochs import Epoch
+from faults.extents import Extent, extents_of, read, unit_pieces, whole_pieces
 from faults.log import Int64Array, WriteLog
 
 UNIT_BYTES = (512, 4096)
-
-
-class StateIdError(Exception):
-    """A text is not the id of a crash state of this log; the message says why."""
-
-
-@dataclass(frozen=True)
-class Extent:
-    """A run of bytes to copy from the log file to the device; extents of a state are applied in order."""
-
-    device_offset_bytes: int
-    source_offset_bytes: int
-    length_bytes: int
 
 
 @dataclass(frozen=True)
@@ -77,80 +56,130 @@ class Draw:
 
 
 @dataclass(frozen=True)
+class Window:
+    """The epochs up to a cut whose FLUSHes a lying disk ignored, that of the cut last: nothing in them is durable."""
+
+    epochs: tuple[Epoch, ...]
+    # All that may have landed, in log order: the FUA writes and the batches, but for members whose order is open.
+    members: tuple[int, ...]
+
+    @property
+    def begin(self) -> int:
+        """Return the entry before which everything is durable."""
+        return self.epochs[0].begin
+
+    @property
+    def flushes_ignored(self) -> int:
+        """Return how many FLUSHes had completed and done nothing; 0 if only FUA writes were ignored."""
+        return len(self.epochs) - 1
+
+
+@dataclass(frozen=True)
 class CrashState:
-    """One legal content of the disk after a cut; equal iff the ids are equal, for states of one log."""
+    """One content of the disk after a cut; equal iff the ids are equal, for states of one log."""
 
     id: str
+    # The epoch of the cut.
     epoch: Epoch = field(compare=False, repr=False)
     fua_count: int = field(compare=False, repr=False)
     whole: tuple[int, ...] = field(compare=False, repr=False, default=())
     tears: tuple[Tear, ...] = field(compare=False, repr=False, default=())
     draw: Draw | None = field(compare=False, repr=False, default=None)
+    window: Window | None = field(compare=False, repr=False, default=None)
+    # The instant, where it is not the latest at which a cut can leave this content.
+    cut_at: int | None = field(compare=False, repr=False, default=None)
+    damages: tuple[Damage, ...] = field(compare=False, repr=False, default=())
 
     @property
     def base_end(self) -> int:
         """Return the entry before which everything is durable."""
-        return self.epoch.begin
+        return self.window.begin if self.window else self.epoch.begin
 
     @property
     def instant(self) -> int:
         """Return the last entry just before whose completion a cut can leave this content; earlier marks were seen."""
-        if self.fua_count == len(self.epoch.fuas):
+        return self.latest_instant if self.cut_at is None else self.cut_at
+
+    @property
+    def latest_instant(self) -> int:
+        """Return the instant of this choice of writes on a disk that may lose whatever was not flushed."""
+        if self.window or self.fua_count == len(self.epoch.fuas):
             return self.epoch.end
         return self.epoch.fuas[self.fua_count]
 
     @property
     def unflushed_lost(self) -> bool:
         """Whether this is the plain state of its instant: every FUA before it, and nothing that was not flushed."""
-        return not (self.whole or self.tears or self.draw)
+        return not (self.whole or self.tears or self.draw or self.window or self.damages)
+
+    @property
+    def unreadable(self) -> tuple[tuple[int, int], ...]:
+        """Return the ranges of the device that cannot be read, as (offset, length) in bytes."""
+        return tuple((one.offset_bytes, one.length_bytes) for one in self.damages if isinstance(one, Unreadable))
 
     def pieces(self, log: WriteLog) -> Int64Array:
         """Return rows of (entry index, bytes to skip in its payload, length in bytes), in the order of application."""
-        fuas = _whole_pieces(log, self.epoch.fuas[: self.fua_count])
+        fuas = whole_pieces(log, self.epoch.fuas[: self.fua_count])
         if self.draw is not None:
-            return np.concatenate([fuas, _draw_pieces(log, landable(self.epoch), self.draw)])
+            members = self.window.members if self.window else landable(self.epoch)
+            return np.concatenate([fuas, _draw_pieces(log, members, self.draw)])
         if not self.tears:
-            return np.concatenate([fuas, _whole_pieces(log, self.whole)])
-        parts = [_whole_pieces(log, [entry]) for entry in self.whole] + [_tear_pieces(log, t) for t in self.tears]
+            return np.concatenate([fuas, whole_pieces(log, self.whole)])
+        parts = [whole_pieces(log, [entry]) for entry in self.whole] + [_tear_pieces(log, t) for t in self.tears]
         entries = [*self.whole, *(tear.entry_index for tear in self.tears)]
         return np.concatenate([fuas, *(parts[rank] for rank in np.argsort(entries, kind="stable").tolist())])
 
     def extents(self, log: WriteLog) -> list[Extent]:
-        """Return what to copy on top of the base, in order, neighbours joined."""
-        return _extents(log, self.pieces(log))
+        """Return what to put on top of the base, in order, neighbours joined."""
+        return extents_of(log, self.pieces(log)) + self.damage_extents(log)
+
+    def damage_extents(self, log: WriteLog) -> list[Extent]:
+        """Return what the damages put on top of base and pieces, in order."""
+        return [extent for damage in self.damages for extent in damage_extents(damage, log, self)]
+
+    def read(self, log: WriteLog, offset_bytes: int, length_bytes: int) -> bytes:
+        """Return a range of the device as it is without the damages."""
+        return read(log, self.base_end, self.pieces(log), offset_bytes, length_bytes)
 
 
 def make_state(
-    epoch: Epoch, fua_count: int, *, whole: Iterable[int] = (), tears: Iterable[Tear] = (), draw: Draw | None = None
+    epoch: Epoch,
+    fua_count: int,
+    *,
+    whole: Iterable[int] = (),
+    tears: Iterable[Tear] = (),
+    draw: Draw | None = None,
+    cut_at: int | None = None,
+    damages: tuple[Damage, ...] = (),
 ) -> CrashState:
     """Build a state and its id. Choices are sorted; that they are legal is the caller's duty (`parse_state` checks)."""
     whole = tuple(sorted(whole))
     tears = tuple(sorted(tears, key=lambda tear: tear.entry_index))
-    text = f"{'tail' if epoch.flush is None else f'e{epoch.flush}'}.f{fua_count}"
-    if whole:
-        text += f".w{_format_members(whole, landable(epoch))}"
+    text = f"{_name(epoch)}.f{fua_count}" + _choice_text(whole, landable(epoch))
     for tear in tears:
         text += f".t{tear.entry_index}:{tear.unit_bytes}:{_format_members(tear.units, range(tear.units[-1] + 1))}"
-    if draw is not None:
-        text += f".r{draw.seed:016x}p{draw.percent}" + (f"u{draw.unit_bytes}" if draw.unit_bytes else "")
-    return CrashState(text, epoch, fua_count, whole, tears, draw)
+    text += _tail_text(draw, cut_at, damages)
+    return CrashState(text, epoch, fua_count, whole, tears, draw, None, cut_at, damages)
 
 
-def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashState:
-    """Rebuild the state that has this id; raise `StateIdError` if the log has no such state."""
-    match = _ID.fullmatch(text)
-    if match is None:
-        raise StateIdError(f"{text[:80]!r} is not the id of a crash state; an id looks like e1043.f2.w1000-1010")
-    epoch = _epoch_by_name(match["epoch"], log_epochs)
-    members = landable(epoch)
-    whole = _parse_members(match["whole"], members, text) if match["whole"] else ()
-    tears = [_parse_tear(part, log, epoch, text) for part in match["tears"].split(".t")[1:]]
-    draw = None
-    if match["seed"]:
-        draw = Draw(int(match["seed"], 16), int(match["percent"]), int(match["unit"] or 0))
-    state = make_state(epoch, int(match["fuas"]), whole=whole, tears=tears, draw=draw)
-    _check(state, text)
-    return state
+def make_lying_state(
+    window: Window, *, whole: Iterable[int] = (), draw: Draw | None = None, damages: tuple[Damage, ...] = ()
+) -> CrashState:
+    """Build a state of a disk that ignored the FLUSHes of a window, and its id."""
+    whole = tuple(sorted(whole))
+    epoch = window.epochs[-1]
+    text = f"{_name(epoch)}.l{window.flushes_ignored}" + _choice_text(whole, window.members)
+    text += _tail_text(draw, None, damages)
+    return CrashState(text, epoch, 0, whole, (), draw, window, None, damages)
+
+
+def window_of(log_epochs: Sequence[Epoch], epoch: Epoch, flushes_ignored: int) -> Window:
+    """Return the window of a cut in `epoch`; raise `ValueError` if fewer FLUSHes had completed."""
+    if not 0 <= flushes_ignored <= epoch.number:
+        raise ValueError(f"{flushes_ignored} FLUSHes ignored, and {epoch.number} stand before the cut")
+    epochs = tuple(log_epochs[epoch.number - flushes_ignored : epoch.number + 1])
+    members = sorted(entry for one in epochs for entry in (*one.fuas, *landable(one)))
+    return Window(epochs, tuple(members))
 
 
 def landable(epoch: Epoch) -> tuple[int, ...]:
@@ -166,16 +195,6 @@ def unit_count(log: WriteLog, entry_index: int, unit_bytes: int) -> int:
     return (begin + int(log.payload_bytes[entry_index]) - 1) // unit_bytes - begin // unit_bytes + 1
 
 
-def base_extents(log: WriteLog, from_entry: int, to_entry: int) -> list[Extent]:
-    """Return what moves a base from `from_entry` to `to_entry`; a write is left out if a later one has its place."""
-    latest: dict[tuple[int, int], int] = {}
-    for entry in (from_entry + np.flatnonzero(log.payload_bytes[from_entry:to_entry])).tolist():
-        place = (int(log.offset_bytes[entry]), int(log.payload_bytes[entry]))
-        latest.pop(place, None)
-        latest[place] = entry
-    return _extents(log, _whole_pieces(log, list(latest.values())))
-
-
 def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the splitmix64 output for each state in `values` (Steele, Lea, Flood: Fast Splittable PRNGs, 2014)."""
     mixed = values + np.uint64(0x9E3779B97F4A7C15)
@@ -184,56 +203,30 @@ def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _whole_pieces(log: WriteLog, entries: Sequence[int]) -> Int64Array:
-    rows = np.zeros((len(entries), 3), dtype=np.int64)
-    rows[:, 0] = entries
-    rows[:, 2] = log.payload_bytes[rows[:, 0]]
-    return rows
-
-
-def _unit_pieces(log: WriteLog, entries: Sequence[int], unit_bytes: int) -> Int64Array:
-    """Cut writes into their units: one row for each unit of each entry."""
-    indices = np.array(entries, dtype=np.int64)
-    begins = log.offset_bytes[indices]
-    first_units = begins // unit_bytes
-    counts = (begins + log.payload_bytes[indices] - 1) // unit_bytes - first_units + 1
-    owner = np.repeat(np.arange(len(indices)), counts)
-    rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    unit_begins = (first_units[owner] + rank) * unit_bytes - begins[owner]
-    skips = np.maximum(unit_begins, 0)
-    lengths = np.minimum(unit_begins + unit_bytes, log.payload_bytes[indices][owner]) - skips
-    return np.stack([indices[owner], skips, lengths], axis=1)
-
-
 def _tear_pieces(log: WriteLog, tear: Tear) -> Int64Array:
-    return _unit_pieces(log, [tear.entry_index], tear.unit_bytes)[list(tear.units)]
+    return unit_pieces(log, [tear.entry_index], tear.unit_bytes)[list(tear.units)]
 
 
 def _draw_pieces(log: WriteLog, members: Sequence[int], draw: Draw) -> Int64Array:
-    things = _unit_pieces(log, members, draw.unit_bytes) if draw.unit_bytes else _whole_pieces(log, members)
+    things = unit_pieces(log, members, draw.unit_bytes) if draw.unit_bytes else whole_pieces(log, members)
     return things[draw.choose(len(things))]
 
 
-def _extents(log: WriteLog, pieces: Int64Array) -> list[Extent]:
-    device = log.offset_bytes[pieces[:, 0]] + pieces[:, 1]
-    source = log.payload_offset_bytes[pieces[:, 0]] + pieces[:, 1]
-    length = pieces[:, 2]
-    starts = np.ones(len(pieces), dtype=bool)
-    starts[1:] = (device[1:] != device[:-1] + length[:-1]) | (source[1:] != source[:-1] + length[:-1])
-    first = np.flatnonzero(starts)
-    joined = np.add.reduceat(length, first) if len(first) else length
-    rows = zip(device[first].tolist(), source[first].tolist(), joined.tolist(), strict=True)
-    return [Extent(*row) for row in rows]
+def _name(epoch: Epoch) -> str:
+    return "tail" if epoch.flush is None else f"e{epoch.flush}"
 
 
-_RANGE = r"\d{1,18}(?:-\d{1,18})?"
-_RANGES = rf"{_RANGE}(?:,{_RANGE})*"
-_ID = re.compile(
-    r"(?P<epoch>e\d{1,18}|tail)\.f(?P<fuas>\d{1,18})"
-    rf"(?:\.w(?P<whole>{_RANGES}))?(?P<tears>(?:\.t\d{{1,18}}:\d{{1,6}}:{_RANGES})*)"
-    r"(?:\.r(?P<seed>[0-9a-f]{16})p(?P<percent>\d{1,3})(?:u(?P<unit>\d{1,6}))?)?",
-    re.ASCII,
-)
+def _choice_text(whole: tuple[int, ...], members: Sequence[int]) -> str:
+    return f".w{_format_members(whole, members)}" if whole else ""
+
+
+def _tail_text(draw: Draw | None, cut_at: int | None, damages: tuple[Damage, ...]) -> str:
+    text = ""
+    if draw is not None:
+        text += f".r{draw.seed:016x}p{draw.percent}" + (f"u{draw.unit_bytes}" if draw.unit_bytes else "")
+    if cut_at is not None:
+        text += f".i{cut_at}"
+    return text + "".join(damage.text for damage in damages)
 
 
 def _format_members(chosen: Iterable[int], members: Sequence[int]) -> str:
@@ -242,53 +235,3 @@ def _format_members(chosen: Iterable[int], members: Sequence[int]) -> str:
     breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
     runs = [(members[run[0]], members[run[-1]]) for run in np.split(ranks, breaks)]
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-
-
-def _parse_members(ranges: str, members: Sequence[int], text: str) -> tuple[int, ...]:
-    chosen: list[int] = []
-    for part in ranges.split(","):
-        low, _, high = part.partition("-")
-        run = members[bisect_left(members, int(low)) : bisect_right(members, int(high or low))]
-        if not run or (chosen and run[0] <= chosen[-1]):
-            raise StateIdError(f"{text[:80]!r}: {part} names nothing that can land here, or is out of order")
-        chosen.extend(run)
-    return tuple(chosen)
-
-
-def _parse_tear(part: str, log: WriteLog, epoch: Epoch, text: str) -> Tear:
-    entry_text, unit_text, ranges = part.split(":")
-    entry, unit_bytes = int(entry_text), int(unit_text)
-    if unit_bytes not in UNIT_BYTES or not (entry in epoch.batch or entry in epoch.fuas):
-        raise StateIdError(f"{text[:80]!r}: no write {entry} in this epoch, or no unit of {unit_bytes} bytes")
-    units = range(unit_count(log, entry, unit_bytes))
-    tear = Tear(entry, unit_bytes, _parse_members(ranges, units, text))
-    if len(tear.units) == len(units):
-        raise StateIdError(f"{text[:80]!r}: all units of entry {entry} landed, so it is whole and not torn")
-    return tear
-
-
-def _epoch_by_name(name: str, log_epochs: Sequence[Epoch]) -> Epoch:
-    flush = None if name == "tail" else int(name[1:])
-    for epoch in log_epochs:
-        if epoch.flush == flush:
-            return epoch
-    raise StateIdError(f"the log has no epoch {name}: no FLUSH stands at that entry")
-
-
-def _check(state: CrashState, text: str) -> None:
-    fuas, torn = state.epoch.fuas, [tear.entry_index for tear in state.tears]
-    if state.fua_count > len(fuas):
-        raise StateIdError(f"{text[:80]!r}: the epoch has {len(fuas)} FUA writes")
-    if state.fua_count < len(fuas):
-        legal = not state.whole and state.draw is None and torn in ([], [fuas[state.fua_count]])
-    else:
-        legal = set(torn) <= set(landable(state.epoch)) - set(state.whole) and len(set(torn)) == len(torn)
-    if not legal:
-        raise StateIdError(f"{text[:80]!r}: no cut of an honest disk leaves this choice of writes")
-    draw = state.draw
-    if draw is not None and (
-        not 0 < draw.percent < 100 or draw.unit_bytes not in (0, *UNIT_BYTES) or state.whole or state.tears
-    ):
-        raise StateIdError(f"{text[:80]!r}: a draw has 1 to 99 percent, units of 512 or 4096, and stands alone")
-    if state.id != text:
-        raise StateIdError(f"{text[:80]!r} is spelled {state.id[:80]!r}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from faults import ContentIndex, WriteLog, epochs, parse_state
-from faults.state import StateIdError
+from faults import ContentIndex, StateIdError, WriteLog, epochs, parse_state
 from rig import recording
 from rig.cuts import Cut
 from rig.errors import StoreError, UsageError

@@ -130,9 +130,8 @@ def _packed(extents: Sequence[Extent]) -> str:
 
 
 def _lost(machine: Machine, error: Exception) -> Finding:
-    kind = VerdictKind.INCONCLUSIVE
-    if _PANIC in machine.console_text():
-        kind = VerdictKind.KERNEL_PANIC
-    elif isinstance(error, TimeoutError):
-        kind = VerdictKind.HANG
+    console = machine.console_text()
+    if _PANIC in console:
+        return Finding(VerdictKind.KERNEL_PANIC, None, console[console.index(_PANIC) :].splitlines()[0], {})
+    kind = VerdictKind.HANG if isinstance(error, TimeoutError) else VerdictKind.INCONCLUSIVE
     return Finding(kind, None, str(error), {})

@@ -88,7 +88,7 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         "-sandbox", _SANDBOX.format(spawn="allow" if plugs.is_template else "deny"),
         "-chardev", f"socket,id=monitor,fd={plugs.monitor_fd}",
         "-mon", "chardev=monitor,mode=control",
-        *([] if plugs.is_template else ["-incoming", "defer"]),
+        *([] if plugs.is_template else ["-S", "-incoming", "defer"]),
     ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from rig import host
 from rig.errors import HostError, UsageError
@@ -89,7 +90,9 @@ def recipe(name: str = "base") -> Recipe:
         choices = ", ".join(sorted(found.stem for found in RECIPES.glob("*.toml")))
         raise UsageError(f"unknown image {name!r}; there are: {choices}")
     try:
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in _toml(path).items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in _toml(path).items()
+        }
         found = Recipe(**values)
     except TypeError as error:
         raise UsageError(f"{path}: {error}") from None
@@ -154,7 +157,7 @@ def _kept(wanted: Recipe) -> Image:
     return Image(wanted.name, wanted.digest, folder)
 
 
-def _toml(path: Path) -> dict[str, object]:
+def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:

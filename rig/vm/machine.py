@@ -22,7 +22,8 @@ from rig.errors import VmError
 _KILL_LIMIT_S = 10
 # QEMU itself, translated code, and thread stacks, beside the guest's RAM.
 _OVERHEAD_MIB = 4096
-_CONSOLE_SHOWN_CHARS = 600
+# Enough for a panic's reason, which stands above its trace.
+_CONSOLE_SHOWN_CHARS = 2000
 _running: set[subprocess.Popen[bytes]] = set()
 _gate = threading.Lock()
 _is_closed = False
@@ -94,7 +95,10 @@ class Machine:
         left_s = deadline - time.monotonic()
         if left_s <= 0 or not select.select([self._channel], [], [], left_s)[0]:
             raise TimeoutError(str(self.lost(f"no {what} within {limit_s} s")))
-        chunk = self._channel.recv(1 << 20)
+        try:
+            chunk = self._channel.recv(1 << 20)
+        except ConnectionResetError:  # it ended with requests of ours unread
+            chunk = b""
         if not chunk:
             self.process.wait(_KILL_LIMIT_S)
             raise self.lost(f"it ended while we waited for {what}")

@@ -16,6 +16,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ _BOOT_LIMIT_S = 120
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
+# READY is still on its way through the guest's serial driver when we see it; saved like that, clones are not alike.
+_SETTLE_S = 0.5
 _RAM = "ram"
 _NO_RECORDING = "no-recording"
 _MEMORY_MIB = {Role.RECORDER: 1280, Role.VERIFIER: 640}
@@ -147,6 +150,7 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     for attempt in range(1, _BOOT_TRIES + 1):
         try:
             with _booted(spec, folder, _BOOT_LIMIT_S) as control:
+                time.sleep(_SETTLE_S)
                 monitor.save(control, folder / "state", _SAVE_LIMIT_S)
             break
         except (VmError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""cpio archives: whatever is packed comes out again, of our reader and of the real program, and always the same bytes."""
+"""cpio archives: what is packed comes out again, in our reader and in the real program, and always the same bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ trees = st.dictionaries(paths, st.tuples(st.binary(max_size=50), st.sampled_from
 
 def unpacked(data: bytes) -> list[tuple[str, int, bytes]]:
     """Return name, mode and content of every member, as the kernel's newc format has them."""
-    members = []
+    members: list[tuple[str, int, bytes]] = []
     place = 0
     while True:
         assert b"070701" == data[place : place + 6]

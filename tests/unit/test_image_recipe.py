@@ -72,7 +72,7 @@ def test_a_missing_field_is_named_with_the_file(recipes: Path, name: str) -> Non
     ],
 )
 def test_a_field_that_does_not_fit_is_named_with_the_file(recipes: Path, line: str, reason: str) -> None:
-    kept = [other for other in GOOD.splitlines() if not other.startswith(line.split(" ")[0] + " ")]
+    kept = [other for other in GOOD.splitlines() if not other.startswith(line.split(" ", maxsplit=1)[0] + " ")]
     (recipes / "small.toml").write_text("\n".join([*kept, line]))
     with pytest.raises(UsageError, match=reason) as caught:
         recipe("small")

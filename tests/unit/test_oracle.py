@@ -75,9 +75,11 @@ def test_the_content_after_p_transactions_is_prefix_p(count: int) -> None:
     assert Finding("prefix", count) == ORACLE.judge_content(draft(MODELS[count]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(count=st.integers(0, COUNT), data=st.data())
-def test_a_content_with_one_row_changed_is_a_prefix_only_if_it_is_another_model(count: int, data: st.DataObject) -> None:
+def test_a_content_with_one_row_changed_is_a_prefix_only_if_it_is_another_model(
+    count: int, data: st.DataObject
+) -> None:
     content = draft(MODELS[count])
     table = data.draw(st.sampled_from(sorted(content)))
     key = data.draw(st.integers(0, 2 * COUNT + 2))
@@ -100,7 +102,7 @@ def test_every_damage_that_the_oracle_names_is_a_verdict() -> None:
         assert VerdictKind(kind).is_damage
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(number=st.integers(1, COUNT), data=st.data())
 def test_a_part_of_the_last_transaction_is_torn(number: int, data: st.DataObject) -> None:
     operations = ledger.transaction(SEED, number)
@@ -121,7 +123,7 @@ def test_deletes_that_land_without_the_rest_of_their_transaction_are_torn() -> N
         assert ("torn", True) == (finding.kind, "transaction 30 " in finding.detail)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(numbers=st.tuples(st.integers(1, COUNT), st.integers(1, COUNT)).filter(lambda pair: pair[0] < pair[1]))
 # The rows that transaction 6 inserts are deleted by 30: an absent row must not pass for a deleted one.
 @example(numbers=(6, 7))
@@ -146,7 +148,7 @@ def only_absent_rows_tell(number: int, last: int) -> bool:
     return number == last + 1 - ledger.ENTRY_LIFE and {operation.verb for operation in visible} == {Verb.INSERT}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(numbers=st.tuples(st.integers(1, COUNT), st.integers(1, COUNT)), data=st.data())
 def test_a_part_of_an_earlier_transaction_undone_is_stale(numbers: tuple[int, int], data: st.DataObject) -> None:
     number, last = min(numbers), max(numbers)
@@ -256,7 +258,7 @@ def told_apart(draw: st.DrawFn) -> tuple[History, dict[int, int]]:
     return history, {key: draw(st.sampled_from(choice)) for key, choice in choices.items()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(case=told_apart())
 def test_versions_that_tell_who_wrote_them_are_classified_word_by_word(case: tuple[History, dict[int, int]]) -> None:
     history, seen = case

@@ -47,7 +47,7 @@ def test_every_part_of_the_workload_decides_the_recording(workload: Workload) ->
 
 
 def test_the_recording_does_not_depend_on_the_order_in_which_settings_are_written() -> None:
-    turned = replace(WAL, settings=dict(reversed(WAL.settings.items())))
+    turned = replace(WAL, settings=dict(reversed(list(WAL.settings.items()))))
     assert WAL.recording_key == turned.recording_key
 
 

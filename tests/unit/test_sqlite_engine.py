@@ -96,9 +96,7 @@ def root_page(folder: Path, name: str) -> int:
 
 
 @pytest.mark.parametrize(("name", "words"), [("entry_account", "missing from index"), ("entry", "wrong # of entries")])
-def test_a_page_of_an_index_or_a_table_that_went_back_in_time_is_noticed(
-    tmp_path: Path, name: str, words: str
-) -> None:
+def test_a_page_of_an_index_or_a_table_that_went_back_in_time_is_noticed(tmp_path: Path, name: str, words: str) -> None:
     # With two transactions, `entry` fits one page, and so does its index.
     filled(tmp_path, 1).close()
     path = tmp_path / "test.db"

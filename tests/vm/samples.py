@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,16 +14,13 @@ from faults import CrashState, EntryFlag, WriteLog
 from faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig import matrix, verification
 from rig.guest.disks import DISK_MIB
+from rig.recording import Recording
 from rig.scenario import Scenario, Workload
 from rig.verification import Finding
 from rig.vm.argv import RECORDING_BYTES
 from rig.vm.template import Template
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rig.recording import Recording
-
+Recorder = Callable[[Scenario], Recording]
 SHORT = Workload(transaction_count=8, think_ms=200, rest_ms=6000)
 
 
@@ -94,7 +90,6 @@ def content_sha256(log: WriteLog, state: CrashState) -> str:
 def findings(
     cell: Scenario,
     template: Template,
-    path: Path,
     log: WriteLog,
     states: Sequence[CrashState],
     also: Callable[[int], None] = lambda _: None,
@@ -107,7 +102,7 @@ def findings(
         found.append(finding)
         also(rank)
 
-    verification.verify(cell, template, path, log, states, add)
+    verification.verify(cell, template, log.path, log, states, add)
     assert len(states) == len(found)
     return found
 

@@ -14,6 +14,7 @@ import pytest
 from rig.vm.template import Template
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
 _GONE_LIMIT_S = 5
 _HOLD = """
 import sys, time
@@ -47,7 +48,7 @@ def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
     ending: str, tmp_path: Path, verifier: Template
 ) -> None:
     assert verifier.folder.exists()  # so that the child need not boot one
-    shared_memory = set(os.listdir("/dev/shm"))  # noqa: S108
+    shared_memory = set(SHARED_MEMORY.iterdir())
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _HOLD, ending]
     with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE) as child:
@@ -64,4 +65,4 @@ def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
         time.sleep(0.02)
     assert [] == machines_of(tmp_path)
     assert [] == [path.name for path in tmp_path.iterdir()]
-    assert {name for name in set(os.listdir("/dev/shm")) - shared_memory if "rig" in name} == set()  # noqa: S108
+    assert [] == [path for path in set(SHARED_MEMORY.iterdir()) - shared_memory if "rig" in path.name]

@@ -1,0 +1,204 @@
+"""What happens to a disk's content apart from writes that land or do not: bits flip, ranges go, writes go astray.
+
+A damage stands behind a choice of writes in the id of a crash state and is applied to the content that this choice
+leaves, so that taking it off the id gives the undamaged state. Damages of one state do not see each other. Offsets and
+lengths are in bytes and whole sectors of 512:
+
+    ".x" offset ":" length ":" count ":" hex16   so many bits of the range are flipped, their places drawn by the seed
+    ".z" offset ":" length                       the range reads zeros
+    ".u" offset ":" length                       the range cannot be read (EIO)
+    ".m" entry ":" offset                        the data of a write that did not land stands at another place
+    ".d" entry                                   the range of a DISCARD reads zeros, where nothing wrote it since
+
+Only the last one is the work of an honest disk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faults.extents import Extent, literal_extent, overlaps
+from faults.log import EntryFlag, WriteLog
+
+if TYPE_CHECKING:
+    from faults.state import CrashState
+
+SECTOR_BYTES = 512
+# A damaged range travels as literal bytes; longer ones than this are not made.
+LENGTH_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Some bits of a range are flipped."""
+
+    offset_bytes: int
+    length_bytes: int
+    bit_count: int
+    seed: int
+
+    @property
+    def text(self) -> str:
+        """Return the damage as it stands in an id."""
+        return f".x{self.offset_bytes}:{self.length_bytes}:{self.bit_count}:{self.seed:016x}"
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """A range reads zeros."""
+
+    offset_bytes: int
+    length_bytes: int
+
+    @property
+    def text(self) -> str:
+        """Return the damage as it stands in an id."""
+        return f".z{self.offset_bytes}:{self.length_bytes}"
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A range cannot be read; the reader gets EIO. The content is what it was."""
+
+    offset_bytes: int
+    length_bytes: int
+
+    @property
+    def text(self) -> str:
+        """Return the damage as it stands in an id."""
+        return f".u{self.offset_bytes}:{self.length_bytes}"
+
+
+@dataclass(frozen=True)
+class Astray:
+    """The data of a write stands at a wrong place."""
+
+    entry_index: int
+    offset_bytes: int
+
+    @property
+    def text(self) -> str:
+        """Return the damage as it stands in an id."""
+        return f".m{self.entry_index}:{self.offset_bytes}"
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """A DISCARD took effect: its range reads zeros, but for what may have been written since."""
+
+    entry_index: int
+
+    @property
+    def text(self) -> str:
+        """Return the damage as it stands in an id."""
+        return f".d{self.entry_index}"
+
+
+Damage = Flip | Zeros | Unreadable | Astray | Discarded
+
+DAMAGE = r"\.(?:x\d{1,18}:\d{1,8}:\d{1,8}:[0-9a-f]{16}|[zu]\d{1,18}:\d{1,8}|m\d{1,18}:\d{1,18}|d\d{1,18})"
+
+
+def parse_damages(text: str) -> tuple[Damage, ...]:
+    """Return the damages of the end of an id that matches `DAMAGE`, repeated."""
+    return tuple(_parse(part) for part in re.findall(DAMAGE, text))
+
+
+def damage_extents(damage: Damage, log: WriteLog, state: CrashState) -> list[Extent]:
+    """Return what a damage puts on the device, over the undamaged state."""
+    match damage:
+        case Flip(offset_bytes, length_bytes, bit_count, seed):
+            bits = np.unpackbits(np.frombuffer(state.read(log, offset_bytes, length_bytes), dtype=np.uint8))
+            # Philox is specified, so its stream stays the same from version to version of numpy.
+            draws = np.random.Philox(key=seed).random_raw(len(bits))
+            bits[np.argsort(draws, kind="stable")[:bit_count]] ^= 1
+            return [literal_extent(offset_bytes, np.packbits(bits).tobytes())]
+        case Zeros(offset_bytes, length_bytes):
+            return [literal_extent(offset_bytes, bytes(length_bytes))]
+        case Unreadable():
+            return []
+        case Astray(entry, offset_bytes):
+            return [Extent(offset_bytes, int(log.payload_offset_bytes[entry]), int(log.payload_bytes[entry]))]
+        case Discarded(entry):
+            return _discarded(log, entry, state.epoch.end)
+
+
+def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
+    """Return why a damage cannot happen to a state, or nothing."""
+    match damage:
+        case Flip(offset_bytes, length_bytes, bit_count, _):
+            bad_count = not 0 < bit_count <= 8 * length_bytes
+            return "no such number of bits" if bad_count else _bad_range(log, offset_bytes, length_bytes)
+        case Zeros(offset_bytes, length_bytes) | Unreadable(offset_bytes, length_bytes):
+            return _bad_range(log, offset_bytes, length_bytes)
+        case Astray():
+            return _bad_astray(damage, log, state)
+        case Discarded(entry):
+            limit = state.epoch.end if state.fua_count == len(state.epoch.fuas) else state.epoch.begin
+            had_completed = state.window is None and entry < limit and bool(log.flags[entry] & EntryFlag.DISCARD)
+            return "" if had_completed else "no such DISCARD had completed"
+
+
+def device_end(log: WriteLog) -> int:
+    """Return the end of the last place that the log ever writes: the device is at least so long."""
+    return int((log.offset_bytes + log.payload_bytes).max(initial=0))
+
+
+def _parse(part: str) -> Damage:
+    kind, fields = part[1], part[2:].split(":")
+    if kind == "x":
+        return Flip(int(fields[0]), int(fields[1]), int(fields[2]), int(fields[3], 16))
+    numbers = [int(field) for field in fields]
+    if kind == "d":
+        return Discarded(*numbers)
+    kinds: dict[str, type[Zeros | Unreadable | Astray]] = {"z": Zeros, "u": Unreadable, "m": Astray}
+    return kinds[kind](*numbers)
+
+
+def _bad_range(log: WriteLog, offset_bytes: int, length_bytes: int) -> str:
+    if offset_bytes % SECTOR_BYTES or length_bytes % SECTOR_BYTES or not 0 < length_bytes <= LENGTH_BYTES_MAX:
+        return f"a range is whole sectors of {SECTOR_BYTES} bytes, at most {LENGTH_BYTES_MAX} bytes"
+    return "the range lies behind all that was written" if offset_bytes + length_bytes > device_end(log) else ""
+
+
+def _bad_astray(damage: Astray, log: WriteLog, state: CrashState) -> str:
+    if state.window is None or damage.entry_index not in state.window.members or state.draw is not None:
+        return "no listed choice of a window that the write belongs to"
+    if damage.entry_index in state.whole:
+        return "the write landed at its place"
+    length_bytes = int(log.payload_bytes[damage.entry_index])
+    # A write that completed later would have covered it, and the log does not always tell which one that is.
+    if overlaps(log, state.window.members, damage.offset_bytes, length_bytes):
+        return "the place belongs to a write of the window"
+    return _bad_range(log, damage.offset_bytes, length_bytes)
+
+
+def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
+    begin, length = int(log.offset_bytes[discard]), int(log.length_bytes[discard])
+    free = np.ones(length // SECTOR_BYTES, dtype=bool)
+    for entry in _rivals(log, discard, end):
+        first = (int(log.offset_bytes[entry]) - begin) // SECTOR_BYTES
+        free[max(first, 0) : max(first + int(log.payload_bytes[entry]) // SECTOR_BYTES, 0)] = False
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]]).astype(np.int8))).tolist()
+    runs = [(begin + low * SECTOR_BYTES, begin + high * SECTOR_BYTES) for low, high in zip(edges[::2], edges[1::2], strict=True)]
+    return [
+        literal_extent(part, bytes(min(LENGTH_BYTES_MAX, high - part)))
+        for low, high in runs
+        for part in range(low, high, LENGTH_BYTES_MAX)
+    ]
+
+
+def _rivals(log: WriteLog, discard: int, end: int) -> list[int]:
+    """Return the writes that may have completed after a DISCARD: all behind it, and the FUA writes in reach.
+
+    FUA writes are logged ahead of what completed before them, in their own epoch and the one after it.
+    """
+    flushes = np.flatnonzero(log.flags[:discard] & EntryFlag.FLUSH)
+    begin = int(flushes[-2]) if len(flushes) > 1 else 0
+    fuas = begin + np.flatnonzero(log.flags[begin:discard] & EntryFlag.FUA)
+    rivals: list[int] = [*fuas.tolist(), *range(discard + 1, end)]
+    return [entry for entry in rivals if log.payload_bytes[entry]]

@@ -1,0 +1,141 @@
+"""Ids of crash states: with the log, an id gives its state back.
+
+An id is ASCII without blanks or slashes and safe in a shell:
+
+    id     = epoch ( ".f" count | ".l" count ) [ ".w" ranges ] { tear } [ draw ] [ ".i" entry ] { damage }
+    epoch  = "e" entry | "tail"              the FLUSH that closes the epoch of the cut, or the tail of the log
+    ".f" count                               how many FUA writes of the epoch landed whole, in log order
+    ".l" count                               instead: the disk lied, and ignored so many FLUSHes before the cut
+    ranges = range { "," range }             ascending; range = number | number "-" number
+    ".w" ranges                              entries of the batch, or of a lying disk's window, that landed whole
+    tear   = ".t" entry ":" bytes ":" ranges the units of one entry that landed
+    draw   = ".r" hex16 "p" percent [ "u" bytes ]   instead of .w and .t: a seeded draw, for batches too long to list
+    ".i" entry                               judged just before this entry, which is not the latest instant there is
+    damage                                   see `faults.damage`
+
+A draw lets the i-th member of the batch (with "u": the i-th unit of the batch, in log order) land iff the 64-bit
+output of splitmix64 number i under that seed is below percent / 100 of its range. An id is accepted only in the
+spelling that the state itself would give, so equal ids and equal choices are the same thing.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from faults.damage import DAMAGE, complaint, parse_damages
+from faults.epochs import Epoch
+from faults.log import WriteLog
+from faults.state import (
+    UNIT_BYTES,
+    CrashState,
+    Draw,
+    Tear,
+    landable,
+    make_lying_state,
+    make_state,
+    unit_count,
+    window_of,
+)
+
+
+class StateIdError(Exception):
+    """A text is not the id of a crash state of this log; the message says why."""
+
+
+def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashState:
+    """Rebuild the state that has this id; raise `StateIdError` if the log has no such state."""
+    match = _ID.fullmatch(text)
+    if match is None:
+        raise StateIdError(f"{text[:80]!r} is not the id of a crash state; an id looks like e1043.f2.w1000-1010")
+    epoch = _epoch_by_name(match["epoch"], log_epochs)
+    draw = None
+    if match["seed"]:
+        draw = Draw(int(match["seed"], 16), int(match["percent"]), int(match["unit"] or 0))
+    damages = parse_damages(match["damages"])
+    if match["ignored"]:
+        if int(match["ignored"]) > epoch.number or match["tears"] or match["at"]:
+            raise StateIdError(f"{text[:80]!r}: not so many FLUSHes, or more than a choice of whole writes")
+        window = window_of(log_epochs, epoch, int(match["ignored"]))
+        whole = _parse_members(match["whole"], window.members, text) if match["whole"] else ()
+        state = make_lying_state(window, whole=whole, draw=draw, damages=damages)
+    else:
+        members = landable(epoch)
+        whole = _parse_members(match["whole"], members, text) if match["whole"] else ()
+        tears = [_parse_tear(part, log, epoch, text) for part in match["tears"].split(".t")[1:]]
+        cut_at = int(match["at"]) if match["at"] else None
+        state = make_state(
+            epoch, int(match["fuas"]), whole=whole, tears=tears, draw=draw, cut_at=cut_at, damages=damages
+        )
+    _check(state, text)
+    for damage in damages:
+        if why := complaint(damage, log, state):
+            raise StateIdError(f"{text[:80]!r}: {damage.text}: {why}")
+    return state
+
+
+_RANGE = r"\d{1,18}(?:-\d{1,18})?"
+_RANGES = rf"{_RANGE}(?:,{_RANGE})*"
+_ID = re.compile(
+    r"(?P<epoch>e\d{1,18}|tail)\.(?:f(?P<fuas>\d{1,18})|l(?P<ignored>\d{1,18}))"
+    rf"(?:\.w(?P<whole>{_RANGES}))?(?P<tears>(?:\.t\d{{1,18}}:\d{{1,6}}:{_RANGES})*)"
+    r"(?:\.r(?P<seed>[0-9a-f]{16})p(?P<percent>\d{1,3})(?:u(?P<unit>\d{1,6}))?)?"
+    rf"(?:\.i(?P<at>\d{{1,18}}))?(?P<damages>(?:{DAMAGE})*)",
+    re.ASCII,
+)
+
+
+def _parse_members(ranges: str, members: Sequence[int], text: str) -> tuple[int, ...]:
+    chosen: list[int] = []
+    for part in ranges.split(","):
+        low, _, high = part.partition("-")
+        run = members[bisect_left(members, int(low)) : bisect_right(members, int(high or low))]
+        if not run or (chosen and run[0] <= chosen[-1]):
+            raise StateIdError(f"{text[:80]!r}: {part} names nothing that can land here, or is out of order")
+        chosen.extend(run)
+    return tuple(chosen)
+
+
+def _parse_tear(part: str, log: WriteLog, epoch: Epoch, text: str) -> Tear:
+    entry_text, unit_text, ranges = part.split(":")
+    entry, unit_bytes = int(entry_text), int(unit_text)
+    if unit_bytes not in UNIT_BYTES or not (entry in epoch.batch or entry in epoch.fuas):
+        raise StateIdError(f"{text[:80]!r}: no write {entry} in this epoch, or no unit of {unit_bytes} bytes")
+    units = range(unit_count(log, entry, unit_bytes))
+    tear = Tear(entry, unit_bytes, _parse_members(ranges, units, text))
+    if len(tear.units) == len(units):
+        raise StateIdError(f"{text[:80]!r}: all units of entry {entry} landed, so it is whole and not torn")
+    return tear
+
+
+def _epoch_by_name(name: str, log_epochs: Sequence[Epoch]) -> Epoch:
+    flush = None if name == "tail" else int(name[1:])
+    for epoch in log_epochs:
+        if epoch.flush == flush:
+            return epoch
+    raise StateIdError(f"the log has no epoch {name}: no FLUSH stands at that entry")
+
+
+def _check(state: CrashState, text: str) -> None:
+    fuas, torn = state.epoch.fuas, [tear.entry_index for tear in state.tears]
+    if state.fua_count > len(fuas):
+        raise StateIdError(f"{text[:80]!r}: the epoch has {len(fuas)} FUA writes")
+    if state.cut_at is not None and not state.epoch.begin <= state.cut_at < state.latest_instant:
+        raise StateIdError(f"{text[:80]!r}: .i{state.cut_at} is not an earlier instant of this epoch")
+    if state.window is not None:
+        legal = not torn
+    elif state.fua_count < len(fuas):
+        legal = not state.whole and state.draw is None and torn in ([], [fuas[state.fua_count]])
+    else:
+        legal = set(torn) <= set(landable(state.epoch)) - set(state.whole) and len(set(torn)) == len(torn)
+    if not legal:
+        raise StateIdError(f"{text[:80]!r}: no cut of an honest disk leaves this choice of writes")
+    draw = state.draw
+    if draw is not None and (
+        not 0 < draw.percent < 100 or draw.unit_bytes not in (0, *UNIT_BYTES) or state.whole or state.tears
+        or (state.window is not None and draw.unit_bytes)
+    ):  # fmt: skip
+        raise StateIdError(f"{text[:80]!r}: a draw has 1 to 99 percent, units of 512 or 4096, and stands alone")
+    if state.id != text:
+        raise StateIdError(f"{text[:80]!r} is spelled {state.id[:80]!r}")

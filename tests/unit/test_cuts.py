@@ -1,0 +1,133 @@
+"""The cuts of a cell: instants spread over virtual time, one verdict a cut, one disk a content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faults import Fault, WriteLog, epochs, everything_unflushed_lost, parse_state
+from rig.cuts import Cut, by_content, cuts
+from rig.matrix import PROFILES
+from rig.scenario import FileSystem, Scenario
+from rig.timeline import Timeline
+from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
+
+PROFILE = replace(PROFILES["quick"], states_max=40, instants=20)
+DISK_BYTES = 64 * 512
+POWERCUT = Scenario("sqlite", FileSystem.EXT4, {}, "powercut")
+TORN = replace(POWERCUT, fault="torn")
+
+
+def mark(text: str) -> Entry:
+    return Entry(MARK, text=text)
+
+
+ENTRIES = [
+    Entry(0, 0, 16, 1),
+    Entry(FLUSH),
+    mark("setup-1000"),
+    mark("begin-1-1100"),
+    Entry(FUA, 20, 8, 2),
+    mark("ack-1-1300"),
+    mark("begin-2-1400"),
+    Entry(0, 32, 16, 3),
+    Entry(0, 40, 8, 4),
+    Entry(FLUSH),
+    mark("ack-2-1700"),
+    # The same bytes once more: the states around it have equal content.
+    Entry(0, 40, 8, 4),
+    Entry(FLUSH),
+    mark("end-1900"),
+    Entry(0, 8, 8, 5),
+    mark("dm-log-writes-end"),
+]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[WriteLog]:
+    (tmp_path / "log").write_bytes(encode(ENTRIES))
+    with WriteLog.open(tmp_path / "log") as opened:
+        yield opened
+
+
+def disk_of(cut: Cut, log: WriteLog) -> bytes:
+    disk = bytearray(log.replay(cut.state.base_end, DISK_BYTES).tobytes())
+    file = log.path.read_bytes()
+    for extent in cut.state.extents(log):
+        begin, source, length = extent.device_offset_bytes, extent.source_offset_bytes, extent.length_bytes
+        disk[begin : begin + length] = file[source : source + length]
+    return bytes(disk)
+
+
+def test_instants_stand_evenly_in_the_virtual_time_and_lose_all_that_was_not_flushed(log: WriteLog) -> None:
+    timeline = Timeline(log.marks)
+    found = cuts(POWERCUT, PROFILE, log, timeline)
+    instants = [cut for cut in found.cuts if cut.weight_ns]
+    times_ns = [1000 + 900 * (2 * number + 1) / 40 for number in range(20)]
+    assert [timeline.entry_at(time_ns) for time_ns in times_ns] == [cut.entry for cut in instants]
+    for cut in instants:
+        assert everything_unflushed_lost(log, epochs(log), cut.entry) == cut.state
+        assert (900 // 20, True) == (cut.weight_ns, cut.state.unflushed_lost)
+    assert 20 == found.facts.instant_count
+    # Ten of twenty stand before the second ack, which is 700 of 900 ns into the workload, and after the first.
+    acked = [timeline.acked(cut.entry) for cut in instants]
+    assert sorted(acked) == acked
+    assert {0, 1, 2} == set(acked)
+
+
+def test_planned_states_are_judged_at_the_latest_instant_at_which_they_are_legal(log: WriteLog) -> None:
+    for scenario in (POWERCUT, TORN):
+        found = cuts(scenario, PROFILE, log, Timeline(log.marks))
+        planned = [cut for cut in found.cuts if not cut.weight_ns]
+        assert planned
+        assert [cut.state.instant for cut in planned] == [cut.entry for cut in planned]
+        assert [scenario.id] * len(found.cuts) == [cut.cell for cut in found.cuts]
+        assert all(cut.entry >= 2 for cut in planned)
+        assert all(parse_state(cut.state.id, log, epochs(log)) == cut.state for cut in planned)
+
+
+def test_only_a_power_cut_has_instants_and_the_facts_count_what_is_there(log: WriteLog) -> None:
+    for scenario in (POWERCUT, TORN):
+        found = cuts(scenario, PROFILE, log, Timeline(log.marks))
+        assert len(found.cuts) == found.facts.state_count
+        assert sum(cut.weight_ns > 0 for cut in found.cuts) == found.facts.instant_count
+        assert (scenario.fault == Fault.POWERCUT) is (found.facts.instant_count > 0)
+        assert found.facts.epochs_exhaustive + found.facts.epochs_sampled <= found.facts.epoch_count
+
+
+def test_the_same_seed_gives_the_same_cuts(log: WriteLog) -> None:
+    assert cuts(POWERCUT, PROFILE, log, Timeline(log.marks)) == cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
+
+
+def test_cuts_share_a_group_exactly_if_they_leave_the_same_disk(log: WriteLog) -> None:
+    timeline = Timeline(log.marks)
+    found = [*cuts(POWERCUT, PROFILE, log, timeline).cuts, *cuts(TORN, PROFILE, log, timeline).cuts]
+    groups = by_content(found)
+    disks = [{disk_of(cut, log) for cut in group} for group in groups]
+    assert all(1 == len(disk) for disk in disks)
+    assert len(groups) == len(set[bytes]().union(*disks))
+    assert len(groups) < len(found)
+    assert sorted(map(id, found)) == sorted(id(cut) for group in groups for cut in group)
+
+
+def test_the_base_moves_forward_only_from_group_to_group(log: WriteLog) -> None:
+    found = cuts(POWERCUT, PROFILE, log, Timeline(log.marks)).cuts
+    for order in (found, tuple(reversed(found))):
+        ends = [group[0].state.base_end for group in by_content(order)]
+        assert sorted(ends) == ends
+
+
+def test_an_instant_whose_base_is_in_doubt_is_left_out(tmp_path: Path) -> None:
+    # The log does not tell which of the two came last, and a later epoch starts on them.
+    doubt = [Entry(FUA, 3, 1, 1), Entry(0, 3, 1, 2), Entry(FLUSH)]
+    rewrite = [Entry(0, 3, 1, 6), Entry(FLUSH)]
+    entries = [mark("setup-0"), *doubt, mark("begin-1-50"), mark("ack-1-60"), *rewrite, mark("end-100")]
+    (tmp_path / "doubt").write_bytes(encode([Entry(FLUSH), *entries]))
+    with WriteLog.open(tmp_path / "doubt") as log:
+        assert any(epoch.doubtful for epoch in epochs(log))
+        found = cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
+        assert 0 < found.facts.instant_count < PROFILE.instants
+        assert not any(cut.state.epoch.doubtful for cut in found.cuts)

@@ -1,0 +1,184 @@
+"""Recordings: each thing that voids one does, and a damaged one is named by its file and never used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from faults import WriteLog
+from rig import recording
+from rig.errors import RecordingError
+from rig.guest.disks import DISK_MIB
+from rig.recording import Recording, load
+from rig.results import RecordingFacts
+from rig.scenario import FileSystem, Scenario, Workload
+from rig.vm.argv import RECORDING_BYTES
+from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
+
+SCENARIO = Scenario(
+    "sqlite", FileSystem.EXT4, {"synchronous": "full"}, "powercut", {"page_size": "4096"}, workload=Workload(1)
+)
+TEXTS = ("setup-1", "begin-1-2", "ack-1-3", "end-4")
+ENTRIES = [
+    Entry(0, 2, 2, 7),
+    Entry(FLUSH),
+    *(Entry(MARK, text=text) for text in TEXTS[:2]),
+    Entry(FUA, 3, 1, 9),
+    *(Entry(MARK, text=text) for text in TEXTS[2:]),
+    Entry(FLUSH),
+]
+DEVICE = bytes(1024) + bytes([7]) * 512 + bytes([9]) * 512 + bytes((DISK_MIB << 20) - 2048)
+
+
+@pytest.fixture(scope="module")
+def device_sha256() -> str:
+    return hashlib.sha256(DEVICE).hexdigest()
+
+
+def told(sound_sha256: str, **changes: Any) -> dict[str, Any]:
+    """Return what the guest says of a recording that is sound."""
+    settings = {"synchronous": "full", "page_size": "4096", "version": "3"}
+    sound = {"root_reads": 0, "requests": {"flushes": 2}, "device_sha256": sound_sha256, "settings": settings}
+    return sound | changes
+
+
+def require_sound(path: Path, facts: dict[str, Any], entries: list[Entry], scenario: Scenario = SCENARIO) -> None:
+    path.write_bytes(encode(entries))
+    with WriteLog.open(path) as log:
+        recording._require_sound(scenario, facts, log)
+
+
+def test_a_sound_recording_is_kept(tmp_path: Path, device_sha256: str) -> None:
+    require_sound(tmp_path / "log", told(device_sha256), ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"root_reads": 1}, "1 reads went to the host's disk"),
+        ({"requests": {"flushes": 3}}, "the log holds 2 flushes, the disk saw 3"),
+        ({"requests": {"flushes": 1}}, "the log holds 2 flushes, the disk saw 1"),
+        ({"device_sha256": hashlib.sha256(b"").hexdigest()}, "replaying its 8 entries does not give the device"),
+        ({"settings": {"synchronous": "off", "page_size": "4096"}}, "synchronous was set to full and reads back off"),
+        ({"settings": {"synchronous": "full", "page_size": "512"}}, "page_size was set to 4096 and reads back 512"),
+        ({"settings": {"page_size": "4096"}}, "synchronous was set to full and reads back None"),
+    ],
+)
+def test_what_the_guest_says_against_a_recording_voids_it(
+    tmp_path: Path, device_sha256: str, changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(RecordingError, match=f"sqlite-ext4-full_powercut is void: {reason}"):
+        require_sound(tmp_path / "log", told(device_sha256, **changes), ENTRIES)
+
+
+def test_a_payload_that_the_log_has_wrong_voids_it(tmp_path: Path, device_sha256: str) -> None:
+    wrong = [replace(ENTRIES[0], fill=8), *ENTRIES[1:]]
+    with pytest.raises(RecordingError, match="does not give the device"):
+        require_sound(tmp_path / "log", told(device_sha256), wrong)
+
+
+def test_a_transaction_without_its_acknowledgement_voids_it(tmp_path: Path, device_sha256: str) -> None:
+    scenario = replace(SCENARIO, workload=Workload(2))
+    with pytest.raises(RecordingError, match="1 of 2 transactions acknowledged"):
+        require_sound(tmp_path / "log", told(device_sha256), ENTRIES, scenario)
+
+
+LOG = encode(ENTRIES)
+FACTS = RecordingFacts(
+    key="k", digest=hashlib.sha256(LOG).hexdigest(), template="t", image="i", qemu_version="7", kernel="6",
+    engine_version="3", settings={"synchronous": "full"}, seed=1, transaction_count=1, busy_virtual_ns=1,
+    span_virtual_ns=3, flush_count=0, written_bytes=512, user_bytes=8, entry_count=len(ENTRIES), log_bytes=len(LOG),
+    reproduced=None,
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    # As the guest sends it: a few sectors more than the log, with whatever stands there.
+    archive = zstandard.ZstdCompressor().compress(LOG + bytes(4096))
+    (tmp_path / "log.zst").write_bytes(archive)
+    (tmp_path / "facts.json").write_text(json.dumps(asdict(FACTS)))
+    return tmp_path
+
+
+def test_a_recording_comes_back_as_it_was_stored_and_leaves_no_log_behind(folder: Path) -> None:
+    loaded = load(folder)
+    assert Recording(folder, FACTS) == loaded
+    with loaded.unpacked() as path:
+        assert RECORDING_BYTES == path.stat().st_size
+        with WriteLog.open(path) as log:
+            assert (len(LOG), len(ENTRIES)) == (log.end_bytes, log.entry_count)
+    assert ["facts.json", "log.zst"] == sorted(found.name for found in folder.iterdir())
+
+
+def test_a_folder_without_facts_holds_no_recording(tmp_path: Path) -> None:
+    assert load(tmp_path) is None
+    assert load(tmp_path / "not there") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-10],
+        lambda _: "",
+        lambda _: "[]",
+        lambda _: "{}",
+        lambda text: text.replace('"seed"', '"sead"'),
+    ],
+    ids=["cut off", "empty", "a list", "no fields", "another field"],
+)
+def test_damaged_facts_name_the_file(folder: Path, damage: Callable[[str], str]) -> None:
+    path = folder / "facts.json"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(RecordingError, match=r"facts\.json is damaged: .*; remove the folder"):
+        load(folder)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"null"])
+def test_facts_that_are_no_text_or_no_object_name_the_file(folder: Path, content: bytes) -> None:
+    (folder / "facts.json").write_bytes(content)
+    with pytest.raises(RecordingError, match=r"facts\.json is damaged"):
+        load(folder)
+
+
+def test_facts_without_a_log_name_the_log(folder: Path) -> None:
+    (folder / "log.zst").unlink()
+    with pytest.raises(RecordingError, match=r"no log\.zst"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda _: b"x" * 100,
+        lambda archive: archive[: len(archive) // 2],
+        lambda archive: archive[:-1],
+        lambda _: zstandard.ZstdCompressor().compress(LOG[:-512]),
+        lambda _: zstandard.ZstdCompressor().compress(LOG.replace(bytes([7]), bytes([8]))),
+    ],
+    ids=["empty", "garbage", "half", "one byte short", "shorter log", "another payload"],
+)
+def test_a_damaged_log_names_the_file_and_is_not_given_out(folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = folder / "log.zst"
+    path.write_bytes(damage(path.read_bytes()))
+    loaded = load(folder)
+    assert loaded
+    with pytest.raises(RecordingError, match=r"log\.zst is damaged: .*; remove the folder"), loaded.unpacked():
+        pytest.fail("given out")
+    assert not (folder / "log").exists()
+
+
+def test_a_log_that_does_not_fit_the_disk_of_a_clone_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "RECORDING_BYTES", len(LOG))
+    loaded = load(folder)
+    assert loaded
+    with pytest.raises(RecordingError, match="does not fit the recording disk"), loaded.unpacked():
+        pytest.fail("given out")

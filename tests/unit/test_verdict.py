@@ -1,0 +1,65 @@
+"""Findings become verdicts: what was acknowledged at the cut and is gone is lost, contradictions are never green."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faults import CrashState, Epoch, Mark
+from rig.cuts import Cut
+from rig.results import Verdict, VerdictKind
+from rig.timeline import Timeline
+from rig.verification import Finding, verdict
+
+COUNT = 6
+STATE = CrashState("e9.f0", Epoch(0, 0, 9, 9, (), ()), 0)
+
+
+def marks(gaps: list[int]) -> list[Mark]:
+    """Return the marks of `COUNT` transactions with so many other entries between them; a mark takes 10 ns."""
+    turns = [f"{kind}-{number}" for number in range(1, COUNT + 1) for kind in ("begin", "ack")]
+    entry, found = 0, []
+    for rank, (text, gap) in enumerate(zip(["setup", *turns, "end"], gaps, strict=True)):
+        found.append(Mark(entry, f"{text}-{10 * rank}"))
+        entry += 1 + gap
+    return found
+
+
+mark_lists = st.lists(st.integers(0, 3), min_size=2 * COUNT + 2, max_size=2 * COUNT + 2).map(marks)
+
+
+def judged(finding: Finding, entry: int, timeline: Timeline) -> Verdict:
+    return verdict(Cut("cell", STATE, "digest", entry, 70), finding, timeline)
+
+
+@given(found=mark_lists, recovered=st.one_of(st.none(), st.integers(0, COUNT)), data=st.data())
+def test_a_prefix_is_durable_only_if_it_holds_all_that_was_acknowledged_and_nothing_that_was_not_begun(
+    found: list[Mark], recovered: int | None, data: st.DataObject
+) -> None:
+    entry = data.draw(st.integers(1, found[-1].entry_index + 1))
+    before = [mark for mark in found if mark.entry_index < entry]
+    acked = sum(mark.text.startswith("ack") for mark in before)
+    begun = sum(mark.text.startswith("begin") for mark in before)
+    told = judged(Finding("prefix", recovered, "", {}), entry, Timeline(found))
+    assert (acked, recovered) == (told.acked, told.recovered)
+    assert ("cell", "e9.f0", "digest", 70) == (told.cell, told.state, told.content, told.instant_weight_ns)
+    if recovered is None or recovered > begun:
+        assert (VerdictKind.INCONCLUSIVE, 0, 0) == (told.kind, told.lost, told.lost_virtual_ns)
+        assert "contradicts itself" in told.detail
+    elif recovered < acked:
+        assert (VerdictKind.LOST_SUFFIX, acked - recovered) == (told.kind, told.lost)
+        # Marks are 10 ns apart: transaction n is acknowledged at 20 n; `before` ends at the last one before the cut.
+        assert 10 * (len(before) - 1) - 20 * (recovered + 1) == told.lost_virtual_ns
+        assert f"transactions {recovered + 1} to {acked} " in told.detail
+    else:
+        assert (VerdictKind.DURABLE, 0, 0, "") == (told.kind, told.lost, told.lost_virtual_ns, told.detail)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in VerdictKind if kind.is_damage or kind.is_infrastructure])
+def test_any_other_finding_keeps_its_kind_and_words_and_counts_no_loss(kind: VerdictKind) -> None:
+    told = judged(Finding(kind, None, "the engine's words", {}), 9, Timeline(marks([0] * (2 * COUNT + 2))))
+    assert (kind, 0, 0, None, "the engine's words") == (
+        told.kind, told.lost, told.lost_virtual_ns, told.recovered, told.detail
+    )  # fmt: skip
+    assert 4 == told.acked

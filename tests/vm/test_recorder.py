@@ -1,0 +1,136 @@
+"""Recordings: the same scenario gives the same log bit for bit, and what voids a recording is noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults import WriteLog
+from rig import recording
+from rig.errors import RecordingError, VmError
+from rig.recording import Recording
+from rig.scenario import DeviceProfile, Scenario
+from rig.vm.template import Template
+from tests.vm.samples import SHORT, Entry, Recorder, entries_of, opened, scenario, write_log
+
+
+@pytest.fixture(scope="module")
+def wal_full(recorded: Recorder) -> Recording:
+    return recorded(scenario("wal_full"))
+
+
+@pytest.fixture(scope="module")
+def second_run(recorder: Template) -> tuple[dict[str, Any], bytes]:
+    return recording._run(scenario("wal_full"), recorder)
+
+
+def test_the_same_scenario_gives_the_same_log_bit_for_bit(
+    wal_full: Recording, second_run: tuple[dict[str, Any], bytes], recorder: Template
+) -> None:
+    told, archive = second_run
+    assert (wal_full.folder / "log.zst").read_bytes() == archive
+    assert told["root_reads"] == 0
+    assert wal_full == recording.load(wal_full.folder)
+    facts = wal_full.facts
+    assert (scenario("wal_full").recording_key, recorder.identity, 1) == (facts.key, facts.template, facts.seed)
+    assert told["requests"]["flushes"] >= facts.flush_count > 0
+
+
+def test_another_seed_gives_another_log(wal_full: Recording, recorded: Recorder) -> None:
+    other = recorded(scenario("wal_full", seed=2))
+    assert wal_full.facts.digest != other.facts.digest
+    assert wal_full.facts.settings == other.facts.settings
+
+
+def test_a_scenario_recorded_twice_notes_that_it_was_reproduced(recorder: Template, tmp_path: Path) -> None:
+    brief = replace(scenario("wal_off"), workload=replace(SHORT, transaction_count=2))
+    assert recording.record(brief, recorder, tmp_path, twice=True).facts.reproduced is True
+    assert {"log.zst", "facts.json"} == {path.name for path in tmp_path.iterdir()}
+    assert json.loads((tmp_path / "facts.json").read_text())["reproduced"] is True
+
+
+def test_each_setting_flushes_as_often_as_its_documentation_says(recorded: Recorder) -> None:
+    names = ("delete_extra", "delete_full", "wal_full", "wal_normal", "wal_off")
+    facts = {name: recorded(scenario(name)).facts for name in names}
+    flushes = {name: each.flush_count / each.transaction_count for name, each in facts.items()}
+    assert flushes["delete_extra"] == flushes["delete_full"] + 1
+    assert flushes["delete_full"] > flushes["wal_full"] >= 1 > flushes["wal_normal"] >= 0
+    assert flushes["wal_off"] == 0
+    for name, each in facts.items():
+        asked = {**scenario(name).settings, **scenario(name).tuning}
+        assert asked.items() <= each.settings.items()
+        assert each.engine_version.startswith("3.")
+        assert each.transaction_count == SHORT.transaction_count
+
+
+def test_a_slower_device_takes_more_virtual_time_and_changes_no_write(wal_full: Recording, recorded: Recorder) -> None:
+    slow = recorded(replace(scenario("wal_full"), profile=DeviceProfile.HDD)).facts
+    assert slow.busy_virtual_ns > 2 * wal_full.facts.busy_virtual_ns
+    # A WAL/FULL transaction waits for one flush of 1 ms on the ssd at least.
+    assert wal_full.facts.busy_virtual_ns > SHORT.transaction_count * 1e6
+    assert wal_full.facts.flush_count == slow.flush_count
+
+
+def test_what_the_engine_cannot_do_fails_with_its_words_and_what_it_ignores_is_read_back(
+    recorder: Template, tmp_path: Path
+) -> None:
+    cell = scenario("wal_full")
+    wrong = replace(cell, settings={**cell.settings, "journal_mode": "no such mode"})
+    with pytest.raises(VmError, match=r"(?s)Traceback.*the workload ended with 1.*OperationalError"):
+        recording.record(wrong, recorder, tmp_path)
+    ignored = replace(cell, settings={**cell.settings, "journal_mode": "nosuch"})
+    with pytest.raises(RecordingError, match="journal_mode was set to nosuch and reads back delete"):
+        recording.record(ignored, recorder, tmp_path)
+    assert [] == list(tmp_path.iterdir())
+
+
+def _flip(entries: list[Entry]) -> list[Entry]:
+    rank = max(i for i, entry in enumerate(entries) if entry.payload)
+    payload = bytearray(entries[rank].payload)
+    payload[100] ^= 1
+    return [*entries[:rank], replace(entries[rank], payload=bytes(payload)), *entries[rank + 1 :]]
+
+
+def _without_a_flush(entries: list[Entry]) -> list[Entry]:
+    rank = max(i for i, entry in enumerate(entries) if entry.flags & 1)
+    return entries[:rank] + entries[rank + 1 :]
+
+
+def _without_the_last_ack(entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if not entry.text.startswith(b"ack-8-")]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "told_too", "words"),
+    [
+        (list, {}, None),
+        (_flip, {}, "does not give the device"),
+        (_without_a_flush, {}, "flushes, the disk saw"),
+        (_without_the_last_ack, {}, "7 of 8 transactions acknowledged"),
+        (list, {"root_reads": 1}, "1 reads went to the host's disk"),
+    ],
+    ids=["untouched", "a flipped bit", "a flush missing", "an ack missing", "a read from the host"],
+)
+def test_a_recording_is_void_that_has(
+    *,
+    sabotage: Callable[[list[Entry]], list[Entry]],
+    told_too: dict[str, Any],
+    words: str | None,
+    wal_full: Recording,
+    second_run: tuple[dict[str, Any], bytes],
+    tmp_path: Path,
+) -> None:
+    cell: Scenario = scenario("wal_full")
+    with opened(wal_full) as (_, log):
+        path = write_log(tmp_path / "log", sabotage(entries_of(log)))
+    with WriteLog.open(path) as log:
+        if words is None:
+            recording._require_sound(cell, second_run[0], log)
+            return
+        with pytest.raises(RecordingError, match=f"the recording of {cell.id} is void: .*{words}"):
+            recording._require_sound(cell, second_run[0] | told_too, log)

@@ -1,0 +1,152 @@
+"""Templates and clones: alike at the start, apart from then on, made once, and a failed boot is never silent."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faults import CrashState, WriteLog, epochs, everything_unflushed_lost
+from rig.errors import VmError
+from rig.guest.disks import DISK_MIB
+from rig.recording import Recording
+from rig.verification import _Session
+from rig.vm import template as vm_template
+from rig.vm.argv import Role
+from rig.vm.image import Image
+from rig.vm.machine import Machine
+from rig.vm.template import Template, template
+from tests.vm.samples import Recorder, opened, scenario
+
+_ANSWER_LIMIT_S = 30
+_ZEROS_SHA256 = hashlib.sha256(bytes(DISK_MIB << 20)).hexdigest()
+_NOTHING = {"state": "nothing", "advance": "", "extents": "", "digest": True}
+
+
+@pytest.fixture(scope="module")
+def wal_normal(recorded: Recorder) -> Recording:
+    return recorded(scenario("wal_normal"))
+
+
+@pytest.fixture
+def log(wal_normal: Recording) -> Iterator[tuple[Path, WriteLog]]:
+    with opened(wal_normal) as (path, opened_log):
+        yield path, opened_log
+
+
+def content(machine: Machine) -> str:
+    machine.send(_NOTHING)
+    return str(machine.receive(_ANSWER_LIMIT_S)["sha256"])
+
+
+def identity(made: Template) -> str:
+    digest = hashlib.blake2b((made.folder / "state").read_bytes(), digest_size=8)
+    with (made.folder / "ram").open("rb") as file:
+        while chunk := file.read(1 << 24):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_template(
+    verifier: Template, image: Image, log: tuple[Path, WriteLog]
+) -> None:
+    path, write_log = log
+    with verifier.clone(recording=path) as one, verifier.clone() as other:
+        session = _Session(one, scenario("wal_normal"), write_log)
+        other.send(scenario("delete_off").orders)
+        assert {"ready": True} == one.receive(_ANSWER_LIMIT_S)
+        assert {"ready": True} == other.receive(_ANSWER_LIMIT_S)
+        one.send({**_NOTHING, "advance": session._request(whole_disk(write_log))["advance"]})
+        changed = str(one.receive(_ANSWER_LIMIT_S)["sha256"])
+        assert changed not in {_ZEROS_SHA256, content(other)}
+        assert _ZEROS_SHA256 == content(other)
+        other.process.kill()
+        with pytest.raises(VmError, match="virtual machine"):
+            content(other)
+        assert changed == content(one)
+    with verifier.clone() as third:
+        third.send(scenario("delete_off").orders)
+        third.receive(_ANSWER_LIMIT_S)
+        assert _ZEROS_SHA256 == content(third)
+    assert verifier.identity == identity(verifier)
+    with template(Role.VERIFIER, image) as again:
+        assert verifier == again
+
+
+def whole_disk(log: WriteLog) -> CrashState:
+    return everything_unflushed_lost(log, epochs(log), log.entry_count)
+
+
+def test_a_failed_boot_is_tried_again_and_said_aloud_and_the_template_is_then_reused(
+    image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path))
+    patient_s = vm_template._BOOT_LIMIT_S
+    monkeypatch.setattr(vm_template, "_BOOT_LIMIT_S", 0.2)
+
+    class PatientAfterAWarning(logging.Handler):
+        def emit(self, _: logging.LogRecord) -> None:
+            vm_template._BOOT_LIMIT_S = patient_s
+
+    handler = PatientAfterAWarning(logging.WARNING)
+    vm_template._log.addHandler(handler)
+    try:
+        with template(Role.VERIFIER, image) as first, first.clone() as machine:
+            assert machine.process.poll() is None
+        with template(Role.VERIFIER, image) as second:
+            assert first == second
+    finally:
+        vm_template._log.removeHandler(handler)
+    (warning,) = caplog.records
+    assert "boot 1 of the verifier failed and is tried again" in warning.getMessage()
+    assert "no RIG-READY within 0.2 s" in warning.getMessage()
+    assert [first.folder] == vm_template.remove_templates()
+
+
+def test_when_every_boot_fails_the_error_tells_what_the_console_said(
+    image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
+    broken = replace(image, folder=tmp_path)
+    (tmp_path / "vmlinuz").symlink_to(image.kernel)
+    (tmp_path / "root.img").symlink_to(image.root_disk)
+    (tmp_path / "initrd.cpio").write_bytes(b"")
+    monkeypatch.setattr(vm_template, "_GUEST_CODE", ())
+    with pytest.raises(VmError, match=r"(?s)3 boots of the verifier failed.*panic"), template(Role.VERIFIER, broken):
+        pass
+    assert not list((tmp_path / "cache" / "templates").glob("*/identity"))
+
+
+def test_other_guest_code_makes_another_template(
+    verifier: Template, image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = replace(verifier.spec, initrd=image.initrd)
+    name = f"verifier-{vm_template._digest(spec, image, vm_template._code_archive())}"
+    assert verifier.folder.name == name
+    monkeypatch.setattr(vm_template, "_GUEST_CODE", vm_template._GUEST_CODE[:-1])
+    assert name != f"verifier-{vm_template._digest(spec, image, vm_template._code_archive())}"
+    assert name != f"verifier-{vm_template._digest(replace(spec, memory_mib=641), image, b'')}"
+
+
+def test_a_template_can_be_shared_and_is_not_removed_while_it_is_in_use(verifier: Template, image: Image) -> None:
+    with template(Role.VERIFIER, image) as shared:
+        assert verifier == shared
+        assert verifier.folder not in vm_template.remove_templates(role=verifier.folder.name.rpartition("-")[0])
+    assert verifier.folder.exists()
+
+
+def test_orders_that_do_not_fit_are_refused(recorder: Template) -> None:
+    with pytest.raises(VmError, match="orders of 5000 bytes do not fit into 4096"), recorder.clone(orders=b"x" * 5000):
+        pass
+
+
+def test_a_template_whose_state_is_damaged_is_named(verifier: Template, tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes((verifier.folder / "state").read_bytes()[:1000])
+    for name in ("ram", "no-recording", "initrd.cpio"):
+        (tmp_path / name).symlink_to(verifier.folder / name)
+    with pytest.raises(VmError, match="could not be restored"), replace(verifier, folder=tmp_path).clone():
+        pass

@@ -1,0 +1,214 @@
+"""Verdicts have teeth: what a wrong disk or a wrong engine leaves behind is seen, and a lost machine is no verdict.
+
+Each sabotage is done to the log of a sound recording, on the host; the verdict is that of real SQLite on real ext4.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from faults import CrashState, EntryFlag, WriteLog, epochs, everything_unflushed_lost
+from faults.state import make_state
+from rig import cuts, matrix, verification
+from rig.recording import Recording
+from rig.results import Verdict, VerdictKind
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+from rig.verification import Finding
+from rig.vm.machine import Machine
+from rig.vm.template import Template
+from rig.workloads import ledger
+from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opened, scenario, without_flush, write_log
+
+_PROFILE = replace(matrix.profile("quick"), states_max=30, instants=20)
+_BLOCK = 4096
+# Of ext4's superblock.
+_MAGIC = slice(1080, 1082)
+
+
+@pytest.fixture(scope="module")
+def wal_full(recorded: Recorder) -> Recording:
+    return recorded(scenario("wal_full"))
+
+
+@pytest.fixture(scope="module")
+def delete_full(recorded: Recorder) -> Recording:
+    return recorded(scenario("delete_full"))
+
+
+def verdicts(cell: Scenario, template: Template, path: Path) -> list[Verdict]:
+    """Plan, verify and judge as a campaign does."""
+    with WriteLog.open(path) as log:
+        timeline = Timeline(log.marks)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        found = findings(cell, template, log, [group[0].state for group in groups])
+        pairs = zip(groups, found, strict=True)
+        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
+
+
+def mark_of(entries: Sequence[Entry], text: bytes) -> int:
+    (rank,) = (i for i, entry in enumerate(entries) if entry.text.startswith(text))
+    return rank
+
+
+def flush_of(entries: Sequence[Entry], transaction: int) -> int:
+    """The first FLUSH between a transaction's begin and its ack."""
+    begin, ack = (mark_of(entries, b"%s-%d-" % (word, transaction)) for word in (b"begin", b"ack"))
+    return next(i for i in range(begin, ack) if entries[i].flags & EntryFlag.FLUSH)
+
+
+def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_recording_is_durable(
+    verifier: Template, wal_full: Recording, tmp_path: Path
+) -> None:
+    cell = scenario("wal_full")
+    with opened(wal_full) as (path, log):
+        honest = verdicts(cell, verifier, path)
+        entries = entries_of(log)
+    assert {VerdictKind.DURABLE} == {verdict.kind for verdict in honest}
+    assert 8 == max(verdict.acked for verdict in honest)
+    sabotaged = write_log(tmp_path / "log", without_flush(entries, flush_of(entries, 5)))
+    lost = [verdict for verdict in verdicts(cell, verifier, sabotaged) if verdict.kind is not VerdictKind.DURABLE]
+    assert {VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in lost}
+    assert {(5, 4, 1)} == {(verdict.acked, verdict.recovered, verdict.lost) for verdict in lost}
+    assert all(verdict.lost_virtual_ns >= 0 and "transactions 5 to 5" in verdict.detail for verdict in lost)
+
+
+def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
+    verifier: Template, wal_full: Recording, tmp_path: Path
+) -> None:
+    cell = scenario("wal_full")
+    with opened(wal_full) as (_, log):
+        entries = entries_of(log)
+    begin, flush = mark_of(entries, b"begin-4-"), flush_of(entries, 4)
+    batch = [i for i in range(begin, flush) if entries[i].is_batch]
+    dropped = max(batch, key=lambda i: len(entries[i].payload))
+    path = write_log(tmp_path / "log", [*entries[:dropped], *entries[dropped + 1 :]])
+    with WriteLog.open(path) as log:
+        cut = everything_unflushed_lost(log, epochs(log), mark_of(entries, b"begin-6-") - 1)
+        (found,) = findings(cell, verifier, log, [cut])
+        assert ("prefix", 3) == (found.kind, found.recovered)
+
+
+def test_a_changed_byte_of_a_row_is_foreign_and_one_of_a_page_header_is_corrupt(
+    verifier: Template, delete_full: Recording, tmp_path: Path
+) -> None:
+    cell = scenario("delete_full")
+    note = str(ledger.transaction(cell.seed, 7)[2].row[-1]).encode()
+    with opened(delete_full) as (_, log):
+        entries = entries_of(log)
+
+    def row(page: bytes) -> bytes:
+        return page.replace(note, b"!" + note[1:])
+
+    def header(page: bytes) -> bytes:
+        return b"\x55" + page[1:] if page[:1] == b"\x0d" and note in page else page
+
+    for change, kind, words in ((row, "foreign", "which no transaction wrote"), (header, "corrupt", "")):
+        changed = [replace(entry, payload=by_page(entry.payload, change)) for entry in entries]
+        assert entries != changed
+        with WriteLog.open(write_log(tmp_path / "log", changed)) as log:
+            last = everything_unflushed_lost(log, epochs(log), log.entry_count)
+            (found,) = findings(cell, verifier, log, [last])
+        assert kind == found.kind, found
+        assert words in found.detail
+        assert found.detail
+
+
+def by_page(payload: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    return b"".join(change(payload[begin : begin + _BLOCK]) for begin in range(0, len(payload), _BLOCK))
+
+
+@dataclass(frozen=True)
+class _Sabotaged(Template):
+    """A template some of whose clones are sent a signal as soon as they run."""
+
+    signal: signal.Signals = signal.SIGKILL
+    healthy: frozenset[int] = frozenset()
+
+    @contextmanager
+    def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
+        with super().clone(recording=recording, orders=orders) as machine:
+            _clones.append(machine)
+            if len(_clones) not in self.healthy:
+                os.kill(machine.process.pid, self.signal)
+            yield machine
+
+
+_clones: list[Machine] = []
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"), [(signal.SIGKILL, "inconclusive"), (signal.SIGSTOP, "hang")], ids=["killed", "stopped"]
+)
+def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
+    sent: signal.Signals,
+    kind: str,
+    verifier: Template,
+    wal_full: Recording,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verification, "STATE_LIMIT_S", 3)
+    cell = scenario("wal_full")
+    _clones.clear()
+    sabotaged = _Sabotaged(verifier.spec, verifier.folder, verifier.identity, sent, frozenset({1, 3}))
+
+    def after(rank: int) -> None:
+        if rank == 1:
+            # The limit on the ready message counts for the second clone only, which is stopped before it says so.
+            monkeypatch.setattr(verification, "_READY_LIMIT_S", 3)
+            os.kill(_clones[0].process.pid, sent)
+        if rank == 2:
+            monkeypatch.undo()
+
+    with opened(wal_full) as (_, log):
+        states = spread_states(log, 8)
+        honest = findings(cell, verifier, log, states)
+        found = findings(cell, sabotaged, log, states, after)
+    assert 3 == len(_clones)
+    lost = [rank for rank, finding in enumerate(found) if finding.kind == kind]
+    # Answers that were on their way when the signal came still count.
+    assert 1 == len(lost)
+    assert 2 <= lost[0] <= 5
+    assert "virtual machine" in found[lost[0]].detail
+    others = [rank for rank in range(len(states)) if rank != lost[0]]
+    assert kinds(honest[rank] for rank in others) == kinds(found[rank] for rank in others)
+    assert {"prefix"} == {finding.kind for finding in honest}
+
+
+def spread_states(log: WriteLog, count: int) -> list[CrashState]:
+    """States in which everything unflushed is lost, spread evenly over the workload."""
+    first = Timeline(log.marks).setup.entry_index
+    ends = [first + (log.entry_count - first) * rank // count for rank in range(1, count + 1)]
+    return [everything_unflushed_lost(log, epochs(log), end) for end in ends]
+
+
+def test_a_kernel_panic_is_its_states_verdict_and_the_others_go_on(
+    verifier: Template, wal_full: Recording, tmp_path: Path
+) -> None:
+    cell = replace(scenario("wal_full"), mount_options="errors=panic")
+    with opened(wal_full) as (_, log):
+        honest = entries_of(log)
+        # Right after mkfs: the journal is empty, so nothing repairs what is damaged.
+        made = next(epoch for epoch in epochs(log) if log.replay(epoch.begin, 1 << 26)[_MAGIC].tobytes() == b"\x53\xef")
+        disk = log.replay(made.begin, 1 << 26)
+    (inode_table,) = struct.unpack_from("<I", disk.tobytes(), _BLOCK + 8)
+    bad = Entry(inode_table * _BLOCK // 512, 0, b"\xff" * _BLOCK)
+    assert made.flush
+    path = write_log(tmp_path / "log", [*honest[: made.flush], bad, *honest[made.flush :]])
+    with WriteLog.open(path) as log:
+        epoch = epochs(log)[made.number]
+        assert epoch.batch[-1] == made.flush
+        panics = make_state(epoch, len(epoch.fuas), whole=epoch.batch[-1:])
+        before, after = make_state(epoch, 0), spread_states(log, 3)[:1]
+        found: list[Finding] = findings(cell, verifier, log, [before, panics, *after])
+    assert "kernel-panic" == found[1].kind, found[1]
+    assert found[1].detail.startswith("Kernel panic - not syncing: EXT4-fs (device dm-")
+    assert "kernel-panic" not in {found[0].kind, found[2].kind}

@@ -1,0 +1,85 @@
+"""The verifier puts the very crash state on a disk that the fault model means, whatever it checked before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from faults import CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.vm.template import Template
+from tests.vm.samples import Recorder, content_sha256, opened, scenario
+
+
+def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) -> Sequence[CrashState]:
+    return plan(fault, log, epochs(log), first_entry=first_entry, states_max=states_max, seed=1).states
+
+
+def answers(
+    cell: Scenario, template: Template, log: WriteLog, states: Sequence[CrashState], digests_of: set[str]
+) -> list[dict[str, Any]]:
+    """The guest's own answers, in one clone, with digests of the contents of the states named."""
+    found = []
+    with template.clone(recording=log.path) as machine:
+        session = _Session(machine, cell, log)
+        machine.receive(_READY_LIMIT_S)
+        for state in states:
+            machine.send(session._request(state) | {"digest": state.id in digests_of})
+            found.append(machine.receive(STATE_LIMIT_S))
+    assert [state.id for state in states] == [answer["state"] for answer in found]
+    return found
+
+
+@pytest.mark.parametrize("settings", ["wal_normal", "delete_full"])
+def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
+    settings: str, verifier: Template, recorded: Recorder
+) -> None:
+    cell = scenario(settings)
+    with opened(recorded(cell)) as (_, log):
+        setup = Timeline(log.marks).setup.entry_index
+        powercut, torn = planned(Fault.POWERCUT, log, 6, setup), planned(Fault.TORN, log, 6, setup)
+        states = sorted([*powercut, *torn], key=lambda state: (state.base_end, state.id))
+        assert len({state.base_end for state in states}) > 3, "the base hardly moves"
+        assert any(state.tears or (state.draw and state.draw.unit_bytes) for state in states), "no write is torn"
+        assert any(state.whole or state.draw for state in states), "no unflushed write lands"
+        expected = [content_sha256(log, state) for state in states]
+        found = answers(cell, verifier, log, states, {state.id for state in states})
+    assert expected == [answer["sha256"] for answer in found]
+    assert len(set(expected)) > len(states) // 2
+
+
+def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, recorded: Recorder) -> None:
+    cell = scenario("wal_full")
+    with opened(recorded(cell)) as (_, log):
+        timeline = Timeline(log.marks)
+        begin, ack = timeline.begins[4].entry_index, timeline.acks[4].entry_index
+        # Within the commit of one transaction, which is there or not: whole writes, then torn ones.
+        same = everything_unflushed_lost(log, epochs(log), ack - 1)
+        others: list[CrashState] = []
+        for fault in Fault:
+            states = [
+                state for state in planned(fault, log, 1500, begin) if state.epoch == same.epoch and state != same
+            ]
+            others += sorted(states, key=lambda state: len(state.whole), reverse=True)[:15]
+        assert len(others) == 30
+        later = everything_unflushed_lost(log, epochs(log), log.entry_count)
+        assert later.base_end > same.base_end
+        interleaved = [each for other in others[:5] for each in (other, same)]
+        states = [same, *interleaved, *others[5:], same, later]
+        found = answers(cell, verifier, log, states, {same.id, later.id})
+        expected = {state.id: content_sha256(log, state) for state in (same, later)}
+    assert {4, 5, 8} == {answer["recovered"] for answer in found}, "a leak would not show"
+    of_same = [answer for answer in found if answer["state"] == same.id]
+    assert len(of_same) == 7
+    assert {finding(of_same[0])} == {finding(answer) for answer in of_same}
+    assert {expected[same.id]} == {answer["sha256"] for answer in of_same}
+    assert expected[later.id] == found[-1]["sha256"]
+    assert finding(found[-1]) == ("prefix", cell.workload.transaction_count, "")
+
+
+def finding(answer: dict[str, Any]) -> tuple[str, int | None, str]:
+    return answer["kind"], answer["recovered"], answer["detail"]
