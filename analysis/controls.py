@@ -1,10 +1,13 @@
 """The scenarios that must show a loss, so that a night that shows none anywhere proves nothing.
 
 A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run; only
-a group of which every required control fired may hold a green cell. Required are, for SQLite under a fault that loses
-what was not flushed: `delete_off` and `wal_off` lose at least one acknowledged transaction, and some damage is seen in
-the cells with synchronous=off. A cell whose shim swallows every sync must break its promise of losing nothing; that
-control exists only where such a cell was run.
+a group of which every required control fired may hold a green cell. Required are, for SQLite:
+- under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
+  and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
+- under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
+- under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
+A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
+cell was run.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
+from rig.matrix import DISHONEST_FAULTS, HONEST_FAULTS
 
 if TYPE_CHECKING:
     from analysis.outcome import Outcome
@@ -49,12 +53,17 @@ class ControlResult:
         return {True: "fired", False: "did not fire", None: "was not run"}[self.fired]
 
 
-_LOSING_FAULTS = ("oscrash", "powercut", "torn")
-_MUST_LOSE: Mapping[str, tuple[Mapping[str, str], ...]] = {
-    "sqlite": (
-        {"journal_mode": "delete", "synchronous": "off"},
-        {"journal_mode": "wal", "synchronous": "off"},
-    ),
+_REORDERING_FAULTS = ("powercut", "torn")
+_Required = tuple[Mapping[str, str], ...]
+
+
+def _sqlite(*pairs: tuple[str, str]) -> _Required:
+    return tuple({"journal_mode": journal_mode, "synchronous": synchronous} for journal_mode, synchronous in pairs)
+
+
+_MUST_LOSE: Mapping[tuple[str, str], _Required] = {
+    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS},
+    ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
 }
 
 
@@ -63,9 +72,9 @@ def group_of(cell: CellResult) -> Group:
     return Group(cell.engine, cell.filesystem, cell.fault)
 
 
-def control_settings(engine: str, fault: str) -> tuple[Mapping[str, str], ...]:
+def control_settings(engine: str, fault: str) -> _Required:
     """Return the settings whose cells must be run, and must lose, for any green cell of this engine and fault."""
-    return _MUST_LOSE.get(engine, ()) if fault in _LOSING_FAULTS else ()
+    return _MUST_LOSE.get((engine, fault), ())
 
 
 def must_lose(cell: CellResult) -> bool:
@@ -83,7 +92,7 @@ def must_break(cell: CellResult) -> bool:
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return cell.shim == "eatmydata" and cell.fault in _LOSING_FAULTS
+    return cell.shim == "eatmydata" and cell.fault in HONEST_FAULTS
 
 
 def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
@@ -94,8 +103,10 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
         members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
         required = control_settings(group.engine, group.fault)
         results += [_loss_control(group, settings, members) for settings in required]
-        if required:
+        if required and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
+        if not required and group.fault in DISHONEST_FAULTS:
+            results.append(_reach_control(group, members))
         results += _sabotage_controls(group, members)
     return tuple(results)
 
@@ -133,6 +144,18 @@ def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members
         group=group,
         fired=True if damage_count > 0 else False if was_run else None,
         what=f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none" and not o.settings_mismatches]
+    detected_count, silent_count = sum(o.detected_count for o in own), sum(o.silent_count for o in own)
+    return ControlResult(
+        name="reach",
+        group=group,
+        fired=detected_count + silent_count > 0 if own else None,
+        what=f"some state must not be simply durable; {detected_count} detected, {silent_count} silent",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
 

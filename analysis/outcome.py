@@ -26,6 +26,7 @@ from rig.results import CellResult, Verdict, VerdictKind
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
+_DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 
 
@@ -63,6 +64,9 @@ class Outcome:
     instant_share_losing: float | None
     # Distinct contents that are damaged.
     damage: Proportion
+    # States that are not what was acknowledged, and engine or file system complained, or nobody did.
+    detected_count: int
+    silent_count: int
     transactions_per_s: float | None
     flush_per_transaction: float | None
     write_amplification: float | None
@@ -141,6 +145,8 @@ def outcome(cell: CellResult) -> Outcome:
         instant_count=len(instants),
         instant_share_losing=_ratio(sum(v.instant_weight_ns for v in instants if loses(v)), weight_ns),
         damage=proportion(len(damaged), len(contents)),
+        detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
+        silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
         transactions_per_s=_ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rig.matrix import DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 
 
@@ -79,7 +80,10 @@ _SQLITE: Mapping[str, _Grid] = {
     "powercut": _SQLITE_POWERCUT,
     # A torn write touches only what was not flushed, so the loss allowed is that of the power cut.
     "torn": _SQLITE_POWERCUT,
-    "lyingflush": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
+    # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
+    "plp": _SQLITE_POWERCUT,
+    "discard": _SQLITE_POWERCUT,
+    **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
 }
 
 _SHIMS = ("none", "eatmydata")
@@ -138,6 +142,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     """Return the page of SQLite's documentation and the heading on it, tagged as read there."""
     if fault == "lyingflush":
         return "howtocorrupt.html, Failure to sync [DOC]"
+    if fault in DISHONEST_FAULTS:
+        return "atomiccommit.html, Hardware Assumptions [MEM]"
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
@@ -163,6 +169,8 @@ def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
         return "Corruption is documented for a kill in the middle of a commit." if is_volatile else ""
     if fault == "lyingflush":
         return "The documentation assumes that a sync is real; with WAL only a checkpoint is expected to corrupt."
+    if fault in DISHONEST_FAULTS:
+        return "The documentation leaves the detection and correction of errors of the medium to disk and system."
     if journal_mode == "memory":
         return "A cut in the middle of a commit may corrupt: the rollback journal is in memory."
     if journal_mode == "off":

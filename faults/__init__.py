@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from faults import powercut, torn
+from faults import bitflip, bitrot, discard, lostrange, lyingflush, misdirected, oscrash, plp, powercut, torn
 from faults.content import ContentIndex
 from faults.epochs import Epoch, epochs
 from faults.extents import Extent, base_extents
@@ -46,6 +46,14 @@ class Fault(StrEnum):
 
     POWERCUT = "powercut"
     TORN = "torn"
+    OSCRASH = "oscrash"
+    PLP = "plp"
+    DISCARD = "discard"
+    LYINGFLUSH = "lyingflush"
+    BITFLIP = "bitflip"
+    MISDIRECTED = "misdirected"
+    LOSTRANGE = "lostrange"
+    BITROT = "bitrot"
 
 
 class _Planner(Protocol):
@@ -54,7 +62,18 @@ class _Planner(Protocol):
     ) -> Plan: ...
 
 
-_PLANNERS: dict[Fault, _Planner] = {Fault.POWERCUT: powercut.states, Fault.TORN: torn.states}
+_PLANNERS: dict[Fault, _Planner] = {
+    Fault.POWERCUT: powercut.states,
+    Fault.TORN: torn.states,
+    Fault.OSCRASH: oscrash.states,
+    Fault.PLP: plp.states,
+    Fault.DISCARD: discard.states,
+    Fault.LYINGFLUSH: lyingflush.states,
+    Fault.BITFLIP: bitflip.states,
+    Fault.MISDIRECTED: misdirected.states,
+    Fault.LOSTRANGE: lostrange.states,
+    Fault.BITROT: bitrot.states,
+}
 
 
 def plan(

@@ -184,7 +184,8 @@ def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
         first = (int(log.offset_bytes[entry]) - begin) // SECTOR_BYTES
         free[max(first, 0) : max(first + int(log.payload_bytes[entry]) // SECTOR_BYTES, 0)] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]]).astype(np.int8))).tolist()
-    runs = [(begin + low * SECTOR_BYTES, begin + high * SECTOR_BYTES) for low, high in zip(edges[::2], edges[1::2], strict=True)]
+    places = [begin + edge * SECTOR_BYTES for edge in edges]
+    runs = zip(places[::2], places[1::2], strict=True)
     return [
         literal_extent(part, bytes(min(LENGTH_BYTES_MAX, high - part)))
         for low, high in runs
@@ -193,12 +194,15 @@ def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
 
 
 def _rivals(log: WriteLog, discard: int, end: int) -> list[int]:
-    """Return the writes that may have completed after a DISCARD: all behind it, and the FUA writes in reach.
+    """Return the writes to its range that may have completed after a DISCARD: all behind it, and FUA writes in reach.
 
     FUA writes are logged ahead of what completed before them, in their own epoch and the one after it.
     """
     flushes = np.flatnonzero(log.flags[:discard] & EntryFlag.FLUSH)
     begin = int(flushes[-2]) if len(flushes) > 1 else 0
     fuas = begin + np.flatnonzero(log.flags[begin:discard] & EntryFlag.FUA)
-    rivals: list[int] = [*fuas.tolist(), *range(discard + 1, end)]
-    return [entry for entry in rivals if log.payload_bytes[entry]]
+    rivals = np.concatenate([fuas, np.arange(discard + 1, end)])
+    place, length = int(log.offset_bytes[discard]), int(log.length_bytes[discard])
+    begins, lengths = log.offset_bytes[rivals], log.payload_bytes[rivals]
+    found: list[int] = rivals[(begins < place + length) & (begins + lengths > place) & (lengths > 0)].tolist()
+    return found

@@ -12,7 +12,13 @@ from rig.engines.engine import NAMES as ENGINES
 from rig.errors import UsageError
 from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
 
-FAULTS = ("powercut", "torn")
+# An honest disk loses what was not flushed; what a dishonest one does no engine stands, so only detection is judged.
+HONEST_FAULTS = ("discard", "oscrash", "plp", "powercut", "torn")
+DISHONEST_FAULTS = ("bitflip", "bitrot", "lostrange", "lyingflush", "misdirected")
+FAULTS = (*HONEST_FAULTS, *DISHONEST_FAULTS)
+_DEFAULT_FAULTS = ("powercut", "torn")
+# A late discard needs a file system that sends discards.
+_MOUNT_OPTIONS = {"discard": "discard"}
 _DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
@@ -58,21 +64,32 @@ def device_profile(name: str) -> DeviceProfile:
 def all_cells() -> list[Scenario]:
     """Return every cell that has an id, sorted by it."""
     cells = [
-        Scenario(engine, filesystem, dict(zip(spec.SETTINGS, values, strict=True)), fault, dict(spec.TUNING))
+        Scenario(
+            engine, filesystem, dict(zip(spec.SETTINGS, values, strict=True)), fault, dict(spec.TUNING),
+            _MOUNT_OPTIONS.get(fault, ""),
+        )
         for engine in ENGINES
         for spec in [engines.named(engine)]
         for filesystem, values, fault in itertools.product(
             FileSystem, itertools.product(*spec.SETTINGS.values()), FAULTS
         )
+    ]  # fmt: skip
+    # Teeth: an fsync that does nothing has to break what WAL promises, and a dishonest disk leaves no promise to break.
+    cells += [
+        replace(cell, shim=Shim.EATMYDATA)
+        for cell in cells
+        if cell.settings_name == "wal_full" and cell.fault in HONEST_FAULTS
     ]
-    # Teeth: an fsync that does nothing has to break what WAL promises.
-    cells += [replace(cell, shim=Shim.EATMYDATA) for cell in cells if cell.settings_name == "wal_full"]
     return sorted(cells, key=lambda cell: cell.id)
 
 
 def default_cells() -> list[Scenario]:
     """Return the cells of the main job: SQLite's journal modes that keep a journal on disk, and the controls."""
-    return [cell for cell in all_cells() if cell.settings["journal_mode"] in _DEFAULT_JOURNAL_MODES]
+    return [
+        cell
+        for cell in all_cells()
+        if cell.settings["journal_mode"] in _DEFAULT_JOURNAL_MODES and cell.fault in _DEFAULT_FAULTS
+    ]
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from faults import CrashState, Extent, WriteLog, base_extents
 from rig.cuts import Cut
 from rig.errors import VmError
+from rig.guest.verifier import LITERALS_FROM
 from rig.results import Verdict, VerdictKind
 from rig.scenario import Scenario
 from rig.timeline import Timeline
@@ -74,7 +76,9 @@ def verify(
 
 def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     """Judge a finding at the instant of a cut."""
-    acked, issued = timeline.acked(cut.entry), timeline.issued(cut.entry)
+    acked = timeline.acked(cut.entry)
+    # A state that answers for fewer marks than were written by then may still hold what those transactions wrote.
+    issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
     if finding.kind != "prefix":
         kind = VerdictKind(finding.kind)
@@ -115,7 +119,14 @@ class _Session:
     def _request(self, state: CrashState) -> dict[str, Any]:
         advance = base_extents(self._log, self._base_end, state.base_end)
         self._base_end = state.base_end
-        return {"state": state.id, "advance": _packed(advance), "extents": _packed(state.extents(self._log))}
+        extents = state.extents(self._log)
+        request: dict[str, Any] = {"state": state.id, "advance": _packed(advance), "extents": _packed(extents)}
+        if any(extent.literal for extent in extents):
+            literals = b"".join(extent.literal for extent in extents)
+            request["literals"] = base64.b64encode(zlib.compress(literals)).decode()
+        if state.unreadable:
+            request["unreadable"] = state.unreadable
+        return request
 
     def _answer(self, state: CrashState) -> Finding:
         answer = self._machine.receive(STATE_LIMIT_S)
@@ -125,7 +136,11 @@ class _Session:
 
 
 def _packed(extents: Sequence[Extent]) -> str:
-    rows = [(e.device_offset_bytes, e.source_offset_bytes, e.length_bytes) for e in extents]
+    rows, literal_bytes = [], 0
+    for extent in extents:
+        source = LITERALS_FROM + literal_bytes if extent.literal else extent.source_offset_bytes
+        rows.append((extent.device_offset_bytes, source, extent.length_bytes))
+        literal_bytes += len(extent.literal)
     return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()
 
 

@@ -3,6 +3,8 @@
 The base is in guest RAM and only moves forward. A request names extents, each (offset on the device, offset on the
 recording's disk, length), first those that move the base to the start of the state's epoch, then those of the state.
 Extents are little-endian triples of 64 bits in base64, because JSON lists take long to parse under emulation.
+A source offset of `LITERALS_FROM` or more is one in the request's own `literals`: bytes that no entry of the log holds.
+`unreadable` names ranges (offset, length) of the device that give EIO: an error target stands over the layer there.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +27,7 @@ from typing import Any
 
 from rig.engines import named
 from rig.guest import disks, mounts
-from rig.guest.devicemapper import DeviceMapper, Target
+from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
 
@@ -34,6 +37,7 @@ _LAYER_COUNT = 4
 _SECTORS = disks.DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
+LITERALS_FROM = 1 << 62
 _EXTENT = struct.Struct("<QQQ")
 _FSCK_LIMIT_S = 60
 # If no layer is free by then, the thread that renews them has died.
@@ -69,17 +73,23 @@ class Verifier:
             clock.lap("layer")
             target = os.open(device, os.O_RDWR | os.O_DIRECT)
             try:
-                self._copy(request["extents"], target)
+                literals = zlib.decompress(base64.b64decode(request["literals"])) if "literals" in request else b""
+                self._copy(request["extents"], target, literals)
             finally:
                 os.close(target)
             clock.lap("apply")
             sha256 = self._sha256(device) if request.get("digest") else None
-            finding = self._reopened(device, clock)
-            if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
-                finding = Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
+            with self._layers.with_errors(device, request.get("unreadable", ())) as faulty:
+                finding = self._judged(faulty, clock)
         clock.lap("discard")
         answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
         return answer | ({"sha256": sha256} if sha256 else {})
+
+    def _judged(self, device: str, clock: _Clock) -> Finding:
+        finding = self._reopened(device, clock)
+        if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
+            return Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
+        return finding
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:
@@ -120,12 +130,15 @@ class Verifier:
             return ""
         return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
 
-    def _copy(self, packed: str, target: int) -> None:
+    def _copy(self, packed: str, target: int, literals: bytes = b"") -> None:
         for device_offset, source_offset, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
             for done in range(0, length, _COPY_BYTES_MAX):
                 size = min(_COPY_BYTES_MAX, length - done)
                 part = self._buffer[:size]
-                if os.preadv(self._recording, [part], source_offset + done) != size:
+                if source_offset >= LITERALS_FROM:
+                    begin = source_offset - LITERALS_FROM + done
+                    part[:] = literals[begin : begin + size]
+                elif os.preadv(self._recording, [part], source_offset + done) != size:
                     raise OSError(f"the recording ends before byte {source_offset + done + size}")
                 os.pwrite(target, part, device_offset + done)
 
@@ -153,6 +166,25 @@ class _Layers:
             yield layer.device
         finally:
             self._used.put(layer)
+
+    @contextmanager
+    def with_errors(self, device: str, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
+        """Give a node that reads as `device`, but for EIO in these ranges (offset, length)."""
+        if not ranges:
+            yield device
+            return
+        targets, end = [], 0
+        for offset, length in sorted((offset // SECTOR_BYTES, length // SECTOR_BYTES) for offset, length in ranges):
+            if offset > end:
+                targets.append(Target("linear", f"{device} {end}", offset - end, end))
+            targets.append(Target("error", "", length, offset))
+            end = offset + length
+        if end < _SECTORS:
+            targets.append(Target("linear", f"{device} {end}", _SECTORS - end, end))
+        try:
+            yield self._mapper.create("errors", *targets)
+        finally:
+            self._mapper.remove("errors")
 
     def _renew(self) -> None:
         while True:

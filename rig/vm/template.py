@@ -76,7 +76,7 @@ class Template:
         ):
             try:
                 monitor.restore(control, state.fileno(), _RESTORE_LIMIT_S)
-            except (OSError, QMPError, TimeoutError) as error:
+            except (EOFError, OSError, QMPError, TimeoutError) as error:
                 raise machine.lost(f"it could not be restored from {self.folder}: {error!r}") from None
             yield machine
 
@@ -205,7 +205,7 @@ def _started(
         plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
         return argv.argv(PROGRAM, spec, plugs)
 
-    return started(command, console=console, memory_mib=spec.memory_mib, pass_fds=pass_fds)
+    return started(command, console=console, memory_mib=spec.memory_mib, one_cpu=spec.role is Role.RECORDER, pass_fds=pass_fds)
 
 
 def _memory_file(name: str, content: bytes = b"") -> BinaryIO:

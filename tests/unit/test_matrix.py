@@ -40,9 +40,17 @@ def test_the_default_job_is_the_sixteen_settings_and_the_control_with_teeth() ->
 def test_cells_that_differ_in_the_fault_alone_share_a_recording() -> None:
     by_key: dict[str, set[str]] = {}
     for cell in CELLS:
-        by_key.setdefault(cell.recording_key, set()).add(cell.settings_name)
+        by_key.setdefault(cell.recording_key, set()).add(f"{cell.settings_name} {cell.mount_options}")
     assert all(1 == len(names) for names in by_key.values())
-    assert len(CELLS) == len(by_key) * len(matrix.FAULTS)
+    # One for each setting and shim, and another for each where the fault asks for a mount option.
+    assert len(by_key) == len({(cell.settings_name, cell.mount_options) for cell in CELLS})
+    assert {"discard"} == {cell.fault for cell in CELLS if cell.mount_options}
+
+
+def test_a_dishonest_disk_needs_no_shim_to_break_a_promise() -> None:
+    shimmed = {cell.fault for cell in CELLS if cell.shim is Shim.EATMYDATA}
+    assert set(matrix.HONEST_FAULTS) == shimmed
+    assert set(matrix.DISHONEST_FAULTS) == set(matrix.FAULTS) - shimmed
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ def test_cells_that_differ_in_the_fault_alone_share_a_recording() -> None:
         ("mysql-ext4-wal_full_powercut", "unknown engine 'mysql' .* there are: sqlite"),
         ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: ext4"),
         ("sqlite-ext4-wal_fulll_powercut", "unknown settings 'wal_fulll' .*wal_full.eatmydata, wal_full, "),
-        ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: powercut, torn"),
+        ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: discard, oscrash, plp, powercut, "),
         ("sqlite-ext4-*_meteor", "unknown fault 'meteor'"),
         ("sqlite-ext4-off_off+eatmydata_torn", "unknown settings 'off_off.eatmydata'"),
         ("wal_normal", "no cell matches 'wal_normal'; an id is like 'sqlite-ext4-"),
@@ -74,7 +82,7 @@ def test_any_pattern_selects_what_it_matches_or_is_a_usage_error(pattern: str) -
 
 
 def test_select_keeps_the_order_of_ids_and_names_no_cell_twice() -> None:
-    chosen = matrix.select(["*-wal_normal_*", "sqlite-ext4-wal_normal_powercut", "*-delete_off_torn"])
+    chosen = matrix.select(["*-wal_normal_t*", "*-wal_normal_po*", "sqlite-ext4-wal_normal_powercut", "*-delete_off_torn"])
     assert [
         "sqlite-ext4-delete_off_torn", "sqlite-ext4-wal_normal_powercut", "sqlite-ext4-wal_normal_torn"
     ] == [cell.id for cell in chosen]  # fmt: skip

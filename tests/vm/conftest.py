@@ -7,8 +7,8 @@ pytest-xdist share them.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,13 +40,21 @@ def verifier(image: Image) -> Iterator[Template]:
 
 @pytest.fixture(scope="session")
 def recorded(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Recording]:
-    base = tmp_path_factory.getbasetemp()
+    own = tmp_path_factory.getbasetemp()
     # Under xdist the base is the worker's own, in a folder of the run.
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "recordings"
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "recordings"
 
     def make(scenario: Scenario) -> Recording:
-        folder: Path = shared / scenario.recording_key
-        with vm_image.locked(folder):
-            return recording.load(folder) or recording.record(scenario, recorder, folder)
+        # Another template, should our code change while the tests run, gives another recording.
+        name = f"{recorder.identity}-{scenario.recording_key}"
+        with vm_image.locked(shared / name):
+            if recording.load(shared / name) is None:
+                recording.record(scenario, recorder, shared / name)
+        # Each worker unpacks its own copy: unpacking has one place in a recording's folder.
+        if not (own / name).exists():
+            shutil.copytree(shared / name, own / name)
+        made = recording.load(own / name)
+        assert made
+        return made
 
     return make

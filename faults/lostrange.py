@@ -1,0 +1,46 @@
+"""A range that was recently written is lost: it reads zeros, or it cannot be read at all.
+
+Model: a disk whose mapping of a range is gone after the power cut, as flash disks do that lose a page of their
+translation table. The range is that of one write of the epoch of the cut or of the four before it, or one of its blocks
+of 4096 bytes; it reads zeros, or every read of it fails with EIO. Everything else landed.
+
+How the disk lies: zeros are not what was written, and the disk says nothing. EIO is no lie but a loss of durable data.
+No engine is promised to stand either; what is judged is whether it is noticed.
+
+Left out: ranges longer than 1 MiB, of which the beginning is taken; errors that go away when a read is tried again;
+several ranges. Zeros and EIO take turns. Sampled with a seed, each write as likely as any other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from faults.damage import LENGTH_BYTES_MAX, Unreadable, Zeros
+from faults.epochs import Epoch
+from faults.log import WriteLog
+from faults.recent import damaged_states
+from faults.selection import Plan
+from faults.state import Window
+
+_BLOCK_BYTES = 4096
+
+
+def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
+    """Plan states that lost one recent range; deterministic under `seed`."""
+
+    def losses(window: Window, generator: random.Random) -> Iterator[Zeros | Unreadable]:
+        while True:
+            for is_whole in (True, False):
+                for kind in (Zeros, Unreadable):
+                    yield kind(*_range(log, generator.choice(window.members), generator, is_whole=is_whole))
+
+    return damaged_states(log, log_epochs, losses, first_entry=first_entry, states_max=states_max, seed=seed)
+
+
+def _range(log: WriteLog, entry: int, generator: random.Random, *, is_whole: bool) -> tuple[int, int]:
+    begin, length = int(log.offset_bytes[entry]), int(log.payload_bytes[entry])
+    if is_whole:
+        return begin, min(length, LENGTH_BYTES_MAX)
+    skip = generator.randrange(-(-length // _BLOCK_BYTES)) * _BLOCK_BYTES
+    return begin + skip, min(_BLOCK_BYTES, length - skip)

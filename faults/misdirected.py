@@ -1,0 +1,60 @@
+"""Misdirected write: a recent write landed at a wrong place.
+
+Model: of the writes of the epoch of the cut and of the four before it one went astray: its own place keeps what was
+there before, or what another write of the window put there, and another place holds its data. All other writes landed.
+The wrong place is where one bit of the address in blocks of 4096 bytes is flipped, or the block behind or before.
+
+How the disk lies: it acknowledges the write, and the FLUSH after it, and the data is not where it belongs; a second
+range is overwritten that nobody wrote. No engine is promised to stand that; what is judged is whether it is noticed.
+
+Left out: wrong places that another write of the window touches (the log does not always tell which came last), and
+such behind the end of all that was ever written; writes that went astray in part; several of them. Sampled with a
+seed, each write as likely as any other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from faults.damage import LENGTH_BYTES_MAX, Astray, device_end
+from faults.epochs import Epoch
+from faults.extents import overlaps
+from faults.log import WriteLog
+from faults.recent import recent_window
+from faults.selection import Plan, Ranking, select
+from faults.state import CrashState, Window, make_lying_state
+
+_BLOCK_BYTES = 4096
+# A window in which no wrong place is free after so many draws is taken to have none.
+_BARREN_DRAWS_MAX = 200
+
+
+def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
+    """Plan states with one recent write gone astray; deterministic under `seed`."""
+
+    def rank(epoch: Epoch) -> Ranking:
+        window = recent_window(log_epochs, epoch, first_entry)
+        if window.epochs[0].doubtful or not window.members:
+            return Ranking((), exhaustive=True)
+        return Ranking(_astray(log, window, random.Random(f"{seed}/{epoch.begin}")), exhaustive=False)
+
+    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def _astray(log: WriteLog, window: Window, generator: random.Random) -> Iterator[CrashState]:
+    block_count, barren_count = device_end(log) // _BLOCK_BYTES, 0
+    while barren_count < _BARREN_DRAWS_MAX:
+        entry = generator.choice(window.members)
+        begin, length = int(log.offset_bytes[entry]), int(log.payload_bytes[entry])
+        bit = generator.randrange(max(1, block_count.bit_length()))
+        place = generator.choice(
+            [begin ^ (_BLOCK_BYTES << bit), begin + _BLOCK_BYTES, begin - _BLOCK_BYTES, begin + length]
+        )
+        barren_count += 1
+        if place < 0 or place + length > device_end(log) or length > LENGTH_BYTES_MAX:
+            continue
+        if not overlaps(log, window.members, place, length):
+            barren_count = 0
+            whole = (member for member in window.members if member != entry)
+            yield make_lying_state(window, whole=whole, damages=(Astray(entry, place),))

@@ -1,0 +1,47 @@
+"""Crash of the operating system: the page cache is lost, the disk keeps all that it completed.
+
+Model: the kernel dies, the power stays, and the disk carries its cache to the medium. The content after the crash is
+what a reader of the disk would have seen at that instant. The log gives the order of completion among FUA writes and
+marks, and among the writes of a batch, but not between the two kinds: so which instants the disk passed through is
+known only where the kinds do not mix. For each epoch `[FUA | MARK]* [W batch] FLUSH`:
+
+(a) Just before the closing FLUSH completes: everything before the epoch, all its FUA writes and its whole batch. All
+    of that had completed. Only writes of the next batch that completed while the FLUSH was in flight may be missing.
+(b) Earlier: all its FUA writes, and the first m writes of the batch for every m short of the whole. The log allows
+    that the FUA writes came first, and then the disk passed through each of these contents. It does not tell which
+    marks of the epoch had been written by then, so such a state answers only for the marks before the last FUA write,
+    or before the epoch if there is none: its id ends in ".i", an instant earlier than the latest.
+
+All of them are states of `faults.powercut` too, at that instant or a later one, so no disk that keeps its promises is
+wronged. Every epoch is enumerated.
+
+Left out: contents before the FUA writes of an epoch (`faults.powercut` has those without the batch); writes that were
+in flight at the crash and may complete or tear after it; members of the batch in `Epoch.ambiguous`; doubtful epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from faults.epochs import Epoch
+from faults.log import WriteLog
+from faults.selection import Plan, Ranking, select, spread
+from faults.state import CrashState, landable, make_state
+
+
+def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
+    """Plan the states after an OS crash, of instants behind entry `first_entry`; nothing in it is random."""
+    del seed
+
+    def rank(epoch: Epoch) -> Ranking:
+        return Ranking(_views(epoch), exhaustive=True)
+
+    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def _views(epoch: Epoch) -> Iterator[CrashState]:
+    members = landable(epoch)
+    yield make_state(epoch, len(epoch.fuas), whole=members)
+    earlier = epoch.fuas[-1] if epoch.fuas else epoch.begin
+    for count in spread(len(members)):
+        yield make_state(epoch, len(epoch.fuas), whole=members[:count], cut_at=earlier)

@@ -1,0 +1,123 @@
+"""OS crash, protected disk and discards against the brute-force disk: no honest disk is wronged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from faults import Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from faults.damage import Discarded
+from faults.state import landable, make_state
+from tests.unit.disks import (
+    Op,
+    everything,
+    in_log_order,
+    marks_claimed,
+    passes_self_check,
+    reachable,
+    rebuild,
+    run_of,
+    some_ops,
+)
+
+FLUSH = [Op("flush-begin"), Op("flush-end")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("honest") / "log"
+
+
+@settings(deadline=None, max_examples=100)
+@given(ops=some_ops(4, 0, 3, writes_max=5), fault=st.sampled_from([Fault.OSCRASH, Fault.PLP]))
+def test_every_state_is_one_of_the_power_cut_with_its_acknowledgements_seen(
+    place: Path, ops: list[Op], fault: Fault
+) -> None:
+    disk = run_of(place, ops)
+    with WriteLog.open(place) as log:
+        assume(passes_self_check(log, disk))
+        possible = reachable(disk.moments)
+        for state in everything(fault, log).states:
+            assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+
+
+@settings(deadline=None, max_examples=100)
+@given(ops=some_ops(4, 2, 2, writes_max=5), fault=st.sampled_from([Fault.OSCRASH, Fault.PLP]))
+def test_no_reader_of_the_log_can_say_that_the_disk_never_looked_like_that(
+    place: Path, ops: list[Op], fault: Fault
+) -> None:
+    disk = run_of(place, ops)
+    with WriteLog.open(place) as log:
+        views = in_log_order(disk).views()
+        for state in everything(fault, log).states:
+            assert views.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+        # And none is missing: each content that the disk had on that way is planned.
+        assert set(views) == {rebuild(log, state) for state in everything(Fault.PLP, log).states}
+
+
+@settings(deadline=None, max_examples=100)
+@given(ops=some_ops(6, 0, 3, writes_max=5))
+def test_without_fua_and_with_short_flushes_the_disk_did_look_as_an_os_crash_leaves_it(
+    place: Path, ops: list[Op]
+) -> None:
+    """Nothing is left open then but the order of marks and writes, and no mark is claimed that might be too late."""
+    kept = [[] if op.kind in {"fua", "flush-end"} else FLUSH if op.kind == "flush-begin" else [op] for op in ops]
+    disk = run_of(place, [op for some in kept for op in some])
+    with WriteLog.open(place) as log:
+        views = disk.views()
+        states = everything(Fault.OSCRASH, log).states
+        for state in states:
+            assert views.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+        assert set(views) == {rebuild(log, state) for state in states}
+
+
+def test_an_os_crash_loses_nothing_of_a_whole_epoch_and_answers_for_all_its_marks(place: Path) -> None:
+    run_of(place, [Op("mark"), Op("write", 0, 1, 1), Op("write", 1, 1, 2), Op("mark"), *FLUSH])
+    with WriteLog.open(place) as log:
+        states = {state.id: marks_claimed(log, state) for state in everything(Fault.OSCRASH, log).states}
+        # The content of the tail is that of the whole epoch, at a later instant.
+        assert {"e4.f0.i0": 0, "e4.f0.w2.i0": 0, "tail.f0": 2} == states
+
+
+@settings(deadline=None, max_examples=100)
+@given(ops=some_ops(4, 0, 3, writes_max=3))
+def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_seen(place: Path, ops: list[Op]) -> None:
+    disk = run_of(place, ops)
+    with WriteLog.open(place) as log:
+        assume(passes_self_check(log, disk))
+        states = plan(Fault.DISCARD, log, epochs(log), first_entry=-1, states_max=80, seed=1).states
+        assume(states)
+        possible = reachable(disk.discard_moments)
+        for state in states:
+            assert state.damages
+            assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+
+
+def test_a_discard_takes_what_was_there_and_nothing_that_was_written_since(place: Path) -> None:
+    before = [Op("write", 0, 8, 1), *FLUSH]
+    run_of(
+        place, [*before, Op("write", 1, 1, 2), Op("discard", 0, 6), Op("write", 4, 1, 3), Op("fua", 5, 1, 4), *FLUSH]
+    )
+    with WriteLog.open(place) as log:
+        epoch = epochs(log)[1]
+        discard = next(i for i in range(log.entry_count) if log.flags[i] == 4)
+        state = make_state(epoch, 1, whole=landable(epoch), damages=(Discarded(discard),))
+        old = {cell: 32 + cell + 1 for cell in range(8)}
+        assert (0, 0, 0, 0, 3 * 32 + 1, 4 * 32 + 1, old[6], old[7]) == rebuild(log, state)[:8]
+        lost = make_state(epoch, 1, damages=(Discarded(discard),))
+        # The write behind it did not land, and its place is left alone all the same.
+        assert (0, 0, 0, 0, old[4], 4 * 32 + 1, old[6], old[7]) == rebuild(log, lost)[:8]
+        assert parse_state(state.id, log, epochs(log)) == state
+        with pytest.raises(StateIdError, match="no such DISCARD"):
+            parse_state(make_state(epoch, 0, damages=(Discarded(discard),)).id, log, epochs(log))
+        with pytest.raises(StateIdError, match="no such DISCARD"):
+            parse_state(f"e1.f0.d{discard}", log, epochs(log))
+
+
+def test_a_recording_without_discards_has_no_state_with_one(place: Path) -> None:
+    run_of(place, [Op("write", 0, 8, 1), *FLUSH, Op("fua", 5, 1, 4)])
+    with WriteLog.open(place) as log:
+        assert () == everything(Fault.DISCARD, log).states
