@@ -16,7 +16,8 @@ from analysis.controls import group_of
 from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from analysis.promises import Keeps
-from analysis.table import damage_text, headline, number, replay_line, share
+from analysis.table import damage_text, detection_text, headline, number, replay_line, share
+from rig.matrix import DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -82,6 +83,8 @@ def report_html(summary: Summary, run_info: Mapping[str, str]) -> str:
         groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
         bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
         damage_text=damage_text,
+        detection_text=detection_text,
+        dishonest=DISHONEST_FAULTS,
         kinds=_kinds(summary),
         evidence=_evidence(summary),
         run_info=dict(run_info),

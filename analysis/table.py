@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from analysis.outcome import Outcome, Result, Row, Summary
+from rig.matrix import DISHONEST_FAULTS
 from rig.results import Verdict
 
 if TYPE_CHECKING:
@@ -96,6 +97,13 @@ def damage_text(outcome: Outcome) -> str:
     return f"{damage.count} of {damage.total} ({damage.bound_text})" if damage.total else "nothing judged"
 
 
+def detection_text(outcome: Outcome) -> str:
+    """Return such as `38 / 40`: states in which a dishonest disk was noticed, and in which nobody complained."""
+    if outcome.cell.fault not in DISHONEST_FAULTS:
+        return "-"
+    return f"{outcome.detected_count} / {outcome.silent_count}"
+
+
 def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
     """Return the rows of each table: all in one, or one a fault where a line with the fault would not fit."""
     faults = sorted({row.outcome.cell.fault for row in rows})
@@ -109,6 +117,7 @@ def _table(rows: Sequence[Row]) -> Table:
     from rich.table import Table
 
     has_fault = len({row.outcome.cell.fault for row in rows}) > 1
+    has_detection = any(row.outcome.cell.fault in DISHONEST_FAULTS for row in rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     table.title, table.title_justify = _title(rows), "left"
     table.add_column("settings", no_wrap=True)
@@ -118,11 +127,13 @@ def _table(rows: Sequence[Row]) -> Table:
         table.add_column("fault", no_wrap=True)
     for name in ("lost\nmax", "instants\nlosing", "damage"):
         table.add_column(name, justify="right", no_wrap=True)
+    if has_detection:
+        table.add_column("detected\n/ silent", justify="right", no_wrap=True)
     table.add_column("promise", no_wrap=True)
     table.add_column("result")
     for _, same in groupby(rows, key=_settings_key):
         for index, row in enumerate(same):
-            table.add_row(*_columns(row, is_first=index == 0, has_fault=has_fault))
+            table.add_row(*_columns(row, is_first=index == 0, has_fault=has_fault, has_detection=has_detection))
     return table
 
 
@@ -142,7 +153,7 @@ def _settings_key(row: Row) -> tuple[str, ...]:
     return (cell.engine, cell.filesystem, row.outcome.settings_name, cell.profile)
 
 
-def _columns(row: Row, *, is_first: bool, has_fault: bool) -> list[Text]:
+def _columns(row: Row, *, is_first: bool, has_fault: bool, has_detection: bool) -> list[Text]:
     from rich.text import Text
 
     outcome = row.outcome
@@ -153,6 +164,7 @@ def _columns(row: Row, *, is_first: bool, has_fault: bool) -> list[Text]:
         "-" if outcome.lost_max is None else str(outcome.lost_max),
         share(outcome.instant_share_losing),
         damage_text(outcome),
+        *([detection_text(outcome)] if has_detection else []),
         row.promise.keeps.value if row.promise else "not known",
     ]
     return [*map(Text, columns), Text(row.result_text, style=_style(row))]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import Flip, device_end
+from faults.damage import Flip
 from faults.epochs import Epoch
 from faults.log import WriteLog
 from faults.recent import damaged_states
@@ -28,7 +28,6 @@ BIT_COUNTS = (1, 8, 64)
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
     """Plan states with bits flipped in one recent unit; deterministic under `seed`."""
-    end_bytes = device_end(log)
 
     def flips(window: Window, generator: random.Random) -> Iterator[Flip]:
         while True:
@@ -36,7 +35,6 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
                 entry, unit_bytes = generator.choice(window.members), generator.choice(UNIT_BYTES)
                 sector = generator.randrange(int(log.payload_bytes[entry]) // 512)
                 unit_begin = (int(log.offset_bytes[entry]) + sector * 512) // unit_bytes * unit_bytes
-                length = min(unit_bytes, end_bytes - unit_begin)
-                yield Flip(unit_begin, length, bit_count, generator.getrandbits(64))
+                yield Flip(unit_begin, unit_bytes, bit_count, generator.getrandbits(64))
 
     return damaged_states(log, log_epochs, flips, first_entry=first_entry, states_max=states_max, seed=seed)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from faults.bitflip import BIT_COUNTS
-from faults.damage import Flip
+from faults.damage import BLOCK_BYTES, Flip
 from faults.epochs import Epoch
 from faults.extents import unit_pieces
 from faults.log import Int64Array, WriteLog
@@ -27,7 +27,6 @@ from faults.recent import all_landed
 from faults.selection import Plan, Ranking, select
 from faults.state import CrashState, landable, make_state
 
-BLOCK_BYTES = 4096
 # Blocks of zeros are drawn and put back; an epoch with so many in a row is taken to have nothing else.
 _BARREN_DRAWS_MAX = 1000
 

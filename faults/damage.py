@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faults.state import CrashState
 
 SECTOR_BYTES = 512
+BLOCK_BYTES = 4096
 # A damaged range travels as literal bytes; longer ones than this are not made.
 LENGTH_BYTES_MAX = 1 << 20
 
@@ -144,8 +145,8 @@ def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
 
 
 def device_end(log: WriteLog) -> int:
-    """Return the end of the last place that the log ever writes: the device is at least so long."""
-    return int((log.offset_bytes + log.payload_bytes).max(initial=0))
+    """Return the end of the last block that the log ever writes: the device, of whole blocks, is at least so long."""
+    return -(-int((log.offset_bytes + log.payload_bytes).max(initial=0)) // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _parse(part: str) -> Damage:

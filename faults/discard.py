@@ -10,17 +10,19 @@ are those of `faults.powercut`, and on top any set of the DISCARDs that had comp
 
 Legal because the disk owes nobody the content of a discarded range, and because every sector that any write may have
 taken after the DISCARD is left alone: all writes behind it in the log, landed or not, and FUA writes of its epoch and
-the one before, whose order to it the log does not tell. States in which every discard was lost are those of
-`faults.powercut`; the other generators make no more of them than that.
+the one before, whose order to it the log does not tell. Where every discard was lost the states are those of
+`faults.powercut`: of them only the corners are made here, and last, all of the batch and nothing of it.
 
-Left out: a DISCARD that takes effect in some of the sectors that it may take; content that is neither old nor zeros; all but the newest DISCARDs,
-sixteen in one state; epochs with no DISCARD behind them. A recording holds DISCARDs only if its file system sends them.
+Left out: a DISCARD that takes effect in some of the sectors that it may take; content that is neither old nor zeros;
+all but the newest DISCARDs, sixteen in one state. A recording holds DISCARDs only
+if its file system sends them.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -44,7 +46,8 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         members = landable(epoch)
         is_small = len(discards) <= DISCARDS_MAX and 2 ** (len(members) + len(late)) <= SUBSETS_MAX
         after_flush = _all_choices(epoch, members, late) if is_small else _samples(epoch, members, late, seed)
-        return Ranking(in_turns(after_flush, _after_fuas(epoch, early)), is_small)
+        taken = in_turns(after_flush, _after_fuas(epoch, early))
+        return Ranking(chain(taken, _lost(epoch)) if is_small or not late else in_turns(taken, _lost(epoch)), is_small)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
@@ -70,6 +73,11 @@ def _after_fuas(epoch: Epoch, discards: tuple[int, ...]) -> Iterator[CrashState]
     for fua_count in spread(len(epoch.fuas)):
         for late in subsets:
             yield _state(epoch, fua_count, (), late)
+
+
+def _lost(epoch: Epoch) -> Iterator[CrashState]:
+    yield make_state(epoch, len(epoch.fuas), whole=landable(epoch))
+    yield make_state(epoch, len(epoch.fuas))
 
 
 def _samples(epoch: Epoch, members: tuple[int, ...], discards: tuple[int, ...], seed: int) -> Iterator[CrashState]:

@@ -16,14 +16,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import LENGTH_BYTES_MAX, Unreadable, Zeros
+from faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Unreadable, Zeros
 from faults.epochs import Epoch
 from faults.log import WriteLog
 from faults.recent import damaged_states
 from faults.selection import Plan
 from faults.state import Window
-
-_BLOCK_BYTES = 4096
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
@@ -42,5 +40,5 @@ def _range(log: WriteLog, entry: int, generator: random.Random, *, is_whole: boo
     begin, length = int(log.offset_bytes[entry]), int(log.payload_bytes[entry])
     if is_whole:
         return begin, min(length, LENGTH_BYTES_MAX)
-    skip = generator.randrange(-(-length // _BLOCK_BYTES)) * _BLOCK_BYTES
-    return begin + skip, min(_BLOCK_BYTES, length - skip)
+    skip = generator.randrange(-(-length // BLOCK_BYTES)) * BLOCK_BYTES
+    return begin + skip, min(BLOCK_BYTES, length - skip)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import LENGTH_BYTES_MAX, Astray, device_end
+from faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Astray, device_end
 from faults.epochs import Epoch
 from faults.extents import overlaps
 from faults.log import WriteLog
@@ -25,7 +25,6 @@ from faults.recent import recent_window
 from faults.selection import Plan, Ranking, select
 from faults.state import CrashState, Window, make_lying_state
 
-_BLOCK_BYTES = 4096
 # A window in which no wrong place is free after so many draws is taken to have none.
 _BARREN_DRAWS_MAX = 200
 
@@ -43,13 +42,13 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 
 def _astray(log: WriteLog, window: Window, generator: random.Random) -> Iterator[CrashState]:
-    block_count, barren_count = device_end(log) // _BLOCK_BYTES, 0
+    block_count, barren_count = device_end(log) // BLOCK_BYTES, 0
     while barren_count < _BARREN_DRAWS_MAX:
         entry = generator.choice(window.members)
         begin, length = int(log.offset_bytes[entry]), int(log.payload_bytes[entry])
         bit = generator.randrange(max(1, block_count.bit_length()))
         place = generator.choice(
-            [begin ^ (_BLOCK_BYTES << bit), begin + _BLOCK_BYTES, begin - _BLOCK_BYTES, begin + length]
+            [begin ^ (BLOCK_BYTES << bit), begin + BLOCK_BYTES, begin - BLOCK_BYTES, begin + length]
         )
         barren_count += 1
         if place < 0 or place + length > device_end(log) or length > LENGTH_BYTES_MAX:

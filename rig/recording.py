@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -45,7 +47,10 @@ class Recording:
     @contextmanager
     def unpacked(self) -> Iterator[Path]:
         """Unpack the log for the length of a block, to a sparse file of the size of a clone's recording disk."""
-        path = self.folder / "log"
+        # A name of its own: two processes may be at work on one recording.
+        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix="log.")
+        os.close(descriptor)
+        path = Path(name)
         try:
             _unpack((self.folder / _ARCHIVE).read_bytes(), path)
             # A frame that was cut off unpacks without an error, to less.

@@ -30,6 +30,7 @@ _READY_LIMIT_S = 60
 # A database on a few megabytes recovers in tens of milliseconds, also under emulation.
 STATE_LIMIT_S = 60
 _AHEAD = 3
+_TRIES = 2
 _PANIC = "Kernel panic"
 
 
@@ -59,19 +60,22 @@ def verify(
     """
     done = tries = 0
     while done < len(states):
-        with template.clone(recording=recording) as machine:
-            session = _Session(machine, scenario, log)
-            try:
-                for finding in session.findings(states[done:]):
-                    found(done, finding)
-                    done, tries = done + 1, 0
-            except (VmError, TimeoutError) as error:
-                if stopped and stopped.is_set():
-                    raise
-                tries += 1
-                if tries == 2:
-                    found(done, _lost(machine, error))
-                    done, tries = done + 1, 0
+        console = ""
+        try:
+            with template.clone(recording=recording) as machine:
+                try:
+                    for finding in _Session(machine, scenario, log).findings(states[done:]):
+                        found(done, finding)
+                        done, tries = done + 1, 0
+                finally:
+                    console = machine.console_text()
+        except (VmError, TimeoutError) as error:
+            if stopped and stopped.is_set():
+                raise
+            tries += 1
+            if tries == _TRIES:
+                found(done, _lost(console, error))
+                done, tries = done + 1, 0
 
 
 def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
@@ -81,7 +85,10 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
     if finding.kind != "prefix":
+        # Only the host says what is durable or lost.
         kind = VerdictKind(finding.kind)
+        if kind in (VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX):
+            raise ValueError(f"the guest judged {cut.state.id} as {kind}, which is not for it to say")
     elif finding.recovered is None or finding.recovered > issued:
         detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
     elif finding.recovered < acked:
@@ -144,8 +151,7 @@ def _packed(extents: Sequence[Extent]) -> str:
     return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()
 
 
-def _lost(machine: Machine, error: Exception) -> Finding:
-    console = machine.console_text()
+def _lost(console: str, error: Exception) -> Finding:
     if _PANIC in console:
         return Finding(VerdictKind.KERNEL_PANIC, None, console[console.index(_PANIC) :].splitlines()[0], {})
     kind = VerdictKind.HANG if isinstance(error, TimeoutError) else VerdictKind.INCONCLUSIVE

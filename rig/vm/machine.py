@@ -6,6 +6,7 @@ limit. The channel is a socket pair: it is connected before the machine starts a
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -103,7 +104,8 @@ class Machine:
         except ConnectionResetError:  # it ended with requests of ours unread
             chunk = b""
         if not chunk:
-            self.process.wait(_KILL_LIMIT_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_KILL_LIMIT_S)
             raise self.lost(f"it ended while we waited for {what}")
         self._received += chunk
 
@@ -120,16 +122,17 @@ def started(
     """Start QEMU for the length of a block; give the machine and its monitor's socket.
 
     `command` is called with the descriptors of QEMU's ends of the channel and of the monitor. `one_cpu` keeps all of
-    QEMU's threads on one host processor. Under icount its main loop moves the clock of a guest that has just halted,
-    and may do so before the vCPU thread has added up its last instructions; then recordings differ by some
-    nanoseconds (QEMU 7.2, icount_start_warp_timer). Two threads that take turns do not meet there.
+    QEMU's threads on one host processor, where none takes it from another that is at work. Under icount the main
+    loop moves the clock of a guest that has just halted; at the same time as the vCPU thread, or in the middle of its
+    work, it does so before the last instructions are added up, and recordings differ by some nanoseconds (QEMU 7.2,
+    icount_start_warp_timer). SCHED_BATCH threads do not preempt each other when they wake.
     """
     with ExitStack() as stack:
         channel, channel_end = map(stack.enter_context, socket.socketpair())
         monitor, monitor_end = map(stack.enter_context, socket.socketpair())
         ends = (channel_end.fileno(), monitor_end.fileno())
         limits = ["setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
-        pin = ["taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
+        pin = ["chrt", "--batch", "0", "taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
         process = _launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
         channel_end.close()
         monitor_end.close()

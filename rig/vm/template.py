@@ -153,7 +153,7 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
                 time.sleep(_SETTLE_S)
                 monitor.save(control, folder / "state", _SAVE_LIMIT_S)
             break
-        except (VmError, TimeoutError) as error:
+        except (VmError, TimeoutError, QMPError, EOFError) as error:
             if attempt == _BOOT_TRIES:
                 raise VmError(f"{_BOOT_TRIES} boots of the {spec.role} failed; the last: {error}") from None
             _log.warning("boot %d of the %s failed and is tried again: %s", attempt, spec.role, error)
@@ -205,7 +205,7 @@ def _started(
         plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
         return argv.argv(PROGRAM, spec, plugs)
 
-    return started(command, console=console, memory_mib=spec.memory_mib, one_cpu=spec.role is Role.RECORDER, pass_fds=pass_fds)
+    return started(command, console=console, memory_mib=spec.memory_mib, one_cpu=spec.role is Role.RECORDER and not is_template, pass_fds=pass_fds)
 
 
 def _memory_file(name: str, content: bytes = b"") -> BinaryIO:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
+from rig.matrix import DISHONEST_FAULTS, HONEST_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 
@@ -25,7 +26,7 @@ def promise(settings: dict[str, str], fault: str = "powercut", shim: str = "none
     return found
 
 
-@pytest.mark.parametrize("fault", ["powercut", "torn", "oscrash"])
+@pytest.mark.parametrize("fault", HONEST_FAULTS)
 @pytest.mark.parametrize("journal_mode", JOURNAL_MODES)
 def test_sqlite_promises_under_a_cut_are_those_of_its_documentation(journal_mode: str, fault: str) -> None:
     promised = [promise(sqlite(journal_mode, synchronous), fault) for synchronous in SYNCHRONOUS]
@@ -38,14 +39,17 @@ def test_a_process_kill_loses_nothing_where_a_journal_is_on_disk() -> None:
     assert promise(sqlite("memory", "full"), "processkill").keeps is ANY
 
 
-def test_a_lying_flush_voids_every_promise() -> None:
-    assert {ANY} == {promise(sqlite(m, s), "lyingflush").keeps for m in JOURNAL_MODES for s in SYNCHRONOUS}
+@pytest.mark.parametrize("fault", DISHONEST_FAULTS)
+def test_a_dishonest_disk_voids_every_promise(fault: str) -> None:
+    assert {ANY} == {promise(sqlite(m, s), fault).keeps for m in JOURNAL_MODES for s in SYNCHRONOUS}
+    assert promise(sqlite("wal", "full"), fault).note
+    assert promise(sqlite("wal", "full"), fault).source
 
 
 def test_every_promise_names_its_source() -> None:
     for journal_mode in JOURNAL_MODES:
         for synchronous in SYNCHRONOUS:
-            for fault in ("powercut", "torn", "oscrash", "processkill", "lyingflush"):
+            for fault in (*HONEST_FAULTS, "processkill", "lyingflush"):
                 assert promise(sqlite(journal_mode, synchronous), fault).source.endswith("[DOC]")
 
 

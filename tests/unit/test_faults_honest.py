@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from faults import EntryFlag, Fault, StateIdError, WriteLog, epochs, parse_state, plan
 from faults.damage import Discarded
 from faults.state import landable, make_state
 from tests.unit.disks import (
@@ -92,7 +92,7 @@ def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_s
         assume(states)
         possible = reachable(disk.discard_moments)
         for state in states:
-            assert state.damages
+            assert parse_state(state.id, log, epochs(log)) == state
             assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
 
 
@@ -117,7 +117,20 @@ def test_a_discard_takes_what_was_there_and_nothing_that_was_written_since(place
             parse_state(f"e1.f0.d{discard}", log, epochs(log))
 
 
-def test_a_recording_without_discards_has_no_state_with_one(place: Path) -> None:
+def test_a_cut_after_a_fua_write_applies_no_discard_of_the_same_epoch(place: Path) -> None:
+    """The log does not tell whether the discard had completed by then."""
+    run_of(place, [Op("write", 0, 8, 1), Op("discard", 0, 2), *FLUSH, Op("fua", 9, 1, 2), Op("discard", 4, 2), *FLUSH])
+    with WriteLog.open(place) as log:
+        early, late = (index for index in range(log.entry_count) if log.flags[index] == EntryFlag.DISCARD)
+        states = everything(Fault.DISCARD, log).states
+        before_fua = [state for state in states if state.epoch.number == 1 and state.fua_count == 0 and state.damages]
+        assert {(Discarded(early),)} == {state.damages for state in before_fua}
+        assert any(Discarded(late) in state.damages for state in states)
+
+
+def test_a_recording_without_discards_has_none_that_took_effect(place: Path) -> None:
     run_of(place, [Op("write", 0, 8, 1), *FLUSH, Op("fua", 5, 1, 4)])
     with WriteLog.open(place) as log:
-        assert () == everything(Fault.DISCARD, log).states
+        found = {rebuild(log, state)[:6] for state in everything(Fault.DISCARD, log).states}
+        assert not any(state.damages for state in everything(Fault.DISCARD, log).states)
+        assert {(0,) * 6, (33, 34, 35, 36, 37, 38), (33, 34, 35, 36, 37, 4 * 32 + 1)} == found

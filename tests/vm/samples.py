@@ -79,11 +79,14 @@ def without_flush(entries: Sequence[Entry], flush: int) -> list[Entry]:
 
 
 def content_sha256(log: WriteLog, state: CrashState) -> str:
-    """The disk of a crash state by the host's own replay: the base from entry 0, then what landed, piece by piece."""
+    """The disk of a crash state by the host's own replay: the base from entry 0, what landed, what was damaged."""
     device = log.replay(state.base_end, DISK_MIB << 20)
     for entry, skip, length in state.pieces(log).tolist():
         begin = int(log.offset_bytes[entry]) + skip
         device[begin : begin + length] = np.frombuffer(log.payload(entry)[skip : skip + length], dtype=np.uint8)
+    for extent in state.damage_extents(log):
+        data = np.frombuffer(extent.data(log), dtype=np.uint8)
+        device[extent.device_offset_bytes : extent.device_offset_bytes + extent.length_bytes] = data
     return hashlib.sha256(device.tobytes()).hexdigest()
 
 

@@ -1,0 +1,80 @@
+"""The arm of dishonest disks: what was noticed and what was not, and the controls of every arm."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.controls import check_controls, control_settings
+from analysis.outcome import Result, outcome, summarise
+from analysis.report import report_html
+from analysis.table import detection_text, table_text
+from rig.matrix import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.results import Verdict, VerdictKind
+from tests.unit.samples import cell, durable, sqlite, verdict
+
+WAL_FULL = sqlite("wal", "full")
+NOTICED = [VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE]
+UNNOTICED = [VerdictKind.TORN, VerdictKind.HOLE, VerdictKind.STALE, VerdictKind.FOREIGN]
+DAMAGING = [fault for fault in DISHONEST_FAULTS if fault != "lyingflush"]
+
+
+def rows(*kinds: VerdictKind) -> list[Verdict]:
+    return [verdict(kind, state=f"s{rank}") for rank, kind in enumerate(kinds)]
+
+
+def test_whoever_complains_has_detected_it_and_what_is_wrong_without_a_complaint_is_silent() -> None:
+    one = outcome(cell(WAL_FULL, rows(*NOTICED, *UNNOTICED), "bitflip"))
+    assert (3, 4) == (one.detected_count, one.silent_count)
+    lost = outcome(cell(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 2), *durable(5)], "bitflip"))
+    assert (0, 1) == (lost.detected_count, lost.silent_count)
+    trouble = outcome(
+        cell(WAL_FULL, rows(VerdictKind.HANG, VerdictKind.KERNEL_PANIC, VerdictKind.INCONCLUSIVE), "bitrot")
+    )
+    assert (0, 0) == (trouble.detected_count, trouble.silent_count)
+
+
+@pytest.mark.parametrize("fault", DAMAGING)
+@pytest.mark.parametrize("kind", [*NOTICED, *UNNOTICED])
+def test_damage_that_reached_nothing_anywhere_is_no_result(fault: str, kind: VerdictKind) -> None:
+    blind = summarise([cell(WAL_FULL, durable(200), fault)], 5)
+    assert Result.INCONCLUSIVE is blind.result
+    assert ["reach"] == [control.name for control in blind.controls]
+    seeing = summarise([cell(WAL_FULL, [*durable(200), verdict(kind, state="bad")], fault)], 5)
+    assert Result.KEPT is seeing.result
+
+
+@pytest.mark.parametrize("blind", ["wal", "delete"])
+def test_a_lying_flush_that_costs_a_full_setting_nothing_is_no_result(blind: str) -> None:
+    loss = [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 1)]
+    cells = [
+        cell(sqlite(mode, "full"), durable(9) if mode == blind else loss, "lyingflush") for mode in ("wal", "delete")
+    ]
+    assert Result.INCONCLUSIVE is summarise(cells, 5).result
+    assert Result.KEPT is summarise([cell(sqlite(m, "full"), loss, "lyingflush") for m in ("wal", "delete")], 5).result
+
+
+@pytest.mark.parametrize("fault", HONEST_FAULTS)
+def test_every_honest_fault_has_the_settings_that_must_lose_as_controls(fault: str) -> None:
+    assert [sqlite("delete", "off"), sqlite("wal", "off")] == [dict(one) for one in control_settings("sqlite", fault)]
+    names = [control.name for control in check_controls([outcome(cell(WAL_FULL, durable(9), fault))])]
+    # Only what reorders or tears has to leave damage behind, and a late discard has to be seen at all.
+    more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"]}
+    assert ["delete_off", "wal_off", *more.get(fault, [])] == names
+
+
+@pytest.mark.parametrize(("state", "result"), [("e9.f0.w5", Result.INCONCLUSIVE), ("e9.f0.w5.d3", Result.KEPT)])
+def test_discards_prove_nothing_until_one_took_effect(state: str, result: Result) -> None:
+    lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
+    controls = [cell(sqlite(mode, "off"), [lost], "discard") for mode in ("delete", "wal")]
+    summary = summarise([cell(WAL_FULL, [*durable(9), verdict(state=state)], "discard"), *controls], 5)
+    assert result is summary.result
+
+
+def test_detection_is_shown_for_dishonest_disks_only() -> None:
+    bad = cell(WAL_FULL, [*rows(*NOTICED, *UNNOTICED[:2]), *durable(9)], "bitflip")
+    good = cell(WAL_FULL, durable(9), "powercut")
+    assert ("3 / 2", "-") == (detection_text(outcome(bad)), detection_text(outcome(good)))
+    assert "3 / 2" in table_text(summarise([bad], 5))
+    assert "silent" not in table_text(summarise([good], 5))
+    assert "3 / 2" in report_html(summarise([bad, good], 5), {})
+    assert "silent" not in report_html(summarise([good], 5), {})

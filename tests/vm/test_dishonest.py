@@ -1,0 +1,82 @@
+"""Disks that lie, in the guest: the very bytes that the fault model means, and errors where it means errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from faults import CrashState, Fault, WriteLog, epochs, plan
+from faults.damage import Discarded, Unreadable
+from faults.state import landable, make_state
+from rig.guest.disks import DISK_MIB
+from rig.timeline import Timeline
+from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.vm.template import Template
+from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario
+
+FAULTS = [fault for fault in Fault if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]
+
+
+def planned(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
+    first_entry = Timeline(log.marks).setup.entry_index
+    return list(plan(fault, log, epochs(log), first_entry=first_entry, states_max=states_max, seed=1).states)
+
+
+def sha256_in_guest(settings: str, template: Template, log: WriteLog, states: list[CrashState]) -> list[str]:
+    found = []
+    with template.clone(recording=log.path) as machine:
+        session = _Session(machine, scenario(settings), log)
+        machine.receive(_READY_LIMIT_S)
+        for state in states:
+            machine.send(session._request(state) | {"digest": True})
+            found.append(machine.receive(STATE_LIMIT_S)["sha256"])
+    return found
+
+
+def test_the_disk_in_the_guest_holds_lies_and_damages_byte_for_byte(verifier: Template, recorded: Recorder) -> None:
+    with opened(recorded(scenario("wal_full"))) as (_, log):
+        states = [state for fault in FAULTS for state in planned(fault, log, 3)]
+        states.sort(key=lambda state: (state.base_end, state.id))
+        assert any(extent.literal for state in states for extent in state.extents(log)), "nothing literal is tried"
+        expected = [content_sha256(log, state) for state in states]
+        assert expected == sha256_in_guest("wal_full", verifier, log, states)
+    assert len(set(expected)) > len(states) // 2
+
+
+def test_a_range_that_cannot_be_read_is_an_error_to_whoever_reads_it_and_to_nobody_else(
+    verifier: Template, recorded: Recorder
+) -> None:
+    cell = scenario("wal_full")
+    with opened(recorded(cell)) as (_, log):
+        tail = epochs(log)[-1]
+        whole = make_state(tail, len(tail.fuas), whole=landable(tail))
+        # The superblock of the file system, and the last block of the disk that anybody ever wrote.
+        superblock = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(0, 4096),))
+        elsewhere = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(unused_offset(log), 4096),))
+        found = findings(cell, verifier, log, [whole, superblock, elsewhere, whole])
+    assert ["prefix", "file-system-damage", "prefix", "prefix"] == [one.kind for one in found]
+    assert "Input/output error" in found[1].detail
+    assert found[0].recovered == found[2].recovered == found[3].recovered == cell.workload.transaction_count
+
+
+def unused_offset(log: WriteLog) -> int:
+    """The last block that was never written and stands before one that was: a hole in which nothing lives."""
+    disk = log.replay(log.entry_count, DISK_MIB << 20).reshape(-1, 4096)
+    used: list[int] = np.flatnonzero(disk.any(axis=1)).tolist()
+    return max(high - 1 for low, high in pairwise(used) if high - low > 64) * 4096
+
+
+@pytest.mark.parametrize("settings", ["delete_full"])
+def test_a_file_system_mounted_with_discard_sends_them_and_survives_them_late(
+    settings: str, verifier: Template, recorded: Recorder
+) -> None:
+    cell = replace(scenario(settings), mount_options="discard")
+    with opened(recorded(cell)) as (_, log):
+        states = planned(Fault.DISCARD, log, 20)
+        assert any(isinstance(damage, Discarded) for state in states for damage in state.damages)
+        assert any(extent.literal for state in states for extent in state.extents(log))
+        found = findings(cell, verifier, log, states)
+    assert {"prefix"} == {one.kind for one in found}
