@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,6 +20,7 @@ from typing import Protocol
 from faults import LogError, WriteLog
 from rig import recording
 from rig.cuts import Cut, by_content, cuts
+from rig.doctor import require_qemu
 from rig.errors import RigError
 from rig.matrix import Profile
 from rig.results import Verdict
@@ -71,6 +73,7 @@ class Machines:
 @contextmanager
 def machines(progress: Progress) -> Iterator[Machines]:
     """Hold an image and both templates for the length of a block, making what the cache lacks."""
+    require_qemu()
     recipe = image.recipe()
     if not image.is_built(recipe):
         progress.says(f"building the guest image {recipe.name} (about a minute)")
@@ -115,15 +118,15 @@ class Campaign:
                 pool.shutdown(wait=True, cancel_futures=True)
             machine.allow_all()
 
-    def _measure_group(self, group: Sequence[Scenario], twice: bool, vms: ThreadPoolExecutor) -> None:
+    def _measure_group(self, group: Sequence[Scenario], reproduce: bool, vms: ThreadPoolExecutor) -> None:
         first = group[0]
-        with self._run.locked(first), ExitStack() as stack:
+        with self._run.locked(first, self._stopped), ExitStack() as stack:
             try:
                 folder = self._run.recording_folder(first)
                 recorded = recording.load(folder)
                 if recorded is None:
                     recorder = self._machines.recorder
-                    recorded = vms.submit(recording.record, first, recorder, folder, twice=twice).result()
+                    recorded = vms.submit(recording.record, first, recorder, folder, reproduce=reproduce).result()
                 path = stack.enter_context(recorded.unpacked())
                 log = stack.enter_context(WriteLog.open(path))
                 self._judge_group(group, path, log, vms)
@@ -140,14 +143,10 @@ class Campaign:
         for cell in group:
             planned = cuts(cell, self._profile, log, timeline)
             self._run.write_plan(cell, planned.facts)
-            verdicts, damaged = self._run.verdicts(cell.id)
-            for error in damaged:
+            for error in self._run.mend(cell.id):
                 self._progress.says(f"{error}; it is judged again")
-            done = {(one.state, one.acked, one.instant_weight_ns) for one in verdicts}
-            found += [
-                cut for cut in planned.cuts
-                if (cut.state.id, timeline.acked(cut.entry), cut.weight_ns) not in done
-            ]  # fmt: skip
+            verdicts, _ = self._run.verdicts(cell.id)
+            found += _missing(planned.cuts, verdicts, timeline)
         contents = by_content(found)
         self._progress.planned(len(found))
         judge = _Judge(self._run, timeline, self._progress)
@@ -156,6 +155,8 @@ class Campaign:
         futures: list[Future[None]] = [
             vms.submit(self._verify_part, group[0], path, log, part, judge) for part in parts
         ]
+        # Log and file are in use until the last part is done, also when another has failed.
+        wait(futures)
         for future in futures:
             future.result()
 
@@ -169,6 +170,19 @@ class Campaign:
                 add(part[rank], finding)
 
             verify(scenario, self._machines.verifier, path, log, states, found, self._stopped)
+
+
+def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Timeline) -> list[Cut]:
+    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
+    done = Counter((one.state, one.acked, one.instant_weight_ns) for one in verdicts)
+    missing = []
+    for cut in planned:
+        key = cut.state.id, timeline.acked(cut.entry), cut.weight_ns
+        if done[key]:
+            done[key] -= 1
+        else:
+            missing.append(cut)
+    return missing
 
 
 class _Judge:
@@ -198,8 +212,10 @@ class _Judge:
     def _store(self, pending: list[Verdict]) -> None:
         with self._lock:
             for cell in sorted({one.cell for one in pending}):
-                self._run.append(cell, [one for one in pending if one.cell == cell])
-        pending.clear()
+                own = [one for one in pending if one.cell == cell]
+                # Handed over whatever comes of it: what could not be stored is judged again, not stored twice.
+                pending[:] = [one for one in pending if one.cell != cell]
+                self._run.append(cell, own)
 
 
 class _Add(Protocol):

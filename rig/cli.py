@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
-
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,15 @@ class _Rig(click.Group):
             _complain(str(error), _USAGE)
         except RigError as error:
             _complain(str(error), _INCONCLUSIVE)
+        except KeyboardInterrupt:
+            # Click's own exit code for it is that of a broken promise.
+            _complain("stopped; what was measured is kept", _INCONCLUSIVE)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception:
+            # So is Python's: a rig that crashed proves nothing.
+            logging.getLogger(__name__).exception("this is a bug of the rig")
+            sys.exit(_INCONCLUSIVE)
 
 
 @click.group(cls=_Rig, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,7 +52,9 @@ def main() -> None:
 _cells_argument = click.argument("cells", nargs=-1, metavar="[CELL]...")
 _profile_option = click.option("--profile", default="quick", show_default=True, help="How closely to look.")
 _device_option = click.option("--device", default="ssd", show_default=True, help="Device profile: none, ssd or hdd.")
-_seed_option = click.option("--seed", default=1, show_default=True, help="Seed of workload and sampling.")
+_seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of workload and sampling."
+)
 _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
@@ -75,7 +85,7 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
 @_device_option
 @_seed_option
 @_run_dir_option
-@click.option("--jobs", default=0, help="Machines at a time [default: one a processor].")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one a processor].")
 def run(cells: tuple[str, ...], profile: str, device: str, seed: int, run_dir: Path | None, jobs: int) -> None:
     """Measure cells (default: the SQLite matrix), print the table and write the report.
 

@@ -49,7 +49,7 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
     if scenario.fault == Fault.POWERCUT:
         span_ns = timeline.end.time_ns - timeline.setup.time_ns
-        weight_ns = span_ns // profile.instants
+        weight_ns = span_ns // max(1, profile.instants)
         for number in range(profile.instants):
             entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / profile.instants)
             state = everything_unflushed_lost(log, log_epochs, entry)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rig import host
-from rig.errors import RigError
+from rig.errors import HostError, RigError
 from rig.vm import image
 from rig.vm.accelerator import best_accelerator
 from rig.vm.argv import Accelerator
@@ -33,7 +33,8 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """Look at everything that a run needs; each finding comes as soon as it is known."""
-    yield _qemu()
+    qemu = _qemu()
+    yield qemu
     for program in ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit"):
         found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
         package = host.PACKAGE_OF_PROGRAM.get(program, program)
@@ -48,20 +49,25 @@ def examine() -> Iterator[Finding]:
     recipe = image.recipe()
     built = image.is_built(recipe)
     yield Finding(built, "guest image", recipe.digest if built else "rig image build", optional=True)
-    if built:
+    if built and qemu.ok:
         yield _accelerator(recipe)
+
+
+def require_qemu() -> str:
+    """Return the version line of QEMU; raise HostError, one line with the fix, if it is missing or too old."""
+    version = qemu_version()
+    numbers = re.search(r"version (\d+)\.(\d+)", version)
+    if not numbers or tuple(map(int, numbers.groups())) < _QEMU_OLDEST:
+        oldest = ".".join(map(str, _QEMU_OLDEST))
+        raise HostError(f"{version}: older than {oldest}; install qemu-system-x86 of Debian 12 or later")
+    return version
 
 
 def _qemu() -> Finding:
     try:
-        version = qemu_version()
+        return Finding(True, PROGRAM, require_qemu())
     except RigError as error:
         return Finding(False, PROGRAM, str(error))
-    numbers = re.search(r"version (\d+)\.(\d+)", version)
-    if not numbers or tuple(map(int, numbers.groups())) < _QEMU_OLDEST:
-        oldest = ".".join(map(str, _QEMU_OLDEST))
-        return Finding(False, PROGRAM, f"{version}: older than {oldest}; install qemu-system-x86 of Debian 12 or later")
-    return Finding(True, PROGRAM, version)
 
 
 def _space(what: str, folder: Path) -> Finding:

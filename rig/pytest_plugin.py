@@ -7,7 +7,8 @@ all workers of a session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     cells = _offered(metafunc.config)
     metafunc.parametrize(
-        "durability_cell", [pytest.param(cell, marks=pytest.mark.durability, id=cell.id) for cell in cells], indirect=True
+        "durability_cell",
+        [pytest.param(cell, marks=pytest.mark.durability, id=cell.id) for cell in cells],
+        indirect=True,
     )
 
 
@@ -66,7 +69,8 @@ class Measured:
         if self.row.judgement.result is Result.BROKEN:
             for verdict in self.row.judgement.broken_by[:_SHOWN_MAX]:
                 lines.append(f"{verdict.state}: {verdict.kind}, lost {verdict.lost}; {verdict.detail}")
-                lines.append(f"    {replay_line(verdict.cell, verdict)} --run-dir {self.run_dir}")
+                run_dir = shlex.quote(str(self.run_dir.absolute()))
+                lines.append(f"    {replay_line(verdict.cell, verdict)} --run-dir {run_dir}")
         return "\n".join(lines)
 
 
@@ -93,7 +97,7 @@ def durability_cell(
     request: pytest.FixtureRequest,
     rig_machines: Machines,
     rig_run_dir: Path,
-    record_property: pytest.RecordProperty,
+    record_property: Callable[[str, object], None],
 ) -> Measured:
     """Measure one cell and the controls of its group."""
     from rig import campaign, matrix
@@ -128,6 +132,9 @@ def _offered(config: pytest.Config) -> list[Scenario]:
 
     offer = config.getoption("--rig-cells")
     try:
+        # Known to be wrong before anything is started.
+        matrix.profile(config.getoption("--rig-profile"))
+        matrix.device_profile(config.getoption("--rig-device"))
         if offer == "default":
             return matrix.default_cells()
         return matrix.all_cells() if offer == "all" else matrix.select([offer])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from faults import ContentIndex, StateIdError, WriteLog, epochs, parse_state
+from faults import ContentIndex, CrashState, StateIdError, WriteLog, epochs, parse_state
 from rig import recording
 from rig.cuts import Cut
 from rig.errors import StoreError, UsageError
+from rig.results import Verdict
 from rig.store import Run
 from rig.timeline import Timeline
 from rig.verification import Finding, verdict, verify
@@ -30,17 +31,18 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
     if recorded is None:
         raise StoreError(f"the recording of {cell} is gone from {run.folder}")
     found: list[Finding] = []
+    stored = [one for one in run.verdicts(cell)[0] if one.state == state_id]
     with recorded.unpacked() as path, WriteLog.open(path) as log:
         try:
             state = parse_state(state_id, log, epochs(log))
         except StateIdError as error:
             raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
         timeline = Timeline(log.marks)
-        cut = Cut(cell, state, ContentIndex(log).digest(state), state.instant, 0)
+        cut = Cut(cell, state, ContentIndex(log).digest(state), _entry(state, timeline, stored), 0)
         verify(scenario, verifier, path, log, [state], lambda _, finding: found.append(finding))
         fresh = verdict(cut, found[0], timeline)
         extents = state.extents(log)
-    stored = [one for one in run.verdicts(cell)[0] if one.state == state_id and one.acked == fresh.acked]
+    stored = [one for one in stored if one.acked == fresh.acked]
     facts = {
         "cell": cell,
         "state": f"{state_id} (content {fresh.content})",
@@ -55,3 +57,11 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
     }
     agrees = all((one.kind, one.recovered) == (fresh.kind, fresh.recovered) for one in stored)
     return Replay(facts, agrees)
+
+
+def _entry(state: CrashState, timeline: Timeline, stored: Sequence[Verdict]) -> int:
+    """Return the instant to judge a state at: its own, or where it stood for a cut instant only, the worst of those."""
+    acked = {one.acked for one in stored}
+    if not acked or timeline.acked(state.instant) in acked:
+        return state.instant
+    return min(state.instant, timeline.acks[max(acked)].entry_index)

@@ -82,7 +82,7 @@ class RecordingFacts:
     user_bytes: int
     entry_count: int
     log_bytes: int
-    # Whether a second run of the same scenario on the same template gave the same digest; None when it was not tried.
+    # Whether two runs of the same scenario on the same template gave the same log, bit for bit; None if not tried.
     reproduced: bool | None
 
 

@@ -8,7 +8,7 @@
     verdicts.parquet         all verdicts, for other tools; written at the end
 
 A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
-otherwise is named with its place, and what it held is checked again when the run is resumed.
+otherwise is named with its place, and what it held is checked again when the run is resumed (`mend`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from rig import host, recording
-from rig.errors import StoreError
+from rig.errors import RecordingError, RigError, StoreError
 from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
 from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
 
 _FORMAT = 1
 _SPACE_BYTES = 64 << 20
+_BLOCK_BYTES = 1 << 16
+_LOCK_POLL_S = 0.05
 
 
 class Run:
@@ -66,8 +69,10 @@ class Run:
         path = folder / "manifest.json"
         try:
             definition = json.loads(path.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise StoreError(f"{folder} is not a run directory: it has no manifest.json") from None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise StoreError(f"{path} is damaged: {error}") from None
         if not isinstance(definition, dict) or definition.get("format") != _FORMAT:
@@ -79,12 +84,15 @@ class Run:
         return self.folder / "recordings" / scenario.recording_key
 
     @contextmanager
-    def locked(self, scenario: Scenario) -> Iterator[None]:
-        """Keep other processes away from a recording and its cells."""
+    def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
+        """Keep other processes away from a recording and its cells; raise StoreError if stopped while waiting."""
         folder = self.recording_folder(scenario)
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not _is_locked(file):
+                # A lock that is waited for in the kernel would outlast a Ctrl-C.
+                if stopped.wait(_LOCK_POLL_S):
+                    raise StoreError(f"{folder} was in use by another process until we were stopped")
             yield
 
     def write_plan(self, scenario: Scenario, facts: PlanFacts) -> None:
@@ -108,12 +116,10 @@ class Run:
     def append(self, cell: str, verdicts: Iterable[Verdict]) -> None:
         """Append verdicts of a cell and sync them; the caller sees to it that one thread at a time does so."""
         path = self._cell(cell) / "verdicts.jsonl"
-        lines = "".join(json.dumps(asdict(verdict)) + "\n" for verdict in verdicts)
         try:
-            with open(path, "ab") as file:
-                if file.tell() and not _ends_with_newline(path):
-                    file.write(b"\n")
-                file.write(lines.encode())
+            with open(path, "a+b") as file:
+                _drop_cut_line(file)
+                file.write(_lines(verdicts))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -125,15 +131,21 @@ class Run:
         found: list[Verdict] = []
         damaged: list[StoreError] = []
         offset = 0
-        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        # What follows the last newline was cut short.
+        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
             try:
                 found.append(_verdict(line))
             except (ValueError, TypeError, KeyError) as error:
-                # Without a newline it is the last line, and the kill came in the middle of it.
-                if line.endswith(b"\n"):
-                    damaged.append(StoreError(f"{path}: the line at byte {offset} is damaged: {error}"))
-            offset += len(line)
+                damaged.append(StoreError(f"{path}: the line at byte {offset} is damaged: {error}"))
+            offset += len(line) + 1
         return found, damaged
+
+    def mend(self, cell: str) -> list[StoreError]:
+        """Drop the damaged lines among the verdicts of a cell and return what was wrong with each."""
+        found, damaged = self.verdicts(cell)
+        if damaged:
+            host.atomic_write(self._cell(cell) / "verdicts.jsonl", _lines(found))
+        return damaged
 
     def scenario(self, cell: str) -> Scenario:
         """Return the scenario of a cell of this run; raise StoreError naming the cells there are."""
@@ -141,41 +153,37 @@ class Run:
         if not path.exists():
             known = ", ".join(sorted(found.parent.name for found in self.folder.glob("cells/*/plan.json")))
             raise StoreError(f"{self.folder} has no cell {cell!r}; it has: {known}")
-        return _scenario(self._plan(path)["scenario"])
+        return _plan(path)[0]
 
-    def results(self, cells: Sequence[str] | None = None) -> tuple[list[CellResult], list[StoreError]]:
-        """Return the results of all cells, or of those named, and what is damaged in the files."""
-        paths = sorted(self.folder.glob("cells/*/plan.json"))
+    def results(self, cells: Sequence[str] | None = None) -> tuple[list[CellResult], list[RigError]]:
+        """Return the results of all cells, or of those named, and what is damaged in the files; the rest is kept."""
         found: list[CellResult] = []
-        damaged: list[StoreError] = []
-        for path in paths:
-            if cells is not None and path.parent.name not in cells:
+        damaged: list[RigError] = []
+        for path in sorted(self.folder.glob("cells/*/plan.json")):
+            cell = path.parent.name
+            if cells is not None and cell not in cells:
                 continue
-            plan = self._plan(path)
-            scenario = _scenario(plan["scenario"])
-            recorded = recording.load(self.recording_folder(scenario))
+            try:
+                scenario, facts = _plan(path)
+                recorded = recording.load(self.recording_folder(scenario))
+            except (StoreError, RecordingError) as error:
+                damaged.append(error)
+                continue
             if recorded is None:
-                damaged.append(StoreError(f"{path.parent.name}: its recording is gone"))
+                damaged.append(StoreError(f"{cell}: its recording is gone"))
                 continue
-            verdicts, errors = self.verdicts(path.parent.name)
+            verdicts, errors = self.verdicts(cell)
             damaged += errors
             found.append(
                 CellResult(
                     scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
-                    scenario.profile, scenario.shim, recorded.facts, PlanFacts(**plan["plan"]), tuple(verdicts),
+                    scenario.profile, scenario.shim, recorded.facts, facts, tuple(verdicts),
                 )
             )  # fmt: skip
         return found, damaged
 
     def _cell(self, cell: str) -> Path:
         return self.folder / "cells" / cell
-
-    def _plan(self, path: Path) -> dict[str, Any]:
-        try:
-            plan: dict[str, Any] = json.loads(path.read_text())
-        except ValueError as error:
-            raise StoreError(f"{path} is damaged: {error}; remove its folder to measure the cell anew") from None
-        return plan
 
 
 def write_parquet(results: Sequence[CellResult], path: Path) -> None:
@@ -184,29 +192,53 @@ def write_parquet(results: Sequence[CellResult], path: Path) -> None:
     import pyarrow.parquet as pq
 
     rows = [asdict(verdict) for result in results for verdict in result.verdicts]
+    # Named, not guessed from the rows: a column of which nothing is known yet is one nevertheless.
+    types = {"str": pa.string(), "VerdictKind": pa.string(), "int": pa.int64(), "int | None": pa.int64()}
+    schema = pa.schema([(field.name, types[str(field.type)]) for field in fields(Verdict)])
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows), sink)
+    pq.write_table(pa.Table.from_pylist(rows, schema), sink)
     host.atomic_write(path, sink.getvalue().to_pybytes())
 
 
-def _ends_with_newline(path: Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+def _is_locked(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _drop_cut_line(file: BinaryIO) -> None:
+    """Cut what follows the last newline off a file, and stand at its end."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        begin = max(end - _BLOCK_BYTES, 0)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            end = begin + newline + 1
+            break
+        end = begin
+    file.truncate(end)
+    file.seek(end)
+
+
+def _lines(verdicts: Iterable[Verdict]) -> bytes:
+    return "".join(json.dumps(asdict(verdict)) + "\n" for verdict in verdicts).encode()
 
 
 def _verdict(line: bytes) -> Verdict:
-    fields = json.loads(line)
-    return Verdict(**{**fields, "kind": VerdictKind(fields["kind"])})
+    known = json.loads(line)
+    return Verdict(**{**known, "kind": VerdictKind(known["kind"])})
 
 
-def _scenario(fields: Mapping[str, Any]) -> Scenario:
-    return Scenario(
-        **{
-            **fields,
-            "filesystem": FileSystem(fields["filesystem"]),
-            "profile": DeviceProfile(fields["profile"]),
-            "shim": Shim(fields["shim"]),
-            "workload": Workload(**fields["workload"]),
-        }
-    )
+def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
+    try:
+        plan = json.loads(path.read_text())
+        known = plan["scenario"]
+        closed = {"filesystem": FileSystem, "profile": DeviceProfile, "shim": Shim}
+        words = {name: words(known[name]) for name, words in closed.items()}
+        scenario = Scenario(**{**known, **words, "workload": Workload(**known["workload"])})
+        return scenario, PlanFacts(**plan["plan"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the cell anew") from None

@@ -78,8 +78,9 @@ def _meet_the_clock() -> None:
 
 
 def _verify(port: int) -> None:
+    layers = verifier.Layers()
     print(READY, flush=True)
-    verifier.serve(_requests(port), lambda answer: _send(port, answer))
+    verifier.serve(layers, _requests(port), lambda answer: _send(port, answer))
 
 
 def _read_everything() -> None:
@@ -108,8 +109,12 @@ def _requests(port: int) -> Iterator[dict[str, Any]]:
             time.sleep(0.01)
         pending += chunk
         while (end := pending.find(b"\n")) >= 0:
-            yield json.loads(pending[:end])
+            message = json.loads(pending[:end])
             del pending[: end + 1]
+            if "ping" in message:
+                _send(port, {"pong": True})
+            else:
+                yield message
 
 
 def _send(port: int, message: dict[str, Any]) -> None:

@@ -49,8 +49,7 @@ _FSCK_CLEAN = 0
 class Verifier:
     """One recording under check, for the life of one virtual machine."""
 
-    def __init__(self, scenario: Mapping[str, Any]) -> None:
-        disks.load_module("brd", f"rd_nr={1 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
+    def __init__(self, scenario: Mapping[str, Any], layers: Layers) -> None:
         self._filesystem = scenario["filesystem"]
         self._mount_options = scenario["mount_options"]
         self._open = partial(named(scenario["engine"]).open_database, mounts.MOUNT_POINT, scenario["settings"])
@@ -59,7 +58,7 @@ class Verifier:
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
-        self._layers = _Layers()
+        self._layers = layers
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds.
@@ -143,7 +142,7 @@ class Verifier:
                 os.pwrite(target, part, device_offset + done)
 
 
-class _Layers:
+class Layers:
     """Copy-on-write layers above the base, a few of them made ahead.
 
     Making and removing one is mostly waiting for RCU, so a thread does it while the next state is checked. A layer
@@ -151,6 +150,7 @@ class _Layers:
     """
 
     def __init__(self) -> None:
+        disks.load_module("brd", f"rd_nr={1 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
         self._mapper = DeviceMapper()
         self._fresh: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         self._used: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
@@ -215,9 +215,9 @@ class _Clock:
         self._last_ns = now_ns
 
 
-def serve(requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
+def serve(layers: Layers, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
     """Answer requests until the machine is taken away: first the scenario, then one crash state after the other."""
-    verifier = Verifier(next(requests))
+    verifier = Verifier(next(requests), layers)
     reply({"ready": True})
     for request in requests:
         # An error here ends this machine: half a copy would leave a base on which every later verdict were wrong.

@@ -205,7 +205,13 @@ def _started(
         plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
         return argv.argv(PROGRAM, spec, plugs)
 
-    return started(command, console=console, memory_mib=spec.memory_mib, one_cpu=spec.role is Role.RECORDER and not is_template, pass_fds=pass_fds)
+    return started(
+        command,
+        console=console,
+        memory_mib=spec.memory_mib,
+        one_cpu=spec.role is Role.RECORDER and not is_template,
+        pass_fds=pass_fds,
+    )
 
 
 def _memory_file(name: str, content: bytes = b"") -> BinaryIO:

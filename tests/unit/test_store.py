@@ -1,0 +1,287 @@
+"""A run directory: what was stored is read back, damage is named with its place, and the rest is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import string
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig import matrix
+from rig.errors import RecordingError, StoreError
+from rig.results import PlanFacts, Verdict, VerdictKind
+from rig.scenario import DeviceProfile, Scenario, Workload
+from rig.store import Run, write_parquet
+from tests.unit import samples
+
+DEFINITION = {"profile": "quick", "cells": ["a"], "orders": {"a": {"seed": 1}}}
+PLAN = PlanFacts(220, 40, 30, 10, 60)
+(CELL,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+(OTHER,) = matrix.select(["sqlite-ext4-wal_off_powercut"])
+
+
+def rows(count: int, first: int = 0) -> list[Verdict]:
+    return [replace(samples.verdict(state=f"e1:i{n}", acked=n), cell=CELL.id) for n in range(first, first + count)]
+
+
+def with_cell(run: Run, cell: Scenario, verdicts: list[Verdict]) -> Path:
+    """Store a cell as a campaign leaves it, and return the file of its verdicts."""
+    folder = run.recording_folder(cell)
+    folder.mkdir(parents=True)
+    (folder / "facts.json").write_text(json.dumps(asdict(samples.cell(cell.settings, []).recording)))
+    (folder / "log.zst").touch()
+    run.write_plan(cell, PLAN)
+    run.append(cell.id, verdicts)
+    return verdicts_of(run, cell)
+
+
+def verdicts_of(run: Run, cell: Scenario) -> Path:
+    return run.folder / "cells" / cell.id / "verdicts.jsonl"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", DEFINITION)
+
+
+TEXTS = st.text(max_size=40)
+COUNTS = st.integers(0, 2**63 - 1)
+VERDICTS = st.builds(
+    Verdict,
+    cell=st.just(CELL.id),
+    state=st.text(string.printable, min_size=1, max_size=40),
+    content=TEXTS,
+    kind=st.sampled_from(VerdictKind),
+    acked=COUNTS,
+    recovered=st.none() | COUNTS,
+    lost=COUNTS,
+    lost_virtual_ns=COUNTS,
+    instant_weight_ns=COUNTS,
+    detail=TEXTS | st.sampled_from(["two\nlines", "a\r\nb", "\u2028", '"', "\\", "\x00"]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(VERDICTS, max_size=4), max_size=4))
+def test_every_verdict_is_read_back_as_it_was_stored(batches: list[list[Verdict]]) -> None:
+    with TemporaryDirectory() as folder:
+        run = Run.create(Path(folder) / "run", DEFINITION)
+        run.write_plan(CELL, PLAN)
+        for batch in batches:
+            run.append(CELL.id, batch)
+        everything = [verdict for batch in batches for verdict in batch]
+        assert (everything, []) == Run.open(run.folder).verdicts(CELL.id)
+        result = replace(samples.cell(CELL.settings, []), verdicts=tuple(everything))
+        write_parquet([result], run.folder / "verdicts.parquet")
+        table = pq.read_table(run.folder / "verdicts.parquet")
+        assert [asdict(verdict) for verdict in everything] == table.to_pylist()
+
+
+def test_parquet_has_a_row_for_each_verdict_and_its_columns_also_when_there_are_none(tmp_path: Path) -> None:
+    cells = samples.matrix()
+    path = tmp_path / "verdicts.parquet"
+    write_parquet(cells, path)
+    (lost,) = duckdb.sql(f"select count(*) from '{path}' where lost > 0 and kind = 'lost-suffix'").fetchall()
+    everything = [verdict for cell in cells for verdict in cell.verdicts]
+    assert len(everything) == pq.read_metadata(path).num_rows
+    assert lost == (sum(verdict.kind is VerdictKind.LOST_SUFFIX for verdict in everything),)
+    columns = pq.read_schema(path)
+    write_parquet([], path)
+    assert columns == pq.read_schema(path)
+    assert [field for field in asdict(everything[0])] == columns.names
+
+
+def test_the_scenario_of_a_cell_is_read_back_whole(run: Run) -> None:
+    cell = replace(CELL, workload=Workload(7, 8, 9), profile=DeviceProfile.HDD, seed=3, mount_options="discard")
+    run.write_plan(cell, PLAN)
+    assert cell == run.scenario(cell.id)
+    with pytest.raises(StoreError, match=rf"no cell 'sqlite-none'; it has: {CELL.id}$".replace("+", r"\+")):
+        run.scenario("sqlite-none")
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 2, 30, 150])
+def test_a_last_line_that_was_cut_short_is_dropped_and_the_next_one_starts_afresh(run: Run, cut_bytes: int) -> None:
+    path = with_cell(run, CELL, rows(3))
+    os.truncate(path, path.stat().st_size - cut_bytes)
+    assert (rows(2), []) == run.verdicts(CELL.id)
+    run.append(CELL.id, rows(2, first=2))
+    assert (rows(4), []) == run.verdicts(CELL.id)
+
+
+def test_a_last_line_cut_short_is_dropped_however_long_it_is_and_if_it_is_the_only_one(run: Run) -> None:
+    path = with_cell(run, CELL, rows(1))
+    long = replace(rows(1, first=1)[0], detail="x" * 200_000)
+    run.append(CELL.id, [long])
+    os.truncate(path, path.stat().st_size - 5)
+    run.append(CELL.id, rows(1, first=2))
+    assert (rows(1) + rows(1, first=2), []) == run.verdicts(CELL.id)
+    os.truncate(path, 20)
+    run.append(CELL.id, [long])
+    assert ([long], []) == run.verdicts(CELL.id)
+
+
+@pytest.mark.parametrize("damage", [b"\x00" * 9, b"\r", b"\xff", b"}", b'"kind": "fine", '])
+def test_a_damaged_line_is_named_with_file_and_offset_and_all_others_are_kept(run: Run, damage: bytes) -> None:
+    path = with_cell(run, CELL, rows(5))
+    lines = path.read_bytes().splitlines(keepends=True)
+    sound = rows(2) + rows(2, first=3)
+    lines[2] = lines[2][:-20] + damage + lines[2][-20 + len(damage) :] if damage != b"\r" else lines[2][:40] + b"\r\n"
+    path.write_bytes(b"".join(lines))
+    found, errors = run.verdicts(CELL.id)
+    assert sound == found
+    (error,) = errors
+    assert f"{path}: the line at byte {len(lines[0] + lines[1])} is damaged: " in str(error)
+    results, damaged = run.results()
+    assert [tuple(sound)] == [result.verdicts for result in results]
+    assert [str(error)] == [str(one) for one in damaged]
+    # What is damaged is dropped when the run is resumed, and judged again.
+    assert [str(error)] == [str(one) for one in run.mend(CELL.id)]
+    run.append(CELL.id, rows(1, first=2))
+    assert ([*sound, *rows(1, first=2)], []) == run.verdicts(CELL.id)
+    assert [] == run.mend(CELL.id)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "nonsense", '{"format": 0}', "\udcff\udcfe"])
+def test_a_damaged_manifest_is_an_error_that_names_it(run: Run, text: str) -> None:
+    path = run.folder / "manifest.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    for use in (lambda: Run.open(run.folder), lambda: Run.create(run.folder, DEFINITION)):
+        with pytest.raises(StoreError) as caught:
+            use()
+        assert str(path) in str(caught.value)
+
+
+def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path, tmp_path / "nowhere", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match="is not a run directory: it has no manifest.json") as caught:
+            Run.open(folder)
+        assert str(caught.value).startswith(str(folder))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"scenario": {}, "plan": {}}', '{"scenario": 1'])
+def test_a_damaged_plan_costs_its_own_cell_only_and_is_named(run: Run, text: str) -> None:
+    with_cell(run, CELL, rows(3))
+    with_cell(run, OTHER, rows(2))
+    path = run.folder / "cells" / CELL.id / "plan.json"
+    path.write_text(text)
+    with pytest.raises(StoreError) as caught:
+        run.scenario(CELL.id)
+    assert str(path) in str(caught.value)
+    results, damaged = run.results()
+    assert [OTHER.id] == [result.id for result in results]
+    assert [str(caught.value)] == [str(error) for error in damaged]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"key": "a"'])
+def test_damaged_facts_cost_their_own_cells_only_and_are_named(run: Run, text: str) -> None:
+    with_cell(run, CELL, rows(3))
+    with_cell(run, OTHER, rows(2))
+    path = run.recording_folder(CELL) / "facts.json"
+    path.write_text(text)
+    results, (error,) = run.results()
+    assert [OTHER.id] == [result.id for result in results]
+    assert isinstance(error, RecordingError)
+    assert str(path) in str(error)
+
+
+def test_a_recording_that_is_gone_is_named_and_costs_its_own_cells_only(run: Run) -> None:
+    with_cell(run, CELL, rows(3))
+    with_cell(run, OTHER, rows(2))
+    (run.recording_folder(CELL) / "facts.json").unlink()
+    results, (error,) = run.results()
+    assert [OTHER.id] == [result.id for result in results]
+    assert f"{CELL.id}: its recording is gone" == str(error)
+    assert ([], []) == run.results([CELL.settings_name])
+
+
+def test_a_folder_that_holds_another_run_is_refused_and_the_difference_named(run: Run) -> None:
+    assert Run.create(run.folder, DEFINITION).definition == run.definition
+    other = {**DEFINITION, "orders": {"a": {"seed": 2}}, "profile": "nightly"}
+    with pytest.raises(StoreError, match=r"holds another run \(it differs in profile, orders\); name another folder"):
+        Run.create(run.folder, other)
+    assert "quick" == Run.open(run.folder).definition["profile"]
+
+
+def test_a_failure_is_kept_until_the_cell_is_planned_again(run: Run) -> None:
+    run.write_failure(CELL, "the recording is void")
+    assert {CELL.id: "the recording is void"} == run.failures()
+    run.write_plan(CELL, PLAN)
+    assert {} == run.failures()
+
+
+def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
+    stopped = threading.Event()
+    with run.locked(CELL, stopped), run.locked(OTHER, stopped):
+        threading.Timer(0.1, stopped.set).start()
+        with pytest.raises(StoreError, match="in use by another process"), run.locked(CELL, stopped):
+            pytest.fail("two hold one lock")
+    with run.locked(CELL, threading.Event()):
+        pass
+
+
+@contextmanager
+def full_disk(folder: Path, free_bytes: int) -> Iterator[Path]:
+    """A disk on which only so much fits: a file system in RAM where we may mount one, else a limit on file sizes."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={free_bytes}", "full", str(folder)]
+    if os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0:
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+        return
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free_bytes, before[1]))
+    try:
+        yield folder
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_is_a_clear_error_and_what_was_stored_before_is_kept(tmp_path: Path) -> None:
+    stored: list[Verdict] = []
+    with full_disk(tmp_path / "disk", 256 << 10) as folder:
+        # Made by hand: a run would not begin in so little space.
+        (folder / "manifest.json").write_text(json.dumps({"format": 1}))
+        run = Run.open(folder)
+        run.write_plan(CELL, PLAN)
+        with pytest.raises(StoreError, match=r"No space left|File too large") as caught:
+            for first in range(0, 10_000, 50):
+                run.append(CELL.id, rows(50, first))
+                stored += rows(50, first)
+        assert str(verdicts_of(run, CELL)) in str(caught.value)
+        assert 100 < len(stored) < 9_000
+        found, damaged = run.verdicts(CELL.id)
+        assert (stored, []) == (found[: len(stored)], damaged)
+        assert len(found) < len(stored) + 50
+        kept = [rows(1, first)[0] for first in range(len(found))]
+        assert kept == found
+    if not (folder / "manifest.json").exists():
+        return
+    run.append(CELL.id, rows(1, first=len(found)))
+    assert ([*kept, *rows(1, first=len(found))], []) == run.verdicts(CELL.id)
+
+
+def test_a_run_does_not_begin_where_there_is_no_space(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    with full_disk(tmp_path / "disk", 1 << 20) as folder, pytest.raises(Exception, match="a run needs 64 MiB in"):
+        Run.create(folder / "run", DEFINITION)
+    assert not (folder / "run").exists()
