@@ -104,6 +104,8 @@ class Row:
         """Return the result as it is shown; a promise that a shim broke on purpose is a control and says so."""
         if self.is_sabotaged and self.judgement.result is Result.BROKEN:
             return "broken (control)"
+        if self.judgement.result is Result.KEPT and self.promise and self.promise.keeps is Keeps.ANYTHING:
+            return "nothing promised"
         return self.judgement.result.value
 
 

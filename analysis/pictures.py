@@ -141,6 +141,7 @@ def _draw_axes(axes: Axes, points: Sequence[Point], axis: Axis) -> None:
     if axis.is_share:
         axes.set_ylim(-0.06, max(0.1, 1.2 * max(point.value for point in points)))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+        axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 1])
     else:
         axes.set_yscale("symlog", linthresh=1, linscale=0.8)
         axes.set_ylim(-0.35, 2 * max(2, *(point.value for point in points)))

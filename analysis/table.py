@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import shlex
+import sys
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -25,6 +26,10 @@ _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _REPLAYS_MAX = 3
 _NAMES_MAX = 3
 _WIDTH_WITH_FAULTS = 112
+# On a narrow terminal the result is worth more than the promise, which the report shows.
+_WIDTH_WITH_PROMISES = 100
+# Of output that is kept in a file.
+_KEPT_WIDTH = 120
 
 
 def print_table(summary: Summary, console: Console | None = None) -> None:
@@ -32,9 +37,10 @@ def print_table(summary: Summary, console: Console | None = None) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console() if console is None else console
+    if console is None:
+        console = Console() if sys.stdout.isatty() else Console(width=_KEPT_WIDTH)
     for rows in _tables(summary.rows, console.width):
-        console.print(_table(rows))
+        console.print(_table(rows, has_promise=console.width >= _WIDTH_WITH_PROMISES))
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
@@ -112,7 +118,7 @@ def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
     return [[row for row in rows if row.outcome.cell.fault == fault] for fault in faults]
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -129,11 +135,13 @@ def _table(rows: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     if has_detection:
         table.add_column("detected\n/ silent", justify="right", no_wrap=True)
-    table.add_column("promise", no_wrap=True)
+    if has_promise:
+        table.add_column("promise", no_wrap=True)
     table.add_column("result")
     for _, same in groupby(rows, key=_settings_key):
         for index, row in enumerate(same):
-            table.add_row(*_columns(row, is_first=index == 0, has_fault=has_fault, has_detection=has_detection))
+            columns = _columns(row, is_first=index == 0, has_fault=has_fault, has_detection=has_detection)
+            table.add_row(*columns, *_promise_and_result(row)[0 if has_promise else 1 :])
     return table
 
 
@@ -165,13 +173,21 @@ def _columns(row: Row, *, is_first: bool, has_fault: bool, has_detection: bool) 
         share(outcome.instant_share_losing),
         damage_text(outcome),
         *([detection_text(outcome)] if has_detection else []),
-        row.promise.keeps.value if row.promise else "not known",
     ]
-    return [*map(Text, columns), Text(row.result_text, style=_style(row))]
+    return [*map(Text, columns)]
+
+
+def _promise_and_result(row: Row) -> list[Text]:
+    from rich.text import Text
+
+    promise = row.promise.keeps.value if row.promise else "not known"
+    return [Text(promise), Text(row.result_text, style=_style(row))]
 
 
 def _style(row: Row) -> str:
-    return "cyan" if row.is_sabotaged and row.judgement.result is Result.BROKEN else _STYLES[row.judgement.result]
+    if row.is_sabotaged and row.judgement.result is Result.BROKEN:
+        return "cyan"
+    return _STYLES[row.judgement.result] if row.result_text == row.judgement.result else "dim"
 
 
 def _explanation(row: Row) -> list[str]:

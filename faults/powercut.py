@@ -23,6 +23,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from faults.epochs import Epoch
 from faults.log import WriteLog
@@ -33,6 +34,8 @@ from faults.state import CrashState, Draw, landable, make_state
 SUBSETS_MAX = 64
 # Subsets of a longer batch are named by the seed of their draw, since a list would be too long for an id.
 LISTED_MEMBERS_MAX = 48
+# With fewer states than epochs each epoch gets one: none of the batch here, a cut before a FUA there, some of it there.
+FIRST_KINDS = 4
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
 
@@ -42,7 +45,8 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
     def rank(epoch: Epoch) -> Ranking:
         members = landable(epoch)
         subsets = _subsets(epoch, members) if 2 ** len(members) <= SUBSETS_MAX else _samples(epoch, members, seed)
-        return Ranking(in_turns(subsets, after_fuas(epoch)), 2 ** len(members) <= SUBSETS_MAX)
+        ranked = _rotated(in_turns(subsets, after_fuas(epoch)), epoch.number % FIRST_KINDS)
+        return Ranking(ranked, 2 ** len(members) <= SUBSETS_MAX)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
@@ -56,6 +60,14 @@ def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry:
         raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
     epoch = log_epochs[bisect_left(log_epochs, entry, key=lambda epoch: epoch.end)]
     return make_state(epoch, bisect_left(epoch.fuas, entry))
+
+
+def _rotated(ranked: Iterator[CrashState], by: int) -> Iterator[CrashState]:
+    """Put the state of rank `by` first, so that a small budget does not look at the same kind in every epoch."""
+    skipped = list(islice(ranked, by))
+    yield from islice(ranked, 1)
+    yield from skipped
+    yield from ranked
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:

@@ -106,7 +106,7 @@ class Campaign:
         leaders = ThreadPoolExecutor(self._jobs + 1, "group")
         try:
             leading = [
-                leaders.submit(self._measure_group, group, number == 0 or self._profile.reproduce_all, vms)
+                leaders.submit(self._measure_group, group, vms, reproduce=number == 0 or self._profile.reproduce_all)
                 for number, group in enumerate(groups)
             ]
             for future in leading:
@@ -118,7 +118,7 @@ class Campaign:
                 pool.shutdown(wait=True, cancel_futures=True)
             machine.allow_all()
 
-    def _measure_group(self, group: Sequence[Scenario], reproduce: bool, vms: ThreadPoolExecutor) -> None:
+    def _measure_group(self, group: Sequence[Scenario], vms: ThreadPoolExecutor, *, reproduce: bool) -> None:
         first = group[0]
         with self._run.locked(first, self._stopped), ExitStack() as stack:
             try:
@@ -174,10 +174,13 @@ class Campaign:
 
 def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Timeline) -> list[Cut]:
     """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
-    done = Counter((one.state, one.acked, one.instant_weight_ns) for one in verdicts)
+    done = Counter((one.state, one.acked, one.instant_weight_ns, one.lost_virtual_ns) for one in verdicts)
+    recovered = {one.state: one.recovered for one in verdicts}
     missing = []
     for cut in planned:
-        key = cut.state.id, timeline.acked(cut.entry), cut.weight_ns
+        prefix = recovered.get(cut.state.id)
+        lost_ns = 0 if prefix is None else timeline.lost_ns(prefix, cut.entry)
+        key = cut.state.id, timeline.acked(cut.entry), cut.weight_ns, lost_ns
         if done[key]:
             done[key] -= 1
         else:

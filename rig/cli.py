@@ -86,7 +86,7 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
 @_seed_option
 @_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one a processor].")
-def run(cells: tuple[str, ...], profile: str, device: str, seed: int, run_dir: Path | None, jobs: int) -> None:
+def run(*, cells: tuple[str, ...], profile: str, device: str, seed: int, run_dir: Path | None, jobs: int) -> None:
     """Measure cells (default: the SQLite matrix), print the table and write the report.
 
     A run that was stopped goes on where it stopped when the same command is given again.
@@ -190,7 +190,7 @@ def image_remove(name: str) -> None:
 
 @main.command()
 @click.option("--quick", is_flag=True, help="Fewer repetitions, for a look.")
-def bench(quick: bool) -> None:
+def bench(*, quick: bool) -> None:
     """Measure the rig itself against its budgets and print the table of BENCHMARKS.md."""
     from rig.bench import measure
 
@@ -242,7 +242,7 @@ def _newest_run(having: str = "") -> Path:
     for folder in _runs():
         if not having or (folder / "cells" / having).exists():
             return folder
-    what = f"a run with the cell {having!r}" if having else "a run"
+    what = f"run with the cell {having!r}" if having else "run"
     raise StoreError(f"there is no {what} in {_RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
 
 

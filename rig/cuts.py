@@ -1,8 +1,8 @@
 """Which crash states of a recording are checked for a cell, and which acknowledgements must hold in each.
 
 Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
-spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from which the
-share of losing instants follows. States of equal content are put on a disk once.
+spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
+which the share of losing instants follows. States of equal content are put on a disk once.
 """
 
 from __future__ import annotations

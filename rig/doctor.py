@@ -65,9 +65,9 @@ def require_qemu() -> str:
 
 def _qemu() -> Finding:
     try:
-        return Finding(True, PROGRAM, require_qemu())
+        return Finding(ok=True, what=PROGRAM, detail=require_qemu())
     except RigError as error:
-        return Finding(False, PROGRAM, str(error))
+        return Finding(ok=False, what=PROGRAM, detail=str(error))
 
 
 def _space(what: str, folder: Path) -> Finding:

@@ -1,8 +1,8 @@
 """The pytest plugin: durability tests are the cells of the matrix, selected as any test is, by `-k`.
 
-A test with an argument `durability_cell` runs once for each cell, under the cell's id. Its value measures the cell, with the
-controls of its group, when it is asked to. Nothing is started at import or collection; a run directory is shared by
-all workers of a session.
+A test with an argument `durability_cell` runs once for each cell, under the cell's id. Its value measures the cell,
+with the controls of its group, when it is asked to. Nothing is started at import or collection; a run directory is
+shared by all workers of a session.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def durability_cell(
     measured = _measured(run, cell, [one.id for one in wanted], profile.exposure_min)
     for name, value in _properties(measured.row).items():
         record_property(name, value)
-    print(measured.text())
+    print(measured.text())  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
     return measured
 
 

@@ -50,7 +50,7 @@ class Verdict:
     lost: int
     # From the ack of the first lost transaction to the cut; 0 when nothing is lost.
     lost_virtual_ns: int
-    # The virtual time this state stands for when it is the state "everything unflushed is lost" of a cut instant; else 0.
+    # The virtual time this state stands for as the state "everything unflushed is lost" of a cut instant; else 0.
     instant_weight_ns: int
     # The first difference or the engine's words; empty when there is nothing to tell.
     detail: str

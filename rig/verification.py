@@ -45,7 +45,7 @@ class Finding:
     ms: dict[str, float]
 
 
-def verify(
+def verify(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
     scenario: Scenario,
     template: Template,
     recording: Path,

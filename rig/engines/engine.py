@@ -50,5 +50,5 @@ def named(name: str) -> Engine:
     """Return the engine of that name; raise UsageError naming the choices."""
     if name not in NAMES:
         raise UsageError(f"unknown engine {name!r}; there are: {', '.join(NAMES)}")
-    engine: Engine = importlib.import_module(f"rig.engines.{name}")  # type: ignore[assignment]
+    engine: Engine = importlib.import_module(f"rig.engines.{name}")
     return engine

@@ -6,9 +6,9 @@ A `cache_size` of the default keeps a transaction of the workloads in memory: no
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
@@ -107,7 +107,7 @@ class SqliteDatabase:
 
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
-    return SqliteDatabase(os.path.join(directory, _FILE), settings)
+    return SqliteDatabase(str(Path(directory) / _FILE), settings)
 
 
 def _parameters(operation: Operation) -> Row:

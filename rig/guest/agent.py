@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -31,11 +32,11 @@ def main() -> None:
     """Play the role that the kernel command line names."""
     port = os.open(_port_node(), os.O_RDWR)
     try:
-        if os.environ["rig_role"] == "recorder":
+        if os.environ["RIG_ROLE"] == "recorder":
             _record(port)
         else:
             _verify(port)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - process 1 must not end, and the host is told whatever it was
         print(traceback.format_exc(), FAILED, flush=True)
         _send(port, {"error": traceback.format_exc()})
     while True:  # process 1 must not end; the host takes the machine away
@@ -70,11 +71,18 @@ def _meet_the_clock() -> None:
     """Wait for a fixed moment of virtual time, so that what happened while the host resumed us is forgotten."""
     for _ in range(_SPIN_ROUNDS):
         pass
-    now_ns = time.monotonic_ns()
-    alarm = os.timerfd_create(time.CLOCK_MONOTONIC)
-    os.timerfd_settime_ns(alarm, flags=os.TFD_TIMER_ABSTIME, initial=(now_ns // _MEETING_NS + 2) * _MEETING_NS)
-    os.read(alarm, 8)
-    os.close(alarm)
+    _sleep_until((time.monotonic_ns() // _MEETING_NS + 2) * _MEETING_NS)
+
+
+def _sleep_until(moment_ns: int) -> None:
+    # The guest's Python is newer than the oldest that the host may have.
+    if sys.version_info >= (3, 13):
+        alarm = os.timerfd_create(time.CLOCK_MONOTONIC)
+        os.timerfd_settime_ns(alarm, flags=os.TFD_TIMER_ABSTIME, initial=moment_ns)
+        os.read(alarm, 8)
+        os.close(alarm)
+    else:
+        raise RuntimeError(f"Python {sys.version} has no timerfd; the guest image needs 3.13 or later")
 
 
 def _verify(port: int) -> None:

@@ -68,7 +68,7 @@ def _run(scenario: dict[str, Any], device: str) -> dict[str, Any]:
             environment["LD_PRELOAD"] = shim
         process = subprocess.run(
             [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
-            capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S,
+            capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
         )  # fmt: skip
         if process.returncode:
             raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")

@@ -1,6 +1,7 @@
 """Which accelerator verifiers run under: KVM if a machine under it has answered, else TCG, and that is said.
 
-`/dev/kvm` may exist, open and create a vCPU, and still not run a kernel; so the only probe is a machine that says READY.
+`/dev/kvm` may exist, open and create a vCPU, and still not run a kernel; so the only probe is a machine that says
+READY.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PROBE_LIMIT_S = 20
 
 
 def best_accelerator(guest: Image) -> tuple[Accelerator, str]:
-    """Return the fastest accelerator that works here, and why it is that one. The probe's answer is kept until reboot."""
+    """Return the fastest accelerator that works here, and why that one. The probe's answer is kept until reboot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return Accelerator.TCG, "/dev/kvm is not there or not ours to open"
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -60,7 +60,7 @@ _TCG_CPU = "max,cx16=off,rdrand=off,rdseed=off"
 # 2 ns an instruction. Time stands still while the guest runs nothing of its own, and jumps while it sleeps.
 _ICOUNT = "shift=1,sleep=off,align=off"
 # RCU grace periods are what removing a dm device waits for; expedited ones take a fraction of the time.
-_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 rcupdate.rcu_expedited=1 rig_role={role}"
+_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 rcupdate.rcu_expedited=1 RIG_ROLE={role}"
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn={spawn}"
 
 
@@ -73,8 +73,7 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         *_processor(spec),
         "-smp", "1",
         "-m", str(spec.memory_mib),
-        "-object", f"memory-backend-file,id=ram,size={spec.memory_mib}M,mem-path={_quoted(plugs.ram_file)}"
-                   f",share={'on' if plugs.is_template else 'off'}",
+        "-object", _memory(spec, plugs),
         "-rtc", "base=2026-01-01T00:00:00,clock=vm",
         "-kernel", str(spec.kernel), "-initrd", str(spec.initrd), "-append", _APPEND.format(role=spec.role),
         "-fw_cfg", f"name=opt/rig/orders,file={_quoted(plugs.orders)}",
@@ -97,6 +96,11 @@ def _processor(spec: MachineSpec) -> list[str]:
         return ["-accel", "kvm", "-cpu", "host"]
     processor = ["-accel", "tcg,tb-size=128", "-cpu", _TCG_CPU]
     return [*processor, "-icount", _ICOUNT] if spec.role is Role.RECORDER else processor
+
+
+def _memory(spec: MachineSpec, plugs: Plugs) -> str:
+    share = "on" if plugs.is_template else "off"
+    return f"memory-backend-file,id=ram,size={spec.memory_mib}M,mem-path={_quoted(plugs.ram_file)},share={share}"
 
 
 def _disk(name: str, path: Path) -> list[str]:

@@ -1,6 +1,7 @@
-"""Write cpio archives in the `newc` format, which the kernel unpacks as an initrd (Documentation/driver-api/early-userspace).
+"""Write cpio archives in the `newc` format, which the kernel unpacks as an initrd.
 
-The kernel unpacks several archives laid end to end one over the other, so the agent's code travels as a second one.
+The format is that of Documentation/driver-api/early-userspace. The kernel unpacks several archives laid end to end one
+over the other, so the agent's code travels as a second one.
 """
 
 from __future__ import annotations

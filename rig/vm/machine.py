@@ -28,9 +28,6 @@ _OVERHEAD_MIB = 4096
 # Enough for a panic's reason, which stands above its trace.
 _CONSOLE_SHOWN_CHARS = 2000
 _turns = itertools.count()
-_running: set[subprocess.Popen[bytes]] = set()
-_gate = threading.Lock()
-_is_closed = False
 
 
 class Machine:
@@ -133,7 +130,7 @@ def started(
         ends = (channel_end.fileno(), monitor_end.fileno())
         limits = ["setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
         pin = ["chrt", "--batch", "0", "taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
-        process = _launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
+        process = _gate.launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
         channel_end.close()
         monitor_end.close()
         try:
@@ -141,7 +138,7 @@ def started(
         finally:
             process.kill()
             process.wait(_KILL_LIMIT_S)
-            _running.discard(process)
+            _gate.forget(process)
             assert process.stderr
             process.stderr.close()
 
@@ -153,31 +150,51 @@ def _next_cpu() -> int:
 
 def stop_all() -> None:
     """Kill every machine of this process and let none start until `allow_all`; their users see a lost machine."""
-    global _is_closed
-    with _gate:
-        _is_closed = True
-        for process in _running:
-            process.kill()
+    _gate.close()
 
 
 def allow_all() -> None:
     """Let machines start again."""
-    global _is_closed
-    _is_closed = False
+    _gate.open()
 
 
-def _launched(command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
-    with _gate:
-        if _is_closed:
-            raise VmError("machines are being stopped")
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=pass_fds,
-            # Ctrl-C is for us; we take the machine down in order.
-            start_new_session=True,
-        )
-        _running.add(process)
-        return process
+class _Gate:
+    """The machines that run in this process, and whether another may start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            for process in self._running:
+                process.kill()
+
+    def open(self) -> None:
+        with self._lock:
+            self._is_closed = False
+
+    def launched(self, command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._is_closed:
+                raise VmError("machines are being stopped")
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=pass_fds,
+                # Ctrl-C is for us; we take the machine down in order.
+                start_new_session=True,
+            )
+            self._running.add(process)
+            return process
+
+    def forget(self, process: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            self._running.discard(process)
+
+
+_gate = _Gate()

@@ -214,11 +214,12 @@ def _started(
     )
 
 
-def _memory_file(name: str, content: bytes = b"") -> BinaryIO:
-    """Return a file that is gone with the last process that has it open, however that one ends."""
-    file = open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0)
-    file.write(content)
-    return file
+@contextmanager
+def _memory_file(name: str, content: bytes = b"") -> Iterator[BinaryIO]:
+    """Hold a file for the length of a block; it is gone with the last process that has it open, however that ends."""
+    with open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0) as file:
+        file.write(content)
+        yield file
 
 
 def _by_descriptor(file: BinaryIO) -> Path:
@@ -240,7 +241,8 @@ def _code_archive() -> bytes:
 
 def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:
     program = shutil.which(PROGRAM) or PROGRAM
-    placeholder = Path("placeholder")
-    line = argv.argv(program, spec, Plugs(placeholder, False, placeholder, placeholder, placeholder, 0, 0))
-    stamp = subprocess.list2cmdline(line) + image.digest + qemu_version() + str(os.stat(program).st_mtime_ns)
+    place = Path("placeholder")
+    plugs = Plugs(place, is_template=False, console=place, orders=place, recording=place, channel_fd=0, monitor_fd=0)
+    line = argv.argv(program, spec, plugs)
+    stamp = subprocess.list2cmdline(line) + image.digest + qemu_version() + str(Path(program).stat().st_mtime_ns)
     return hashlib.blake2b(stamp.encode() + code, digest_size=8).hexdigest()

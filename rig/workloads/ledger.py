@@ -1,8 +1,8 @@
 """A ledger: every transaction moves between two accounts, adds entries, and removes an old transaction's entries.
 
 Each transaction updates two rows of `account`, inserts two rows of `entry` and, once there are old ones, deletes two,
-so it touches several pages of two tables and an index. It is a pure function of (seed, number): an updated row holds the number
-of the transaction that wrote it, so a stale page shows, and what it deletes follows from its number alone.
+so it touches several pages of two tables and an index. It is a pure function of (seed, number): an updated row holds
+the number of the transaction that wrote it, so a stale page shows, and what it deletes follows from its number alone.
 """
 
 from __future__ import annotations

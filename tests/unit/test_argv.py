@@ -55,7 +55,7 @@ def test_only_a_recorder_under_tcg_counts_instructions(spec: MachineSpec) -> Non
     assert ("-icount" in words) is (spec.role is Role.RECORDER and spec.accelerator is Accelerator.TCG)
     assert 1 == len(values(words, "-accel"))
     assert values(words, "-accel")[0].startswith(spec.accelerator)
-    assert f"rig_role={spec.role}" in values(words, "-append")[0].split()
+    assert f"RIG_ROLE={spec.role}" in values(words, "-append")[0].split()
 
 
 @pytest.mark.parametrize("spec", EVERY_SPEC, ids=lambda spec: f"{spec.role}-{spec.accelerator}")

@@ -19,7 +19,7 @@ MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 # Shipped into the VM: standard library, and each other.
 GUEST = ("rig.guest", "rig.engines", "rig.workloads", "rig.errors")
-# Only these reach from the rig into the analysis, and only inside functions.
+# Only these reach from the rig into the analysis, and only inside functions or for type checkers.
 MAY_USE_ANALYSIS = ("rig.cli", "rig.pytest_plugin")
 # Database drivers live in the guest image; whoever needs one imports it inside a function.
 DRIVERS = frozenset({"apsw", "lmdb", "plyvel", "psycopg", "pymysql", "rocksdict"})
@@ -68,8 +68,11 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
-    """Yield (imported module, whether inside a function, line); `from a import b` is `a.b` where that is a module."""
+def imports(path: Path, tree: ast.Module | None = None) -> Iterator[tuple[str, bool, int]]:
+    """Yield (imported module, whether inside, line); `from a import b` is `a.b` where that is a module.
+
+    Inside is what importing the module does not carry out: a function, or a block for type checkers only.
+    """
 
     def walk(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool, int]]:
         for child in ast.iter_child_nodes(node):
@@ -80,9 +83,20 @@ def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
                 for alias in child.names:
                     full = f"{base}.{alias.name}"
                     yield (full if is_our_module(full) else base), inside, child.lineno
-            yield from walk(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+            deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from walk(child, inside or deferred or is_for_type_checkers(child))
 
-    return walk(tree_of(path), inside=False)
+    return walk(tree or tree_of(path), inside=False)
+
+
+def is_for_type_checkers(node: ast.AST) -> bool:
+    """An `else` would be carried out, so a block with one does not count."""
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+        and not node.orelse
+    )
 
 
 def absolute_base(path: Path, node: ast.ImportFrom) -> str:
@@ -103,7 +117,7 @@ def broken_import(module: str, imported: str, inside: bool) -> str | None:
     if within(module, ("faults",)) and ours and not within(imported, ("faults",)):
         return "faults imports nothing of ours"
     if within(module, ("rig",)) and within(imported, ("analysis",)) and not (inside and module in MAY_USE_ANALYSIS):
-        return "only rig/cli.py and rig/pytest_plugin.py reach into analysis, inside functions"
+        return "only rig/cli.py and rig/pytest_plugin.py reach into analysis, inside functions or for type checkers"
     if imported.partition(".")[0] in DRIVERS and not (inside and within(module, ("rig.engines",))):
         return "drivers are imported by rig/engines only, inside functions"
     if within(module, GUEST):
@@ -159,6 +173,22 @@ def test_the_rule_of_dependencies_says_what_the_design_says(
     module: str, imported: str, inside: bool, allowed: bool
 ) -> None:
     assert allowed is (broken_import(module, imported, inside) is None)
+
+
+@pytest.mark.parametrize(
+    ("source", "inside"),
+    [
+        ("import analysis", False),
+        ("def f(): import analysis", True),
+        ("if TYPE_CHECKING: import analysis", True),
+        ("if not TYPE_CHECKING: import analysis", False),
+        ("if TYPE_CHECKING: pass\nelse: import analysis", False),
+        ("if DEBUG: import analysis", False),
+        ("try: import analysis\nexcept ImportError: pass", False),
+    ],
+)
+def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(source: str, inside: bool) -> None:
+    assert [("analysis", inside)] == [found[:2] for found in imports(ROOT / "rig" / "cli.py", ast.parse(source))]
 
 
 def test_modules_and_functions_stay_short_enough_to_read() -> None:

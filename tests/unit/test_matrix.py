@@ -82,7 +82,9 @@ def test_any_pattern_selects_what_it_matches_or_is_a_usage_error(pattern: str) -
 
 
 def test_select_keeps_the_order_of_ids_and_names_no_cell_twice() -> None:
-    chosen = matrix.select(["*-wal_normal_t*", "*-wal_normal_po*", "sqlite-ext4-wal_normal_powercut", "*-delete_off_torn"])
+    chosen = matrix.select(
+        ["*-wal_normal_t*", "*-wal_normal_po*", "sqlite-ext4-wal_normal_powercut", "*-delete_off_torn"]
+    )
     assert [
         "sqlite-ext4-delete_off_torn", "sqlite-ext4-wal_normal_powercut", "sqlite-ext4-wal_normal_torn"
     ] == [cell.id for cell in chosen]  # fmt: skip

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig import matrix
-from rig.errors import RecordingError, StoreError
+from rig.errors import HostError, RecordingError, StoreError
 from rig.results import PlanFacts, Verdict, VerdictKind
 from rig.scenario import DeviceProfile, Scenario, Workload
 from rig.store import Run, write_parquet
@@ -282,6 +282,6 @@ def test_a_full_disk_is_a_clear_error_and_what_was_stored_before_is_kept(tmp_pat
 def test_a_run_does_not_begin_where_there_is_no_space(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system")
-    with full_disk(tmp_path / "disk", 1 << 20) as folder, pytest.raises(Exception, match="a run needs 64 MiB in"):
+    with full_disk(tmp_path / "disk", 1 << 20) as folder, pytest.raises(HostError, match="a run needs 64 MiB in"):
         Run.create(folder / "run", DEFINITION)
     assert not (folder / "run").exists()

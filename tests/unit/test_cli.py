@@ -1,0 +1,292 @@
+"""The command `rig` without machines: its exit codes, what it says to bad input, and what a report is made of."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from rig import cli, matrix
+from rig.results import CellResult
+from rig.scenario import Shim
+from rig.store import Run
+from rig.vm.template import PROGRAM
+from tests.unit import samples
+
+ROOT = Path(__file__).resolve().parents[2]
+RIG = Path(sys.executable).with_name("rig")
+CELL = "sqlite-ext4-wal_normal_powercut"
+Rig = Callable[..., subprocess.CompletedProcess[str]]
+Here = Callable[..., Result]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    def call(*words: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "COLUMNS": "140", **(env or {})}
+        return subprocess.run(
+            [RIG, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    return call
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Call the same command in this process: matplotlib takes seconds to import."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(cli.main, list(words), env={"COLUMNS": "140"})
+
+
+def stored(folder: Path, cells: Iterable[CellResult]) -> Path:
+    """Store cells as a campaign leaves them."""
+    run = Run.create(folder, {"profile": "quick"})
+    for cell in cells:
+        (scenario,) = matrix.select([f"sqlite-ext4-{_name(cell)}_{cell.fault}"])
+        recording = run.recording_folder(scenario)
+        recording.mkdir(parents=True, exist_ok=True)
+        (recording / "facts.json").write_text(json.dumps(asdict(cell.recording)))
+        (recording / "log.zst").touch()
+        run.write_plan(scenario, cell.plan)
+        run.append(scenario.id, [replace(verdict, cell=scenario.id) for verdict in cell.verdicts])
+    return folder
+
+
+def _name(cell: CellResult) -> str:
+    return "_".join(cell.settings.values()) + ("+eatmydata" if cell.shim == Shim.EATMYDATA else "")
+
+
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:
+    yield words
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name)
+
+
+def test_every_command_explains_itself() -> None:
+    assert isinstance(cli.main, click.Group)
+    found = list(commands(cli.main))
+    assert {("run",), ("plan",), ("replay",), ("report",), ("doctor",), ("image", "list")} <= set(found)
+    for words in found:
+        for option in ("--help", "-h"):
+            result = CliRunner().invoke(cli.main, [*words, option])
+            assert 0 == result.exit_code, words
+            assert result.output.startswith(f"Usage: main{''.join(f' {word}' for word in words)} ")
+            # One line of prose at least, for a reader who knows only the name.
+            assert any(line.strip() and line[:2] == "  " for line in result.output.splitlines()[2:4]), words
+
+
+SQLITE = "sqlite-ext4-"
+BAD: Sequence[tuple[list[str], list[str]]] = [
+    (["plan", "oracle-ext4-wal_full_powercut"], ["unknown engine 'oracle'", "there are: sqlite"]),
+    (["plan", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'", "there are: ext4"]),
+    (["plan", "sqlite-ext4-wal_fulll_powercut"], ["unknown settings 'wal_fulll'", "wal_normal", "delete_extra"]),
+    (["plan", "sqlite-ext4-wal_full_powercat"], ["unknown fault 'powercat'", "powercut", "torn"]),
+    (["plan", "wal_full"], ["no cell matches 'wal_full'", "`rig plan` lists them all"]),
+    (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
+    (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
+    (["run", "--device", "tape"], ["unknown device profile 'tape'", "none, ssd, hdd"]),
+    (["run", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'"]),
+    (["run", "--jobs", "-1"], ["--jobs"]),
+    (["run", "--seed", "one"], ["--seed"]),
+    (["run", "--seed", "-1"], ["--seed"]),
+    (["image", "build", "debian"], ["'debian'", "base"]),
+    (["image", "remove", "debian"], ["no image 'debian'; there are: none"]),
+    (["frobnicate"], ["No such command 'frobnicate'"]),
+    (["replay", CELL], ["STATE"]),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words).replace(CELL, "CELL") for words, _ in BAD])
+def test_what_does_not_exist_is_a_usage_error_that_names_the_choices(
+    words: list[str], said: list[str], rig: Rig, tmp_path: Path
+) -> None:
+    result = rig(*words)
+    assert (2, "") == (result.returncode, result.stdout)
+    assert [] == [part for part in said if part not in result.stderr], result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
+    result = rig("plan")
+    assert 0 == result.returncode
+    assert [cell.id for cell in matrix.default_cells()] == result.stdout.splitlines()
+    assert "40 transactions; for each up to 160 crash states and 60 cut instants (profile quick)" in result.stderr
+    some = rig("plan", "sqlite-*-wal_full*_powercut", CELL, "--profile", "nightly")
+    full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]
+    assert sorted([*full, CELL]) == some.stdout.splitlines()
+    assert "3 cells from 3 recordings of 120 transactions" in some.stderr
+
+
+@pytest.mark.parametrize(
+    ("cells", "code", "said"),
+    [
+        (samples.matrix(), 0, "Every promise was kept"),
+        ([samples.cell(samples.sqlite("wal", "full"), samples.durable(120))], 3, "Inconclusive"),
+        (
+            [
+                *samples.controls_that_fire(),
+                samples.cell(samples.sqlite("wal", "extra"), [*samples.durable(120), samples.verdict(lost=2)]),
+            ],
+            1,
+            "A promise was broken by wal_extra",
+        ),
+    ],
+    ids=["kept", "inconclusive", "broken"],
+)
+def test_report_exits_with_the_code_of_the_answer(
+    cells: list[CellResult], code: int, said: str, here: Here, tmp_path: Path
+) -> None:
+    if code == 1:
+        lossy = replace(cells[-1].verdicts[-1], kind=samples.VerdictKind.LOST_SUFFIX)
+        cells = [*cells[:-1], replace(cells[-1], verdicts=(*cells[-1].verdicts[:-1], lossy))]
+    stored(tmp_path / "run", cells)
+    result = here("report", "--run-dir", "run")
+    assert (code, "") == (result.exit_code, result.stderr)
+    assert said in result.stdout
+    assert "report: run/report.html" in result.stdout
+
+
+def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here: Here, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "runs" / "one", samples.matrix())
+    assert 0 == here("report").exit_code
+    names = ("report.html", "verdicts.parquet")
+    before = {name: (folder / name).read_bytes() for name in names}
+    for name in names:
+        (folder / name).unlink()
+    again = here("report")
+    assert 0 == again.exit_code
+    assert before == {name: (folder / name).read_bytes() for name in names}
+    assert sum(len(cell.verdicts) for cell in samples.matrix()) == pq.read_metadata(folder / names[1]).num_rows
+    left = [path.name for path in folder.iterdir()]
+    assert sorted(["cells", "manifest.json", "recordings", *names]) == sorted(left)
+
+
+def test_what_is_damaged_or_was_not_measured_is_named_and_the_run_is_not_green(here: Here, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "run", samples.matrix())
+    victim = folder / "cells" / CELL
+    (victim / "failure").write_text("the recording is void")
+    result = here("report", "--run-dir", str(folder))
+    assert 3 == result.exit_code
+    assert f"not measured {CELL}: the recording is void" in result.stderr
+    (victim / "failure").unlink()
+    (victim / "plan.json").write_text("{")
+    result = here("report", "--run-dir", str(folder))
+    assert 3 == result.exit_code
+    assert f"damaged: {victim / 'plan.json'} is damaged" in result.stderr
+    assert "wal_full" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report"], "there is no run in"),
+        (["report", "--run-dir", "nowhere"], "nowhere is not a run directory: it has no manifest.json"),
+        (["replay", CELL, "e1:i1", "--run-dir", "nowhere"], "nowhere is not a run directory: it has no manifest.json"),
+        (["replay", CELL, "e1:i1"], f"there is no run with the cell '{CELL}' in"),
+    ],
+    ids=["report", "report of nowhere", "replay of nowhere", "replay"],
+)
+def test_a_run_that_is_not_there_is_said_so_without_a_traceback(words: list[str], said: str, rig: Rig) -> None:
+    result = rig(*words)
+    assert 3 == result.returncode
+    assert said in result.stderr
+    assert 1 == len(result.stderr.splitlines())
+
+
+def test_a_program_error_is_never_taken_for_a_broken_promise(
+    here: Here, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = stored(tmp_path / "run", samples.matrix()[:2])
+    (folder / "report.html").mkdir()
+    result = here("report", "--run-dir", str(folder))
+    assert 3 == result.exit_code
+    assert "this is a bug of the rig" in caplog.text
+    assert "report.html" in caplog.text
+
+
+def test_an_empty_cache_has_no_images(rig: Rig) -> None:
+    result = rig("image", "list")
+    assert (0, "", "") == (result.returncode, result.stdout, result.stderr)
+
+
+def path_without_qemu(tmp_path: Path) -> Path:
+    """A PATH with everything but QEMU."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for directory in os.get_exec_path():
+        for program in Path(directory).iterdir() if Path(directory).is_dir() else []:
+            if program.name != PROGRAM and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    return folder
+
+
+def without_system_qemu() -> bool:
+    return not any(Path(folder, PROGRAM).exists() for folder in ("/usr/local/sbin", "/usr/sbin", "/sbin"))
+
+
+def test_without_qemu_doctor_and_run_say_one_line_with_the_fix(rig: Rig, tmp_path: Path) -> None:
+    assert without_system_qemu(), "QEMU is where the rig looks without PATH"
+    fix = f"the program {PROGRAM} is not installed: on Debian and Ubuntu it is in the package qemu-system-x86"
+    environment = {"PATH": str(path_without_qemu(tmp_path))}
+    result = rig("doctor", env=environment)
+    assert 3 == result.returncode
+    (line,) = [line for line in result.stdout.splitlines() if PROGRAM in line]
+    assert line.startswith(f"MISS {PROGRAM}: {fix}")
+    assert "" == result.stderr
+    assert "guest image" in result.stdout, "it stopped at the first thing that is missing"
+    ran = rig("run", CELL, env=environment)
+    assert (3, "") == (ran.returncode, ran.stdout)
+    (line,) = ran.stderr.splitlines()
+    assert fix in line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"),
+    [
+        ("QEMU emulator version 6.1.0", True),
+        ("QEMU emulator version 2.12.0 (Debian)", True),
+        ("QEMU emulator version 6.2.0", False),
+        ("QEMU emulator version 10.0.2", False),
+    ],
+)
+def test_a_qemu_that_is_too_old_is_one_line_with_the_fix(version: str, is_old: bool, rig: Rig, tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    (folder / PROGRAM).write_text(f"#!/bin/sh\necho '{version}'\n")
+    (folder / PROGRAM).chmod(0o755)
+    environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    result = rig("doctor", env=environment)
+    (line,) = [line for line in result.stdout.splitlines() if PROGRAM in line]
+    assert ("MISS" if is_old else "ok") == line.split()[0]
+    assert version in line
+    if not is_old:
+        return
+    fix = "older than 6.2; install qemu-system-x86 of Debian 12 or later"
+    assert line.endswith(fix)
+    assert 3 == result.returncode
+    ran = rig("run", CELL, env=environment)
+    assert 3 == ran.returncode
+    (line,) = ran.stderr.splitlines()
+    assert fix in line
+
+
+def test_doctor_names_the_package_of_every_other_program_that_is_missing(rig: Rig, tmp_path: Path) -> None:
+    folder = path_without_qemu(tmp_path)
+    for program in ("mmdebstrap", PROGRAM):
+        (folder / program).unlink(missing_ok=True)
+    result = rig("doctor", env={"PATH": str(folder)})
+    assert "MISS mmdebstrap: apt-get install mmdebstrap" in result.stdout.splitlines()

@@ -1,0 +1,134 @@
+"""The pytest plugin without machines: what is collected, what is registered, and that nothing is started for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from rig import matrix
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[2]
+CELL = "sqlite-ext4-wal_normal_powercut"
+# Runs pytest in this process and writes down what that brought along: modules, and programs that were started.
+_WATCHED = """
+import json, sys
+started = []
+sys.addaudithook(lambda event, args: started.append(repr(args)) if event in ("subprocess.Popen", "os.fork", "os.exec",
+    "os.posix_spawn", "os.system") else None)
+import pytest
+code = pytest.main(sys.argv[2:])
+heavy = {"numpy", "scipy", "matplotlib", "pyarrow", "duckdb", "jinja2", "qemu", "rig.vm", "rig.campaign", "faults"}
+found = {"code": int(code), "started": started, "heavy": sorted(heavy & set(sys.modules))}
+open(sys.argv[1], "w").write(json.dumps(found))
+"""
+
+
+def collected(*words: str, cwd: Path = ROOT) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words]
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+    assert 0 == result.returncode, result.stdout + result.stderr
+    return [line for line in result.stdout.splitlines() if "::" in line]
+
+
+def id_of(line: str) -> str:
+    return line.partition("[")[2].removesuffix("]")
+
+
+def test_the_name_that_the_readme_promises_selects_exactly_one_test() -> None:
+    (line,) = collected("-k", "wal_normal_powercut")
+    assert f"tests/durability/test_promises.py::test_promise[{CELL}]" == line
+
+
+def test_offered_are_the_cells_of_the_main_job_sorted_and_ascii() -> None:
+    found = [id_of(line) for line in collected("tests/durability")]
+    assert [cell.id for cell in matrix.default_cells()] == found
+    assert sorted(set(found)) == found
+    assert all(name.isascii() for name in found)
+
+
+def test_nothing_is_started_and_nothing_heavy_imported_at_collection(tmp_path: Path) -> None:
+    words = ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "wal_normal_powercut"]
+    note = tmp_path / "note"
+    cache = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", _WATCHED, str(note), *words, "tests/durability"]
+    subprocess.run(command, cwd=ROOT, env=cache, capture_output=True, check=True, timeout=60)
+    assert {"code": 0, "started": [], "heavy": []} == json.loads(note.read_text())
+    assert not (tmp_path / "cache").exists()
+
+
+DURABILITY_TEST = """
+import pytest
+
+def test_it(durability_cell):
+    raise AssertionError("never to be run here")
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyprojecttoml('[tool.pytest.ini_options]\naddopts = ["--strict-markers", "--strict-config"]\n')
+    pytester.makepyfile(DURABILITY_TEST)
+    return pytester
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rig-profile", "slow"], "unknown profile 'slow'; there are: quick, nightly, exhaustive"),
+        (["--rig-device", "tape"], "unknown device profile 'tape'; there are: none, ssd, hdd"),
+        (["--rig-cells", "sqlite-zfs-wal_full_torn"], "unknown file system 'zfs'"),
+        (["--rig-cells", "sqlite-ext4-wal_full_rain"], "unknown fault 'rain'"),
+        (["--rig-seed", "one"], "--rig-seed: invalid int value: 'one'"),
+    ],
+)
+def test_what_does_not_exist_is_a_usage_error_that_names_the_choices(
+    words: list[str], said: str, project: pytest.Pytester
+) -> None:
+    result = project.runpytest_subprocess("--collect-only", *words)
+    assert result.ret in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED}
+    text = result.stdout.str() + result.stderr.str()
+    assert said in text
+    assert "Traceback" not in text
+
+
+def test_options_stand_in_a_group_of_their_own_and_the_marker_is_registered(project: pytest.Pytester) -> None:
+    text = project.runpytest_subprocess("--help").stdout.str()
+    group = text.partition("durability under power loss:")[2].partition("\n\n")[0]
+    for option in ("--rig-profile", "--rig-device", "--rig-seed", "--rig-run-dir", "--rig-cells"):
+        assert option in group
+    assert "@pytest.mark.durability: " in project.runpytest_subprocess("--markers").stdout.str()
+
+
+def test_cells_carry_the_marker_and_a_test_without_one_is_left_alone(project: pytest.Pytester) -> None:
+    project.makepyfile(test_other="def test_other():\n    pass\n")
+    result = project.runpytest_subprocess("--collect-only", "-q", "-m", "durability", "--rig-cells", "*wal_full_powercut")
+    result.stdout.fnmatch_lines(["*::test_it[[]sqlite-ext4-wal_full_powercut[]]", "1/2 tests collected*"])
+    result = project.runpytest_subprocess("-q", "-m", "not durability")
+    result.assert_outcomes(passed=1, deselected=len(matrix.default_cells()))
+
+
+@pytest.mark.parametrize(("offer", "expected"), [("all", len(matrix.all_cells())), ("*_torn", None)])
+def test_cells_are_offered_as_asked(offer: str, expected: int | None, project: pytest.Pytester) -> None:
+    found = [id_of(line) for line in collected("--rig-cells", offer, cwd=project.path)]
+    assert (expected or len(matrix.select([offer]))) == len(found) > 16
+
+
+def test_without_a_machine_program_the_cell_is_an_error_and_not_a_failure_and_junit_says_so(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rig that cannot work has not measured a broken promise."""
+    empty = project.mkdir("bin")
+    monkeypatch.setenv("PATH", str(empty))
+    result = project.runpytest_subprocess("-q", "-k", CELL, "--junitxml", "out.xml")
+    result.assert_outcomes(errors=1, deselected=len(matrix.default_cells()) - 1)
+    assert "qemu-system-x86_64 is not installed" in result.stdout.str()
+    (case,) = ET.parse(project.path / "out.xml").iter("testcase")  # noqa: S314 - our own file
+    assert ["error"] == [child.tag for child in case if child.tag != "properties"]

@@ -1,0 +1,244 @@
+"""Campaigns on real machines: nothing is measured twice or lost, and what fails costs its own cells only."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from rig import campaign, matrix
+from rig.campaign import Machines
+from rig.matrix import Profile
+from rig.results import Verdict, VerdictKind
+from rig.scenario import Scenario
+from rig.store import Run
+from rig.vm.template import Template
+from tests.vm.samples import SHORT
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = Profile("tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False)
+# The first two are cut from one recording.
+IDS = ("sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_off_torn", "sqlite-ext4-delete_full_powercut")
+CELLS = [replace(cell, workload=SHORT) for cell in matrix.select(IDS)]
+UNJUDGED = {VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE}
+DEFINITION = {"cells": list(IDS)}
+
+
+@dataclass
+class Heard:
+    """What a campaign said."""
+
+    said: list[str] = field(default_factory=list)
+    planned_count: int = 0
+    judged_count: int = 0
+
+    def says(self, text: str) -> None:
+        self.said.append(text)
+
+    def planned(self, cut_count: int) -> None:
+        self.planned_count += cut_count
+
+    def judged(self, cut_count: int) -> None:
+        self.judged_count += cut_count
+
+
+@pytest.fixture(scope="session")
+def machines(recorder: Template, verifier: Template) -> Machines:
+    return Machines(recorder, verifier)
+
+
+def measure(folder: Path, machines: Machines, cells: list[Scenario] = CELLS) -> tuple[Run, Heard]:
+    run, heard = Run.create(folder, DEFINITION), Heard()
+    campaign.Campaign(run, TINY, machines, heard).measure(cells)
+    return run, heard
+
+
+def rows(run: Run) -> dict[str, Counter[str]]:
+    """The verdicts of each cell, in whatever order they came."""
+    found = {}
+    for cell in IDS:
+        verdicts, damaged = run.verdicts(cell)
+        assert [] == damaged
+        found[cell] = Counter(json.dumps(asdict(verdict)) for verdict in verdicts)
+    return found
+
+
+@pytest.fixture(scope="session")
+def whole(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that nothing disturbed."""
+    run, heard = measure(tmp_path_factory.mktemp("whole") / "run", machines)
+    assert ({}, []) == (run.failures(), heard.said)
+    assert heard.planned_count == heard.judged_count > 0
+    return run
+
+
+def copy_of(run: Run, folder: Path) -> Run:
+    """The same recordings, and nothing measured yet: recording costs most of the time."""
+    copy = Run.create(folder, DEFINITION)
+    for path in (run.folder / "recordings").glob("*/[!l]*"):
+        archive = path.with_name("log.zst")
+        target = folder / "recordings" / path.parent.name
+        target.mkdir(parents=True)
+        (target / path.name).write_bytes(path.read_bytes())
+        (target / archive.name).write_bytes(archive.read_bytes())
+    return copy
+
+
+def test_every_planned_cut_has_one_verdict(whole: Run) -> None:
+    results, damaged = whole.results()
+    assert [] == damaged
+    assert sorted(IDS) == [result.id for result in results]
+    for result in results:
+        assert result.plan.state_count == len(result.verdicts) > TINY.states_max // 2
+        assert SHORT.transaction_count == result.recording.transaction_count
+        # A torn superblock is the file system's business, and may be.
+        assert UNJUDGED.isdisjoint(verdict.kind for verdict in result.verdicts)
+    assert results[1].recording == results[2].recording
+
+
+def test_measuring_again_measures_nothing_and_changes_nothing(whole: Run, machines: Machines) -> None:
+    before = {path: path.read_bytes() for path in sorted(whole.folder.rglob("*")) if path.is_file()}
+    _, heard = measure(whole.folder, machines)
+    assert (0, 0, []) == (heard.planned_count, heard.judged_count, heard.said)
+    assert before == {path: path.read_bytes() for path in sorted(whole.folder.rglob("*")) if path.is_file()}
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from tests.vm import test_campaign as t
+from rig import campaign
+from rig.store import Run
+
+class Told(t.Heard):
+    def judged(self, cut_count):
+        super().judged(cut_count)
+        print(self.judged_count, flush=True)
+
+with campaign.machines(t.Heard()) as machines:
+    run = Run.create(Path(sys.argv[1]), t.DEFINITION)
+    campaign.Campaign(run, t.TINY, machines, Told()).measure(t.CELLS)
+"""
+
+
+def killed_in_the_middle(folder: Path, judged_count: int) -> None:
+    """Measure in a process of its own that dies when so many cuts are judged."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _CHILD, str(folder)]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        for line in child.stdout:
+            if int(line) >= judged_count:
+                child.send_signal(signal.SIGKILL)
+                break
+    assert -signal.SIGKILL == child.returncode
+
+
+def test_a_killed_run_goes_on_and_ends_as_one_that_nothing_disturbed(
+    whole: Run, machines: Machines, tmp_path: Path
+) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    total = sum(sum(found.values()) for found in rows(whole).values())
+    # Once while the first cells are checked, once further on.
+    for share in (4, 2):
+        killed_in_the_middle(run.folder, total // share // 2)
+    kept = rows(run)
+    kept_count = sum(sum(found.values()) for found in kept.values())
+    assert 0 < kept_count < total
+    assert all(kept[cell] <= rows(whole)[cell] for cell in IDS)
+    # And the last line torn, as a power cut would.
+    path = next(path for path in sorted(run.folder.glob("cells/*/verdicts.jsonl")) if path.stat().st_size)
+    os.truncate(path, path.stat().st_size - 7)
+    _, heard = measure(run.folder, machines)
+    assert (total - kept_count + 1) == heard.judged_count
+    assert [] == heard.said
+    assert rows(whole) == rows(run)
+    results, damaged = run.results()
+    assert [] == damaged
+    assert whole.results()[0] == [replace(r, verdicts=ordered(r.verdicts, whole, r.id)) for r in results]
+
+
+def ordered(verdicts: tuple[Verdict, ...], like: Run, cell: str) -> tuple[Verdict, ...]:
+    wanted = like.verdicts(cell)[0]
+    assert sorted(map(repr, wanted)) == sorted(map(repr, verdicts))
+    return tuple(wanted)
+
+
+def test_a_damaged_verdict_is_judged_again(whole: Run, machines: Machines, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    for cell in IDS[:2]:
+        folder = run.folder / "cells" / cell
+        folder.mkdir(parents=True)
+        lines = (whole.folder / "cells" / cell / "verdicts.jsonl").read_bytes().splitlines(keepends=True)
+        # Some of these are cut instants that differ from others in nothing but the time that was lost.
+        for number in range(5, len(lines), 7):
+            lines[number] = b"\x00" * (len(lines[number]) - 1) + b"\n"
+        (folder / "verdicts.jsonl").write_bytes(b"".join(lines))
+    run, heard = measure(run.folder, machines, [cell for cell in CELLS if cell.id in IDS[:2]])
+    damaged_count = sum(len(range(5, sum(rows(whole)[cell].values()), 7)) for cell in IDS[:2])
+    assert damaged_count == heard.judged_count
+    assert damaged_count == sum("is damaged" in text and text.endswith("it is judged again") for text in heard.said)
+    assert {cell: rows(whole)[cell] for cell in IDS[:2]} == {cell: rows(run)[cell] for cell in IDS[:2]}
+
+
+@pytest.mark.parametrize("sabotage", ["cut short", "garbage", "facts", "gone"])
+def test_a_void_recording_costs_its_own_cells_only_and_is_named(
+    sabotage: str, whole: Run, machines: Machines, tmp_path: Path
+) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    folder = run.recording_folder(next(cell for cell in CELLS if cell.id == IDS[0]))
+    archive, facts = folder / "log.zst", folder / "facts.json"
+    if sabotage == "cut short":
+        os.truncate(archive, archive.stat().st_size // 2)
+    elif sabotage == "garbage":
+        archive.write_bytes(b"garbage")
+    elif sabotage == "facts":
+        facts.write_text("{")
+    else:
+        archive.unlink()
+    run, heard = measure(run.folder, machines)
+    named = facts if sabotage == "facts" else folder if sabotage == "gone" else archive
+    assert sorted(IDS[:2]) == sorted(run.failures())
+    assert all(str(named) in text and "record anew" in text for text in run.failures().values())
+    assert 2 == sum("could not be measured" in text for text in heard.said)
+    assert rows(whole)[IDS[2]] == rows(run)[IDS[2]]
+    assert [] == rows_of_nothing(run)
+    left = [path.name for path in folder.iterdir()]
+    assert set(left) <= {"log.zst", "facts.json", "lock"}
+
+
+def rows_of_nothing(run: Run) -> list[str]:
+    return [cell for cell in IDS[:2] if run.verdicts(cell)[0]]
+
+
+def test_a_campaign_that_is_stopped_by_an_error_leaves_no_machine(
+    whole: Run, machines: Machines, tmp_path: Path
+) -> None:
+    """A bug is not a failure of a cell: it stops everything, at once."""
+
+    class Broken(Heard):
+        def judged(self, cut_count: int) -> None:
+            raise ZeroDivisionError
+
+    run = copy_of(whole, tmp_path / "run")
+    begin_s = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        campaign.Campaign(run, TINY, machines, Broken()).measure(CELLS)
+    assert time.monotonic() - begin_s < 15
+    assert [] == qemu_children()
+    # Machines may start again afterwards.
+    _, heard = measure(run.folder, machines, CELLS[:1])
+    assert heard.judged_count > 0
+
+
+def qemu_children() -> list[int]:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in children if b"qemu" in Path(f"/proc/{pid}/cmdline").read_bytes()]
