@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from analysis.outcome import Outcome, Result, Row, Summary
+from analysis.promises import Keeps
 from rig.matrix import DISHONEST_FAULTS
 from rig.results import Verdict
 
@@ -72,7 +73,16 @@ def headline(summary: Summary) -> str:
     if summary.result is Result.INCONCLUSIVE:
         count = sum(row.judgement.result is Result.INCONCLUSIVE for row in rows)
         return f"Inconclusive: {count} of {of_scenarios}; what is not proven is not green."
-    return f"Every promise was kept: {of_scenarios}, and every control fired."
+    return f"Every promise was kept: {of_scenarios}, and every control fired.{_documented_damage(rows)}"
+
+
+def _documented_damage(rows: Sequence[Row]) -> str:
+    """Return a sentence on damage that breaks no promise only because the documentation warns of it."""
+    warned = [row for row in rows if row.promise and row.promise.keeps is not Keeps.ANYTHING]
+    names = [
+        f"{row.outcome.settings_name} under {row.outcome.cell.fault}" for row in warned if row.outcome.damage.count
+    ]
+    return f" Damage was seen where the documentation does not exclude it: {', '.join(names)}." if names else ""
 
 
 def replay_line(cell_id: str, verdict: Verdict) -> str:

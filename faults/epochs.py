@@ -9,10 +9,12 @@ MARK behind its writes.
 
 The one thing the log does not tell: whether a W came before or after a FUA write of the same sector, if that FUA is
 of the same epoch, or of the one before (both can complete while a FLUSH is in flight; one FLUSH in flight at a time
-is assumed). Where their bytes differ the order matters, and it stays open unless nothing wrote that sector later:
-then the recording's self-check (a replay of every entry equals the device) has shown that the log's order is the true
-one. An open W is named in `Epoch.ambiguous`, and no generator lets it land; an epoch that starts on a sector left
-open so is `doubtful`, and no generator cuts it.
+is assumed). Where their bytes differ the order matters, and it stays open unless the W differs from the last such FUA
+and nothing wrote that sector later: then the recording's self-check (a replay of every entry equals the device) has
+shown that the W came after that FUA, and so after all before it. A W of the same bytes as the last FUA proves nothing
+on an earlier one that differs, and a disk that lies may lose the last alone: such a W is open too. An open W is named
+in `Epoch.ambiguous`, and no generator lets it land. Where it differs from the last FUA, an epoch that starts on that
+sector is `doubtful`, and no generator cuts it.
 """
 
 from __future__ import annotations
@@ -103,19 +105,25 @@ def _doubts(log: WriteLog, epoch: Epoch, fuas: tuple[int, ...]) -> Iterator[_Dou
     candidates = _overlapping(log, epoch.batch, fuas)
     if not candidates:
         return
-    last_fua = {sector: (fua, data) for fua in fuas for sector, data in _sectors(log, [fua])}
     last_writer = {sector: entry for entry in candidates for sector, _ in _sectors(log, [entry])}
+    versions: dict[int, list[tuple[int, bytes]]] = {}
+    for fua in fuas:
+        for sector, data in _sectors(log, [fua]):
+            if sector in last_writer:
+                versions.setdefault(sector, []).append((fua, data))
     for entry in candidates:
-        # Sector -> the FUA it differs from there.
-        open_sectors = {
-            sector: last_fua[sector][0]
+        # Sector -> the last FUA it differs from there.
+        differing = {
+            sector: max(fua for fua, other in versions[sector] if other != data)
             for sector, data in _sectors(log, [entry])
-            if sector in last_fua and last_fua[sector][1] != data
+            if any(other != data for _, other in versions.get(sector, ()))
         }
-        rewriters = {s: _next_writer(log, epoch.end, s) for s in open_sectors if last_writer[s] == entry}
+        # The sectors that hold this entry or another content when the epoch is over, depending on the order.
+        decided = [s for s, fua in differing.items() if last_writer[s] == entry and versions[s][-1][0] == fua]
+        rewriters = {sector: _next_writer(log, epoch.end, sector) for sector in decided}
         # Content that reached the end of the log proves that the entry came after that FUA, so after all earlier ones.
-        proven = max((open_sectors[sector] for sector, writer in rewriters.items() if writer is None), default=-1)
-        open_sectors = {sector: fua for sector, fua in open_sectors.items() if fua > proven}
+        proven = max((differing[sector] for sector, writer in rewriters.items() if writer is None), default=-1)
+        open_sectors = {sector for sector, fua in differing.items() if fua > proven}
         if open_sectors:
             later = (rewriters[sector] for sector in open_sectors if sector in rewriters)
             yield _Doubt(entry, max((_epoch_of(log, writer) for writer in later if writer is not None), default=-1))

@@ -10,7 +10,8 @@ it does no wrong: it loses writes or keeps older versions, and invents nothing. 
 closing FLUSH of an epoch it may do only then in full: all writes of the window, the batch of the last epoch included,
 have completed by then, and every state with fewer of them is a subset. So that is the latest instant of each, and one
 family is enough. Log order is the order of completion wherever it decides the content, since members of the batch whose
-order to a FUA write is open (`Epoch.ambiguous`) never land; leaving them out is a choice of the cache too.
+order to a FUA write is open (`Epoch.ambiguous`) never land; leaving them out is a choice of the cache too. Since FUA
+writes may go one by one here, a member of the same bytes as the last FUA is open if an earlier one in reach differs.
 
 Left out: torn writes; windows that reach into the setup, which nobody's acknowledgement covers; windows that begin at a
 doubtful epoch. Small windows are enumerated, the others sampled: nothing landed, the newest epoch without the older

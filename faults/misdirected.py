@@ -8,8 +8,9 @@ How the disk lies: it acknowledges the write, and the FLUSH after it, and the da
 range is overwritten that nobody wrote. No engine is promised to stand that; what is judged is whether it is noticed.
 
 Left out: wrong places that another write of the window touches (the log does not always tell which came last), and
-such behind the end of all that was ever written; writes that went astray in part; several of them. Sampled with a
-seed, each write as likely as any other.
+such behind the end of all that was ever written; writes that went astray in part; several of them; writes of an epoch
+that holds one in `Epoch.ambiguous`, unless the cut is in it, and all before them: the open write was flushed and may
+not be missing, and what it left behind is not told. Sampled with a seed, each write as likely as any other.
 """
 
 from __future__ import annotations
@@ -33,12 +34,19 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
     """Plan states with one recent write gone astray; deterministic under `seed`."""
 
     def rank(epoch: Epoch) -> Ranking:
-        window = recent_window(log_epochs, epoch, first_entry)
+        window = _told(recent_window(log_epochs, epoch, first_entry))
         if window.epochs[0].doubtful or not window.members:
             return Ranking((), exhaustive=True)
         return Ranking(_astray(log, window, random.Random(f"{seed}/{epoch.begin}")), exhaustive=False)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def _told(window: Window) -> Window:
+    """Return the end of a window behind all its flushed writes whose order is open."""
+    begin_rank = max((rank for rank, epoch in enumerate(window.epochs[:-1], start=1) if epoch.ambiguous), default=0)
+    epochs = window.epochs[begin_rank:]
+    return Window(epochs, tuple(member for member in window.members if member >= epochs[0].begin))
 
 
 def _astray(log: WriteLog, window: Window, generator: random.Random) -> Iterator[CrashState]:

@@ -13,7 +13,7 @@ from analysis import pictures
 from analysis.outcome import Summary, summarise
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from analysis.report import report_html, write_report
-from analysis.table import share, table_text
+from analysis.table import headline, share, table_text
 from rig.results import VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
 
@@ -136,3 +136,11 @@ def test_a_share_that_is_not_zero_never_reads_as_zero_and_one_that_is_not_all_ne
     assert ["-", "0.0 %", "< 0.1 %", "50.0 %", "99.9 %", "all"] == [
         share(value) for value in (None, 0.0, 0.00001, 0.5, 0.99999, 1.0)
     ]
+
+
+def test_damage_that_the_documentation_does_not_exclude_is_named_in_the_answer_although_no_promise_breaks() -> None:
+    torn = [*durable(200), verdict(VerdictKind.CORRUPT, 0, "mixed page")]
+    summary = summarise([*controls_that_fire("torn"), cell(sqlite("persist", "normal"), torn, "torn")], 100)
+    assert "does not exclude it: persist_normal under torn." in headline(summary)
+    clean = summarise([*controls_that_fire("torn"), cell(sqlite("persist", "normal"), durable(200), "torn")], 100)
+    assert "exclude" not in headline(clean)

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rig import cli, matrix
-from rig.results import CellResult
+from rig.results import CellResult, VerdictKind
 from rig.scenario import Shim
 from rig.store import Run
 from rig.vm.template import PROGRAM
@@ -150,7 +150,7 @@ def test_report_exits_with_the_code_of_the_answer(
     cells: list[CellResult], code: int, said: str, here: Here, tmp_path: Path
 ) -> None:
     if code == 1:
-        lossy = replace(cells[-1].verdicts[-1], kind=samples.VerdictKind.LOST_SUFFIX)
+        lossy = replace(cells[-1].verdicts[-1], kind=VerdictKind.LOST_SUFFIX)
         cells = [*cells[:-1], replace(cells[-1], verdicts=(*cells[-1].verdicts[:-1], lossy))]
     stored(tmp_path / "run", cells)
     result = here("report", "--run-dir", "run")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from faults import ContentIndex, CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
 from faults.damage import Astray, Flip, Unreadable, Zeros, device_end
 from faults.state import make_lying_state, make_state
-from tests.unit.disks import CELL, Op, rebuild_device, run_of, some_ops
+from tests.unit.disks import CELL, Moment, Op, passes_self_check, rebuild, rebuild_device, run_of, some_ops
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 DAMAGING = [Fault.BITFLIP, Fault.MISDIRECTED, Fault.LOSTRANGE, Fault.BITROT]
@@ -137,6 +138,24 @@ def test_a_stray_write_leaves_its_place_as_it_was_and_hits_a_place_that_the_wind
         for state in states:
             disk = rebuild_device(log, state)
             assert disk[4096:8192].tobytes() == log.replay(2, 1 << 14)[4096:8192].tobytes()
+
+
+@settings(deadline=None, max_examples=100)
+@given(ops=some_ops(6, 0, 3, writes_max=4))
+# The first write is open to the FUA in its first cell, which is written again; its second cell must not be lost.
+@example(ops=[Op("write", 0, 2, 2), Op("fua", 0, 1, 1), *FLUSH, Op("write", 0, 1, 3), *FLUSH])
+def test_all_other_flushed_writes_stand_where_one_went_astray(place: Path, ops: list[Op]) -> None:
+    disk = run_of(place, [Op("write", 31, 1, 1), *FLUSH, *(replace(op) for op in ops)])
+    entries = {id(op): entry for entry, op in enumerate(disk.log)}
+    with WriteLog.open(place) as log:
+        assume(passes_self_check(log, disk))
+        for state in plan(Fault.MISDIRECTED, log, epochs(log), first_entry=-1, states_max=20, seed=1).states:
+            (damage,) = state.damages
+            assert isinstance(damage, Astray)
+            gone = {damage.entry_index, *state.epoch.ambiguous}
+            completed = [op for op in disk.order if entries[id(op)] < state.epoch.end]
+            there = Moment(tuple((op, True) for op in completed if entries[id(op)] not in gone), 0)
+            assert there.whole_contents() == {rebuild(log, undamaged(state))}, state.id
 
 
 def test_the_seed_of_a_flip_decides_which_bits(place: Path) -> None:

@@ -264,6 +264,26 @@ def test_a_sector_that_was_not_rewritten_orders_a_write_to_that_fua_and_earlier_
     assert tail.doubtful is bool(ambiguous)
 
 
+@pytest.mark.parametrize(("version", "ambiguous"), [(1, ()), (2, (3,))])
+def test_a_write_of_the_bytes_of_the_last_fua_is_open_if_an_earlier_one_in_reach_differs(
+    place: Path, version: int, ambiguous: tuple[int, ...]
+) -> None:
+    # Nothing rewrites the sector; yet it would end with these bytes had both FUA writes come after the write.
+    place.write_bytes(encode([Entry(FUA, 3, 1, version), Entry(FLUSH), Entry(FUA, 3, 1, 1), Entry(0, 3, 1, 1)]))
+    with WriteLog.open(place) as log:
+        first, tail = epochs(log)
+    assert ((), ambiguous) == (first.ambiguous, tail.ambiguous)
+
+
+def test_no_epoch_is_doubtful_where_a_write_has_the_bytes_of_the_last_fua(place: Path) -> None:
+    entries = [Entry(FUA, 3, 1, 2), Entry(FUA, 3, 1, 1), Entry(0, 3, 1, 1), Entry(FLUSH), Entry(0, 3, 1, 4)]
+    place.write_bytes(encode(entries))
+    with WriteLog.open(place) as log:
+        first, tail = epochs(log)
+    assert (2,) == first.ambiguous
+    assert not tail.doubtful
+
+
 id_parts = st.sampled_from(
     ["e3", "tail", ".f0", ".f1", ".w", "1", "2", "4", "-", ",", ".t", ":512:", ":4096:", "0", ".r", "p"]
 )

@@ -109,7 +109,9 @@ def test_options_stand_in_a_group_of_their_own_and_the_marker_is_registered(proj
 
 def test_cells_carry_the_marker_and_a_test_without_one_is_left_alone(project: pytest.Pytester) -> None:
     project.makepyfile(test_other="def test_other():\n    pass\n")
-    result = project.runpytest_subprocess("--collect-only", "-q", "-m", "durability", "--rig-cells", "*wal_full_powercut")
+    result = project.runpytest_subprocess(
+        "--collect-only", "-q", "-m", "durability", "--rig-cells", "*wal_full_powercut"
+    )
     result.stdout.fnmatch_lines(["*::test_it[[]sqlite-ext4-wal_full_powercut[]]", "1/2 tests collected*"])
     result = project.runpytest_subprocess("-q", "-m", "not durability")
     result.assert_outcomes(passed=1, deselected=len(matrix.default_cells()))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,9 +65,9 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     folder, result = ran
     assert 0 == result.returncode, result.stdout + result.stderr
     assert "Every promise was kept: 3 scenarios" in result.stdout
-    for name in ("wal_full", "delete_off", "wal_off"):
+    for name, words in {"wal_full": "kept", "delete_off": "nothing promised", "wal_off": "nothing promised"}.items():
         (row,) = [line for line in result.stdout.splitlines() if line.split()[:1] == [name]]
-        assert row.split()[-1] == "kept"
+        assert row.rstrip().endswith(words)
     assert 2 == sum("control" in line and "fired" in line for line in result.stdout.splitlines() if "_off" in line)
     assert sum(len(verdicts(folder, cell)) for cell in CELLS) == pq.read_metadata(folder / "verdicts.parquet").num_rows
     assert (folder / "report.html").stat().st_size > 10_000
@@ -107,36 +109,39 @@ def test_replay_of_a_lost_suffix_shows_the_stored_verdict(
     assert wanted.content in shown["state"]
 
 
-def test_replay_of_a_state_that_only_stood_for_a_cut_instant_finds_its_stored_verdict(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+def with_verdicts(folder: Path, like: Path, cell: str, stored: list[Verdict]) -> Path:
+    """A run with the recording of another and these verdicts."""
+    run, source = Run.create(folder, Run.open(like).definition), Run.open(like)
+    scenario = source.scenario(cell)
+    run.recording_folder(scenario).parent.mkdir()
+    run.recording_folder(scenario).symlink_to(source.recording_folder(scenario))
+    run.write_plan(scenario, source.results([cell])[0][0].plan)
+    run.append(cell, stored)
+    return folder
+
+
+def test_replay_of_a_state_that_only_stood_for_an_earlier_cut_instant_is_judged_at_that(
+    ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    """It was judged earlier than the last instant at which it is legal, when less was acknowledged."""
     folder, _ = ran
-    by_state: dict[str, list[Verdict]] = {}
+    latest: dict[str, int] = {}
     for one in verdicts(folder, LOSSY):
-        by_state.setdefault(one.state, []).append(one)
-    instants = [same for same in by_state.values() if all(one.instant_weight_ns for one in same)]
-    assert instants, "every cut instant is a planned state as well"
-    for same in instants[:2]:
-        result = rig("replay", LOSSY, same[0].state, "--run-dir", folder, cwd=folder.parent)
-        assert 0 == result.returncode, result.stderr
-        assert same[0].kind == facts(result)["stored"]
+        latest[one.state] = max(one.acked, latest.get(one.state, 0))
+    early = [one for one in verdicts(folder, LOSSY) if one.lost and one.acked < latest[one.state]]
+    forged = with_verdicts(tmp_path / "run", folder, LOSSY, early[:1])
+    result = rig("replay", LOSSY, early[0].state, "--run-dir", forged, cwd=tmp_path)
+    assert 0 == result.returncode, result.stderr
+    assert early[0].kind == facts(result)["stored"]
+    assert f"{early[0].acked} transactions acknowledged" in facts(result)["cut"]
 
 
 def test_replay_of_a_verdict_that_does_not_reproduce_is_not_green(
     ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     folder, _ = ran
-    stored = verdicts(folder, CELL)
-    lie = replace(stored[-1], kind=VerdictKind.CORRUPT, recovered=None)
-    forged = Run.create(tmp_path / "run", Run.open(folder).definition)
-    scenario = Run.open(folder).scenario(CELL)
-    recording = forged.recording_folder(scenario)
-    recording.parent.mkdir()
-    recording.symlink_to(Run.open(folder).recording_folder(scenario))
-    forged.write_plan(scenario, Run.open(folder).results([CELL])[0][0].plan)
-    forged.append(CELL, [lie])
-    result = rig("replay", CELL, lie.state, "--run-dir", forged.folder, cwd=tmp_path)
+    lie = replace(verdicts(folder, CELL)[-1], kind=VerdictKind.CORRUPT, recovered=None)
+    forged = with_verdicts(tmp_path / "run", folder, CELL, [lie])
+    result = rig("replay", CELL, lie.state, "--run-dir", forged, cwd=tmp_path)
     assert 3 == result.returncode
     assert "the verdict differs from the stored one" in result.stderr
     assert "corrupt" == facts(result)["stored"]
@@ -231,14 +236,13 @@ STAGES: Sequence[tuple[str, str]] = [("recording", "recordings/*/lock"), ("check
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(("stage", "sign"), STAGES, ids=[stage for stage, _ in STAGES])
 def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
-    number: signal.Signals, stage: str, sign: str, tmp_path: Path, recorder: Template, verifier: Template
+    number: signal.Signals, stage: str, sign: str, tmp_path: Path, ran: tuple[Path, object]
 ) -> None:
-    assert recorder.folder.exists()
-    assert verifier.folder.exists()
+    assert ran[0].exists()  # so that the templates are there
     scratch, run = tmp_path / "tmp", tmp_path / "run"
     scratch.mkdir()
     shared_memory = set(SHARED_MEMORY.iterdir())
-    command = [RIG, "run", *CELLS[:2], "--run-dir", run]
+    command: list[str | Path] = [RIG, "run", *CELLS[:2], "--run-dir", run]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     with subprocess.Popen(
         command, env=environment, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -261,3 +265,62 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
         found = [verdict for cell in CELLS[:2] for verdict in Run.open(run).verdicts(cell)[0]]
         assert found
         assert all(not verdict.kind.is_infrastructure for verdict in found), "being stopped is nobody's verdict"
+
+
+_PROMISE = """
+from rig.pytest_plugin import Measured
+from analysis.outcome import Result
+import pytest
+
+def test_that_nothing_is_lost(durability_cell: Measured) -> None:
+    if durability_cell.row.judgement.result is not Result.KEPT:
+        pytest.fail(durability_cell.text(), pytrace=False)
+"""
+
+
+def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_again(
+    ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """An fsync that does nothing breaks what WAL with FULL promises; a kept one passes beside it, on two workers."""
+    (tmp_path / "test_it.py").write_text(_PROMISE)
+    # The controls were measured already; the two cells are measured here.
+    shutil.copytree(ran[0] / "recordings", tmp_path / "a run" / "recordings")
+    for control in CELLS[1:]:
+        shutil.copytree(ran[0] / "cells" / control, tmp_path / "a run" / "cells" / control)
+    words = ["-q", "-n", "2", "--rig-cells", "*-wal_full*_powercut", "--rig-run-dir", "a run", "--junitxml", "out.xml"]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "test_it.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 1 == result.returncode, result.stdout
+    assert "1 failed, 1 passed" in result.stdout
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    replays = [number for number, line in enumerate(lines) if line.startswith("rig replay ")]
+    assert replays
+    broken = "sqlite-ext4-wal_full+eatmydata_powercut"
+    for number in replays:
+        _, _, cell, state, option, folder = shlex.split(lines[number])
+        assert (broken, "--run-dir", str(tmp_path / "a run")) == (cell, option, folder)
+        kind, _, difference = lines[number - 1].removeprefix(f"{state}: ").partition(", lost ")
+        assert VerdictKind(kind) is not VerdictKind.DURABLE
+        assert difference.partition("; ")[2], "the first difference, or the engine's words"
+    environment = {**os.environ, "PATH": f"{RIG.parent}{os.pathsep}{os.environ['PATH']}"}
+    pasted = subprocess.run(
+        ["sh", "-c", lines[replays[0]]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert 0 == pasted.returncode, pasted.stderr
+    kind = lines[replays[0] - 1].partition(": ")[2].partition(",")[0]
+    assert kind == facts(pasted)["verdict"] == facts(pasted)["stored"]
+    cases = ET.parse(tmp_path / "out.xml").iter("testcase")  # noqa: S314 - our own file
+    found = {}
+    for case in cases:
+        figures = {one.get("name"): one.get("value") for one in case.iter("property")}
+        found[figures["result"]] = figures
+    assert {"kept", "broken"} == set(found)
+    assert int(found["kept"]["states"] or 0) > 100
+    assert "0" == found["kept"]["lost_max"]
+    assert int(found["broken"]["lost_max"] or 0) > 0
+    assert found["kept"]["recording"] != found["broken"]["recording"]

@@ -1,0 +1,158 @@
+"""The report as a reader opens it: a real browser shows it whole, complains of nothing and asks nobody for anything."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import image as pictures
+
+from analysis.outcome import Summary, summarise
+from analysis.report import report_html
+from tests.unit import samples
+
+_LIMIT_S = 60
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--v=0",
+)
+# What the page itself says, among what the browser says of itself.
+_OF_THE_PAGE = re.compile(r"CONSOLE|Refused to|net::ERR|Uncaught")
+
+
+def chromium() -> str:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    assert found, "no browser: run ./bootstrap.sh test"
+    return found
+
+
+class Proxy:
+    """Counts who asks for anything outside, and answers nobody."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            with client:
+                self.asked.append(client.recv(4096).decode(errors="replace").partition("\r\n")[0])
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+
+def browse(page: Path, folder: Path, *words: str) -> tuple[str, list[str], list[str]]:
+    """Open a page; return the DOM if asked for, what the page made the browser say, and what it asked a proxy for."""
+    proxy = Proxy()
+    try:
+        command = [
+            chromium(), *_FLAGS, f"--user-data-dir={folder / 'profile'}", f"--proxy-server={proxy.address}",
+            "--proxy-bypass-list=<-loopback>", *words, page.as_uri(),
+        ]  # fmt: skip
+        result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_LIMIT_S)
+    finally:
+        proxy.close()
+    said = [line for line in result.stderr.splitlines() if _OF_THE_PAGE.search(line)]
+    # Only what this page could have named; the browser looks for its maker at every start.
+    asked = [line for line in proxy.asked if "elsewhere" in line]
+    return result.stdout, said, asked
+
+
+class Page(HTMLParser):
+    """The words of the rows and of the pictures, and whatever names an address."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.row_names: list[str] = []
+        self.picture_words: list[list[str]] = []
+        self.addresses: list[str] = []
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside.append(f"{tag} {dict(attrs).get('scope', '')}".strip())
+        self.addresses += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "srcset"}]
+        if tag == "svg" and any(part == "figure" for part in self._inside):
+            self.picture_words.append([])
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop().split()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not data.strip() or not self._inside:
+            return
+        if self._inside[-1] == "th row":
+            self.row_names.append(data.strip())
+        if self._inside[-1] == "text" and self.picture_words:
+            self.picture_words[-1].append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return summarise(samples.matrix(), 100)
+
+
+@pytest.fixture(scope="module")
+def page(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(report_html(summary, {"run": "synthetic"}), encoding="utf-8")
+    return path
+
+
+def test_a_browser_shows_a_row_and_a_point_for_each_setting_and_has_nothing_to_complain_of(
+    summary: Summary, page: Path, tmp_path: Path
+) -> None:
+    dom, said, asked = browse(page, tmp_path, "--dump-dom")
+    assert ([], []) == (said, asked)
+    shown = Page(dom)
+    names = [row.outcome.settings_name for row in summary.rows]
+    assert 17 == len(names)
+    assert names == shown.row_names[: len(names)]
+    assert 2 == len(shown.picture_words)
+    for words in shown.picture_words:
+        assert [] == [name for name in names if not any(name in word for word in words)], words
+    assert [] == [one for one in shown.addresses if not one.startswith(("#", "data:"))]
+
+
+def test_the_screenshot_is_a_picture_and_not_one_colour(page: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report.png"
+    browse(page, tmp_path, f"--screenshot={path}", "--window-size=1200,1600")
+    pixels = pictures.imread(path)
+    assert (1600, 1200) == pixels.shape[:2]
+    colours = np.unique((pixels[:, :, :3] * 255).astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32))
+    assert len(colours) > 50
+
+
+def test_the_look_notices_a_page_that_complains_or_asks_somebody(tmp_path: Path) -> None:
+    """Without it the test above could be blind."""
+    page = tmp_path / "bad.html"
+    page.write_text('<img src="http://elsewhere.invalid/a.png"><script>console.error("oops"); nothing.at.all</script>')
+    _, said, asked = browse(page, tmp_path, "--dump-dom")
+    assert 2 <= len(said)
+    assert any("elsewhere" in line for line in asked)
