@@ -282,7 +282,8 @@ def test_the_cells_to_add_for_the_controls_are_the_cells_that_must_lose() -> Non
     assert not must_lose(cell(WAL_FULL, []))
 
 
-@given(st.permutations(matrix()[:4]))
+@given(st.permutations(range(4)))
 @settings(max_examples=20)
-def test_the_order_of_cells_never_matters(cells: list[CellResult]) -> None:
-    assert summarise(matrix()[:4], 100) == summarise(cells, 100)
+def test_the_order_of_cells_never_matters(order: list[int]) -> None:
+    cells = matrix()[:4]
+    assert summarise(cells, 100) == summarise([cells[rank] for rank in order], 100)
