@@ -43,9 +43,9 @@ class Evidence:
     hidden_count: int
 
 
-def write_report(summary: Summary, run_info: Mapping[str, str], out: Path) -> None:
+def write_report(summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: str = "") -> None:
     """Write the report to `out`, whole or not at all; `run_info` is shown as it is, the only place for a time."""
-    text = report_html(summary, run_info)
+    text = report_html(summary, run_info, run_dir)
     out.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
     try:
@@ -60,7 +60,7 @@ def write_report(summary: Summary, run_info: Mapping[str, str], out: Path) -> No
         raise
 
 
-def report_html(summary: Summary, run_info: Mapping[str, str]) -> str:
+def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = "") -> str:
     """Return the whole page as text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -86,7 +86,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str]) -> str:
         detection_text=detection_text,
         dishonest=DISHONEST_FAULTS,
         kinds=_kinds(summary),
-        evidence=_evidence(summary),
+        evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),
         common=_common_facts(summary),
         Result=Result,
@@ -168,7 +168,7 @@ def _point(outcome: Outcome, value: float) -> Point:
     return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0)
 
 
-def _evidence(summary: Summary) -> list[Evidence]:
+def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
     """Return the broken promises with all their states first, then the worst states of every allowed loss."""
     broken, allowed = [], []
     for row in summary.rows:
@@ -177,7 +177,7 @@ def _evidence(summary: Summary) -> list[Evidence]:
         if states:
             title = f"broke its promise: {row.promise.text if row.promise else ''}"
             title += ", because its shim swallows every sync (control)" if row.is_sabotaged else ""
-            broken.append(Evidence(row, title, _commands(cell.id, states), 0))
+            broken.append(Evidence(row, title, _commands(cell.id, states, run_dir), 0))
             continue
         losing = worst_first(verdict for verdict in cell.verdicts if loses(verdict))
         if losing:
@@ -185,12 +185,12 @@ def _evidence(summary: Summary) -> list[Evidence]:
             if row.judgement.result is Result.INCONCLUSIVE:
                 title = f"lost; {'; '.join(row.judgement.reasons)}"
             shown = losing[:_ILLUSTRATIONS_MAX]
-            allowed.append(Evidence(row, title, _commands(cell.id, shown), len(losing) - len(shown)))
+            allowed.append(Evidence(row, title, _commands(cell.id, shown, run_dir), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
 
 
-def _commands(cell_id: str, states: Sequence[Verdict]) -> tuple[tuple[str, Verdict], ...]:
-    return tuple((replay_line(cell_id, verdict), verdict) for verdict in states)
+def _commands(cell_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:
+    return tuple((replay_line(cell_id, verdict, run_dir), verdict) for verdict in states)
 
 
 def _common_facts(summary: Summary) -> dict[str, str]:

@@ -33,7 +33,7 @@ _WIDTH_WITH_PROMISES = 100
 _KEPT_WIDTH = 120
 
 
-def print_table(summary: Summary, console: Console | None = None) -> None:
+def print_table(summary: Summary, console: Console | None = None, run_dir: str = "") -> None:
     """Print the table, the controls and the answer to the console, by default standard output."""
     from rich.console import Console
     from rich.text import Text
@@ -46,7 +46,7 @@ def print_table(summary: Summary, console: Console | None = None) -> None:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
     for row in summary.rows:
-        for line in _explanation(row):
+        for line in _explanation(row, run_dir):
             console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)
     console.print(Text(headline(summary), style=_STYLES[summary.result]))
 
@@ -85,9 +85,13 @@ def _documented_damage(rows: Sequence[Row]) -> str:
     return f" Damage was seen where the documentation does not exclude it: {', '.join(names)}." if names else ""
 
 
-def replay_line(cell_id: str, verdict: Verdict) -> str:
-    """Return the command that rebuilds one crash state and shows its verdict, ready to paste."""
-    return f"rig replay {shlex.quote(cell_id)} {shlex.quote(verdict.state)}"
+def replay_line(cell_id: str, verdict: Verdict, run_dir: str = "") -> str:
+    """Return the command that rebuilds one crash state and shows its verdict, ready to paste.
+
+    `run_dir` is needed only for a run that is not where the command looks by itself.
+    """
+    place = ["--run-dir", run_dir] if run_dir else []
+    return shlex.join(["rig", "replay", cell_id, verdict.state, *place])
 
 
 def number(value: float | None) -> str:
@@ -200,11 +204,11 @@ def _style(row: Row) -> str:
     return _STYLES[row.judgement.result] if row.result_text == row.judgement.result else "dim"
 
 
-def _explanation(row: Row) -> list[str]:
+def _explanation(row: Row, run_dir: str) -> list[str]:
     """Return the lines below the table for a result that is not green: why, and what to paste."""
     if row.judgement.result is Result.KEPT or row.is_sabotaged:
         return []
     cell_id = row.outcome.cell.id
     lines = [f"{row.judgement.result.value} {cell_id}: {'; '.join(row.judgement.reasons)}"]
     worst = row.judgement.broken_by[:_REPLAYS_MAX]
-    return lines + [f"  {replay_line(cell_id, one)}  # {one.kind.value}, lost {one.lost}" for one in worst]
+    return lines + [f"  {replay_line(cell_id, one, run_dir)}  # {one.kind.value}, lost {one.lost}" for one in worst]

@@ -123,6 +123,7 @@ class Campaign:
         with self._run.locked(first, self._stopped), ExitStack() as stack:
             try:
                 folder = self._run.recording_folder(first)
+                recording.remove_leftovers(folder)
                 recorded = recording.load(folder)
                 if recorded is None:
                     recorder = self._machines.recorder

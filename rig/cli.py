@@ -257,14 +257,17 @@ def _conclude(target: Run, exposure_min: int) -> int:
     if not results:
         raise StoreError(f"{target.folder} holds no measured cell")
     summary = summarise(results, exposure_min)
-    print_table(summary)
+    # A pasted line looks in runs/ by itself.
+    run_dir = "" if target.folder.parent == _RUNS else str(target.folder)
+    print_table(summary, run_dir=run_dir)
     failures = target.failures()
     for cell, message in failures.items():
         click.echo(f"not measured {cell}: {message}", err=True)
     for error in damaged:
         click.echo(f"damaged: {error}; run the same command again to judge it anew", err=True)
     write_parquet(results, target.folder / "verdicts.parquet")
-    write_report(summary, {"run": target.folder.name, "profile": target.definition["profile"]}, _report(target))
+    run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
+    write_report(summary, run_info, _report(target), run_dir)
     click.echo(f"report: {_report(target)}")
     return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
 

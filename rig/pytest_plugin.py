@@ -7,7 +7,6 @@ shared by all workers of a session.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +68,7 @@ class Measured:
         if self.row.judgement.result is Result.BROKEN:
             for verdict in self.row.judgement.broken_by[:_SHOWN_MAX]:
                 lines.append(f"{verdict.state}: {verdict.kind}, lost {verdict.lost}; {verdict.detail}")
-                run_dir = shlex.quote(str(self.run_dir.absolute()))
-                lines.append(f"    {replay_line(verdict.cell, verdict)} --run-dir {run_dir}")
+                lines.append(f"    {replay_line(verdict.cell, verdict, str(self.run_dir.absolute()))}")
         return "\n".join(lines)
 
 

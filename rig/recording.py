@@ -107,6 +107,13 @@ def load(folder: Path) -> Recording | None:
     return recording
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the unpacked logs of processes that were killed; the caller sees to it that nobody is at work there."""
+    for path in folder.glob("log.*"):
+        if path.name != _ARCHIVE:
+            path.unlink(missing_ok=True)
+
+
 def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], bytes]:
     archive: list[bytes] = []
     orders = json.dumps(scenario.orders).encode()
