@@ -10,6 +10,7 @@ A source offset of `LITERALS_FROM` or more is one in the request's own `literals
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import mmap
 import os
@@ -218,6 +219,9 @@ class _Clock:
 def serve(layers: Layers, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
     """Answer requests until the machine is taken away: first the scenario, then one crash state after the other."""
     verifier = Verifier(next(requests), layers)
+    # What is here now stays for good, and looking through it again and again for garbage costs time for nothing.
+    gc.collect()
+    gc.freeze()
     reply({"ready": True})
     for request in requests:
         # An error here ends this machine: half a copy would leave a base on which every later verdict were wrong.
