@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,6 +28,7 @@ from rig.vm.template import Template, answers
 _CELL = "sqlite-ext4-wal_normal_powercut"
 _LENGTHS = (40, 160, 640)
 _BOOT_LIMIT_S = 120
+_AGAIN = 10
 
 
 def measure(say: Callable[[str], None], *, quick: bool) -> None:
@@ -37,6 +39,7 @@ def measure(say: Callable[[str], None], *, quick: bool) -> None:
     with campaign.machines(campaign.Silent()) as machines, tempfile.TemporaryDirectory(prefix="rig-bench-") as scratch:
         _clone_start(say, machines, repeats)
         _recording(say, machines.recorder, Path(scratch))
+        _reproducibility(say, machines.recorder, Path(scratch))
         states_max = 160 if quick else 400
         _state_cost(say, machines, Path(scratch), states_max)
         _lengths(say, machines, Path(scratch), _LENGTHS[:2] if quick else _LENGTHS)
@@ -65,6 +68,16 @@ def _recording(say: Callable[[str], None], recorder: Template, scratch: Path) ->
     scenario = _scenario(200)
     seconds = _seconds(lambda: recording.record(scenario, recorder, scratch / "long"))
     say(f"| record a 200-transaction scenario | {seconds:.1f} s | <= 10 s |")
+
+
+def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Path) -> None:
+    def digest(number: int) -> str:
+        return recording.record(_scenario(6), recorder, scratch / f"again-{number}").facts.digest
+
+    with ThreadPoolExecutor(2) as pool:
+        digests = Counter(pool.map(digest, range(_AGAIN)))
+    equal = max(digests.values())
+    say(f"| recordings of one scenario that are equal bit for bit, two at a time | {equal} of {_AGAIN} | all |")
 
 
 def _state_cost(say: Callable[[str], None], machines: campaign.Machines, scratch: Path, states_max: int) -> None:
