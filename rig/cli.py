@@ -141,7 +141,8 @@ def doctor() -> None:
 
     healthy = True
     for finding in examine():
-        mark = click.style("ok  ", fg="green") if finding.ok else click.style("MISS", fg="red")
+        bad = click.style("no  ", fg="yellow") if finding.optional else click.style("MISS", fg="red")
+        mark = click.style("ok  ", fg="green") if finding.ok else bad
         click.echo(f"{mark} {finding.what}: {finding.detail}")
         healthy &= finding.ok or finding.optional
     sys.exit(0 if healthy else _INCONCLUSIVE)

@@ -35,7 +35,7 @@ def examine() -> Iterator[Finding]:
     """Look at everything that a run needs; each finding comes as soon as it is known."""
     qemu = _qemu()
     yield qemu
-    for program in ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit"):
+    for program in ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit", "taskset", "chrt"):
         found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
         package = host.PACKAGE_OF_PROGRAM.get(program, program)
         yield Finding(bool(found), program, found or f"apt-get install {package}")

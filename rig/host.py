@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 # Program -> Debian package, for the message that a program is missing; bootstrap.sh installs what every clone needs.
 PACKAGE_OF_PROGRAM: Mapping[str, str] = {
     "chromium": "chromium",
+    "chrt": "util-linux",
     "cpio": "cpio",
     "debugfs": "e2fsprogs",
     "git": "git",
@@ -39,6 +40,7 @@ PACKAGE_OF_PROGRAM: Mapping[str, str] = {
     "qemu-system-x86_64": "qemu-system-x86",
     "ruby": "ruby",
     "setpriv": "util-linux",
+    "taskset": "util-linux",
     "unshare": "util-linux",
     "vagrant": "vagrant",
     "zstd": "zstd",
