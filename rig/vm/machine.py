@@ -119,11 +119,11 @@ def started(
     """Start QEMU for the length of a block; give the machine and its monitor's socket.
 
     `command` is called with the descriptors of QEMU's ends of the channel and of the monitor. `one_cpu` keeps all of
-    QEMU's threads on one host processor, where none takes it from another that is at work. Otherwise recordings on a busy
-    host differ by some virtual nanoseconds (QEMU 7.2, measured). The likely cause, inferred and not proven: under icount
-    the main loop moves the clock of a guest that has just halted (icount_start_warp_timer), and beside the vCPU thread, or
-    in the middle of its work, may do so before the last instructions are added up. SCHED_BATCH threads do not
-    preempt each other when they wake.
+    QEMU's threads on one host processor, where none takes it from another that is at work. Otherwise recordings on a
+    busy host differ by some virtual nanoseconds (QEMU 7.2, measured). The likely cause, inferred and not proven:
+    under icount the main loop moves the clock of a guest that has just halted (icount_start_warp_timer), and beside
+    the vCPU thread, or in the middle of its work, may do so before the last instructions are added up. SCHED_BATCH
+    threads do not preempt each other when they wake.
     """
     with ExitStack() as stack:
         channel, channel_end = map(stack.enter_context, socket.socketpair())
