@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.matrix import DISHONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 
 

@@ -17,7 +17,7 @@ from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from analysis.promises import Keeps
 from analysis.table import damage_text, detection_text, headline, number, replay_line, share
-from rig.matrix import DISHONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from analysis.outcome import Outcome, Result, Row, Summary
 from analysis.promises import Keeps
-from rig.matrix import DISHONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS
 from rig.results import Verdict
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -23,11 +23,11 @@ from rig.cuts import Cut, by_content, cuts
 from rig.doctor import require_qemu
 from rig.errors import RigError
 from rig.matrix import Profile
-from rig.results import Verdict
+from rig.results import RecordingFacts, Verdict
 from rig.scenario import Scenario
 from rig.store import Run
 from rig.timeline import Timeline
-from rig.verification import Finding, verdict, verify
+from rig.verification import Finding, live_verdicts, verdict, verify
 from rig.vm import image, machine
 from rig.vm.accelerator import best_accelerator
 from rig.vm.argv import Role
@@ -130,7 +130,7 @@ class Campaign:
                     recorded = vms.submit(recording.record, first, recorder, folder, reproduce=reproduce).result()
                 path = stack.enter_context(recorded.unpacked())
                 log = stack.enter_context(WriteLog.open(path))
-                self._judge_group(group, path, log, vms)
+                self._judge_group(group, recorded.facts, path, log, vms)
             except (RigError, LogError, TimeoutError) as error:
                 if self._stopped.is_set():
                     raise
@@ -138,15 +138,18 @@ class Campaign:
                     self._run.write_failure(cell, str(error))
                     self._progress.says(f"{cell.id} could not be measured: {error}")
 
-    def _judge_group(self, group: Sequence[Scenario], path: Path, log: WriteLog, vms: ThreadPoolExecutor) -> None:
+    def _judge_group(
+        self, group: Sequence[Scenario], facts: RecordingFacts, path: Path, log: WriteLog, vms: ThreadPoolExecutor
+    ) -> None:
         timeline = Timeline(log.marks)
         found: list[Cut] = []
         for cell in group:
             planned = cuts(cell, self._profile, log, timeline)
-            self._run.write_plan(cell, planned.facts)
+            self._run.write_plan(cell, replace(planned.facts, state_count=planned.facts.state_count + len(facts.live)))
             for error in self._run.mend(cell.id):
                 self._progress.says(f"{error}; it is judged again")
             verdicts, _ = self._run.verdicts(cell.id)
+            self._store_live(cell, facts, verdicts)
             found += _missing(planned.cuts, verdicts, timeline)
         contents = by_content(found)
         self._progress.planned(len(found))
@@ -160,6 +163,13 @@ class Campaign:
         wait(futures)
         for future in futures:
             future.result()
+
+    def _store_live(self, cell: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
+        """Store what the recording itself showed of a cell, unless that was done before."""
+        known = {one.state for one in stored}
+        fresh = [one for one in live_verdicts(cell.id, facts.live) if one.state not in known]
+        if fresh:
+            self._run.append(cell.id, fresh)
 
     def _verify_part(
         self, scenario: Scenario, path: Path, log: WriteLog, part: Sequence[Sequence[Cut]], judge: _Judge

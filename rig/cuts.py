@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.arms import SPECS
 from rig.matrix import Profile
 from rig.results import PlanFacts
 from rig.scenario import Scenario
@@ -42,8 +43,11 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
     """Plan the cuts of one cell; deterministic."""
     log_epochs = epochs(log)
     index = ContentIndex(log)
+    model = SPECS[scenario.fault].model
+    if not model:
+        return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = plan(
-        Fault(scenario.fault), log, log_epochs,
+        Fault(model), log, log_epochs,
         first_entry=timeline.setup.entry_index, states_max=profile.states_max, seed=scenario.seed,
     )  # fmt: skip
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]

@@ -8,17 +8,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
+from rig.arms import FAULTS, HONEST_FAULTS, SPECS
 from rig.engines.engine import NAMES as ENGINES
 from rig.errors import UsageError
 from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
 
-# An honest disk loses what was not flushed; what a dishonest one does no engine stands, so only detection is judged.
-HONEST_FAULTS = ("discard", "oscrash", "plp", "powercut", "torn")
-DISHONEST_FAULTS = ("bitflip", "bitrot", "lostrange", "lyingflush", "misdirected")
-FAULTS = (*HONEST_FAULTS, *DISHONEST_FAULTS)
 _DEFAULT_FAULTS = ("powercut", "torn")
-# A late discard needs a file system that sends discards.
-_MOUNT_OPTIONS = {"discard": "discard"}
 _DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
@@ -66,7 +61,7 @@ def all_cells() -> list[Scenario]:
     cells = [
         Scenario(
             engine, filesystem, dict(zip(spec.SETTINGS, values, strict=True)), fault, dict(spec.TUNING),
-            _MOUNT_OPTIONS.get(fault, ""),
+            SPECS[fault].mount_options,
         )
         for engine in ENGINES
         for spec in [engines.named(engine)]

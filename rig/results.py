@@ -5,9 +5,10 @@ Times are virtual nanoseconds of the recorder's guest clock; byte and entry coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypedDict
 
 
 class VerdictKind(StrEnum):
@@ -56,6 +57,19 @@ class Verdict:
     detail: str
 
 
+class LiveFinding(TypedDict):
+    """The database reopened while its machine went on running: after a kill, or after an error."""
+
+    # Names the instant in the recording; with the scenario and the template it is made again.
+    state: str
+    acked: int
+    issued: int
+    # As `rig.guest.oracle.Finding` has it.
+    kind: str
+    recovered: int | None
+    detail: str
+
+
 @dataclass(frozen=True)
 class RecordingFacts:
     """What one recording is and what it measured; `settings` is READ BACK from the engine."""
@@ -84,6 +98,11 @@ class RecordingFacts:
     log_bytes: int
     # Whether two runs of the same scenario on the same template gave the same log, bit for bit; None if not tried.
     reproduced: bool | None
+    # The sync calls of one transaction, in order, and how many of a sample of transactions made these; see
+    # `rig.guest.supervisor`. Empty where they were not looked at.
+    syncs: Mapping[str, int]
+    # What reopening in the running guest showed, without a cut: see `LiveFinding` for the fields of each.
+    live: Sequence[LiveFinding]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rig.arms import SPECS
+
 
 class FileSystem(StrEnum):
     """File systems a database can live on; the value is the spelling in ids and on the command line."""
@@ -84,6 +86,7 @@ class Scenario:
             "settings": {**self.tuning, **self.settings},
             "profile": self.profile,
             "shim": self.shim,
+            "injection": SPECS[self.fault].injection,
             "seed": self.seed,
             "transaction_count": self.workload.transaction_count,
             "think_ms": self.workload.think_ms,

@@ -2,6 +2,8 @@
 
 A mark is a sound lower bound: whoever wrote it had seen every flush and FUA before it complete. So a transaction
 counts as acknowledged at a cut just before log entry `e` if its ack mark has an index below `e`.
+A transaction that raised an error has a `fail` mark instead. It may be in the database all the same, and the program
+asks: it goes on with the same number or with the next. So acks may leave out numbers, and each speaks for all below.
 Times are virtual nanoseconds of the guest.
 """
 
@@ -9,13 +11,15 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from rig.errors import RecordingError
 
-_OURS = re.compile(r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack)-(?P<number>[0-9]+))-(?P<time>[0-9]+)")
+_OURS = re.compile(
+    r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack|fail|inject|heal)-(?P<number>[0-9]+))-(?P<time>[0-9]+)"
+)
 
 
 class _Mark(Protocol):
@@ -46,14 +50,9 @@ class Timeline:
         self.moments = [moment for moment in moments if moment.entry_index >= self.setup.entry_index]
         self.begins = [moment for moment in self.moments if moment.kind == "begin"]
         self.acks = [moment for moment in self.moments if moment.kind == "ack"]
-        for kind, found in (("begin", self.begins), ("ack", self.acks)):
-            if [moment.number for moment in found] != list(range(1, len(found) + 1)):
-                raise RecordingError(f"the {kind} marks are not numbered 1 to {len(found)}; the recording is void")
-        if len(self.begins) != len(self.acks):
-            raise RecordingError(f"{len(self.begins)} transactions begun, {len(self.acks)} acknowledged at the end")
-        turns = [moment.entry_index for pair in zip(self.begins, self.acks, strict=True) for moment in pair]
-        if turns != sorted(turns) or self.moments[-1:] != [self.end]:
-            raise RecordingError("the marks are not setup, begin and ack in turns, end; the recording is void")
+        self._turns = list(_turns(self.moments))
+        if self.moments[:1] != [self.setup] or self.moments[-1:] != [self.end]:
+            raise RecordingError("the marks do not lead from setup to end; the recording is void")
         self._ack_entries = [moment.entry_index for moment in self.acks]
         self._begin_entries = [moment.entry_index for moment in self.begins]
         self._entries = [moment.entry_index for moment in self.moments]
@@ -63,18 +62,20 @@ class Timeline:
 
     def acked(self, entry: int) -> int:
         """Return how many transactions were acknowledged at a cut just before an entry."""
-        return bisect.bisect_left(self._ack_entries, entry)
+        before = bisect.bisect_left(self._ack_entries, entry)
+        return self.acks[before - 1].number if before else 0
 
     def issued(self, entry: int) -> int:
         """Return how many transactions had begun at a cut just before an entry."""
-        return bisect.bisect_left(self._begin_entries, entry)
+        before = bisect.bisect_left(self._begin_entries, entry)
+        return max((moment.number for moment in self.begins[:before]), default=0)
 
     def lost_ns(self, recovered: int, entry: int) -> int:
         """Return the time from the ack of the first lost transaction to the last mark before the cut; 0 if none is."""
         if recovered >= self.acked(entry):
             return 0
         last = self.moments[bisect.bisect_left(self._entries, entry) - 1]
-        return last.time_ns - self.acks[recovered].time_ns
+        return last.time_ns - next(ack for ack in self.acks if ack.number > recovered).time_ns
 
     def entry_at(self, time_ns: float) -> int:
         """Return the entry that a cut at a time precedes, spreading the entries between two marks evenly over time."""
@@ -87,8 +88,13 @@ class Timeline:
 
     @property
     def busy_ns(self) -> int:
-        """Return the time spent inside transactions."""
-        return sum(ack.time_ns - begin.time_ns for begin, ack in zip(self.begins, self.acks, strict=True))
+        """Return the time spent inside transactions that were acknowledged."""
+        return sum(ack.time_ns - begin.time_ns for begin, ack in self.turns)
+
+    @property
+    def turns(self) -> list[tuple[Moment, Moment]]:
+        """Return the begin and the ack of every acknowledged transaction."""
+        return [(begin, end) for begin, end in self._turns if end.kind == "ack"]
 
 
 def _moment(mark: _Mark) -> Moment | None:
@@ -98,6 +104,21 @@ def _moment(mark: _Mark) -> Moment | None:
     if found is None:
         raise RecordingError(f"entry {mark.entry_index}: the mark {mark.text!r} is none of ours")
     return Moment(found["kind"] or found["of"], int(found["number"] or 0), int(found["time"]), mark.entry_index)
+
+
+def _turns(moments: Sequence[Moment]) -> Iterator[tuple[Moment, Moment]]:
+    """Yield each attempt at a transaction, its begin and its ack or fail; raise RecordingError at one out of turn."""
+    due, begin = {1}, None
+    for moment in moments:
+        if moment.kind == "begin" and begin is None and moment.number in due:
+            begin = moment
+        elif moment.kind in ("ack", "fail") and begin and begin.number == moment.number:
+            yield begin, moment
+            due, begin = {moment.number + 1} | ({moment.number} if moment.kind == "fail" else set()), None
+        elif moment.kind in ("begin", "ack", "fail"):
+            raise RecordingError(f"the mark {moment.kind}-{moment.number} is out of turn; the recording is void")
+    if begin:
+        raise RecordingError(f"transaction {begin.number} has begun and has no end; the recording is void")
 
 
 def _only(moments: Sequence[Moment], kind: str) -> Moment:

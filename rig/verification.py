@@ -10,7 +10,7 @@ import base64
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from faults import CrashState, Extent, WriteLog, base_extents
 from rig.cuts import Cut
 from rig.errors import VmError
 from rig.guest.verifier import LITERALS_FROM
-from rig.results import Verdict, VerdictKind
+from rig.results import LiveFinding, Verdict, VerdictKind
 from rig.scenario import Scenario
 from rig.timeline import Timeline
 from rig.vm.machine import Machine
@@ -83,24 +83,46 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     acked = timeline.acked(cut.entry)
     # A state that answers for fewer marks than were written by then may still hold what those transactions wrote.
     issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
+    return _verdict(
+        Verdict(cut.cell, cut.state.id, cut.content, VerdictKind.INCONCLUSIVE, acked, None, 0, 0, cut.weight_ns, ""),
+        finding,
+        issued,
+        lambda recovered: timeline.lost_ns(recovered, cut.entry),
+    )
+
+
+def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable[[int], int]) -> Verdict:
+    """Fill in what a finding says of an instant at which `blank.acked` transactions were acknowledged."""
+    acked = blank.acked
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
     if finding.kind != "prefix":
         # Only the host says what is durable or lost.
         kind = VerdictKind(finding.kind)
         if kind in (VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX):
-            raise ValueError(f"the guest judged {cut.state.id} as {kind}, which is not for it to say")
+            raise ValueError(f"the guest judged {blank.state} as {kind}, which is not for it to say")
     elif finding.recovered is None or finding.recovered > issued:
         detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
     elif finding.recovered < acked:
         kind = VerdictKind.LOST_SUFFIX
         lost = acked - finding.recovered
-        lost_ns = timeline.lost_ns(finding.recovered, cut.entry)
+        lost_ns = lost_ns_of(finding.recovered)
         detail = f"transactions {finding.recovered + 1} to {acked} were acknowledged and are gone"
     else:
         kind = VerdictKind.DURABLE
-    return Verdict(
-        cut.cell, cut.state.id, cut.content, kind, acked, finding.recovered, lost, lost_ns, cut.weight_ns, detail
-    )
+    return replace(blank, kind=kind, recovered=finding.recovered, lost=lost, lost_virtual_ns=lost_ns, detail=detail)
+
+
+def live_verdicts(cell: str, findings: Iterable[LiveFinding]) -> list[Verdict]:
+    """Judge what was found in the running guest: there `acked` transactions had been acknowledged, `issued` begun."""
+    return [
+        _verdict(
+            Verdict(cell, one["state"], one["state"], VerdictKind.INCONCLUSIVE, one["acked"], None, 0, 0, 0, ""),
+            Finding(one["kind"], one["recovered"], one["detail"], {}),
+            one["issued"],
+            lambda _: 0,
+        )
+        for one in findings
+    ]
 
 
 class _Session:

@@ -62,8 +62,8 @@ def _record(port: int) -> None:
 
 
 _WARM_SCENARIO: dict[str, Any] = {
-    "engine": "sqlite", "filesystem": "ext4", "mount_options": "", "profile": "hdd", "shim": "none", "seed": 0,
-    "transaction_count": 12, "think_ms": 10, "rest_ms": 10,
+    "engine": "sqlite", "filesystem": "ext4", "mount_options": "", "profile": "hdd", "shim": "none", "injection": "",
+    "seed": 0, "transaction_count": 12, "think_ms": 10, "rest_ms": 10,
 }  # fmt: skip
 
 

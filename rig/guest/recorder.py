@@ -74,6 +74,7 @@ def _run(scenario: dict[str, Any], device: str) -> dict[str, Any]:
             raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
     facts: dict[str, Any] = json.loads(process.stdout)
     facts["virtual_ns"] = time.monotonic_ns() - begin_ns
+    facts["syncs"] = {}
     return facts
 
 

@@ -47,7 +47,7 @@ def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
     _think(orders["rest_ms"], mark)
     mark("end")
     database.close()
-    return {"settings": read_back, "user_bytes": user_bytes}
+    return {"settings": read_back, "user_bytes": user_bytes, "live": []}
 
 
 def _think(pause_ms: float, mark: Callable[[str], None]) -> None:

@@ -23,6 +23,8 @@ from typing import Any
 from rig.errors import VmError
 
 _KILL_LIMIT_S = 10
+# An exit code is told if it comes soon after the channel has closed.
+_EXIT_CODE_LIMIT_S = 1
 # QEMU itself, translated code, and thread stacks, beside the guest's RAM.
 _OVERHEAD_MIB = 4096
 # Enough for a panic's reason, which stands above its trace.
@@ -102,7 +104,7 @@ class Machine:
             chunk = b""
         if not chunk:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(_KILL_LIMIT_S)
+                self.process.wait(_EXIT_CODE_LIMIT_S)
             raise self.lost(f"it ended while we waited for {what}")
         self._received += chunk
 

@@ -82,6 +82,8 @@ def cell(
         user_bytes=51_200,
         entry_count=912,
         log_bytes=2_103_296,
+        syncs={},
+        live=(),
         reproduced=reproduced,
     )
     plan = PlanFacts(

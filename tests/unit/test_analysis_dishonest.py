@@ -8,7 +8,7 @@ from analysis.controls import check_controls, control_settings
 from analysis.outcome import Result, outcome, summarise
 from analysis.report import report_html
 from analysis.table import detection_text, table_text
-from rig.matrix import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 from tests.unit.samples import cell, durable, sqlite, verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
-from rig.matrix import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 

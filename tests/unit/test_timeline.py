@@ -92,6 +92,15 @@ def test_busy_time_is_what_passes_inside_transactions() -> None:
     assert (5, 99) == (timeline.setup.time_ns, timeline.end.time_ns)
 
 
+def test_a_failed_transaction_is_tried_again_or_found_and_an_ack_speaks_for_all_below() -> None:
+    texts = ["setup-0", "begin-1-1", "fail-1-2", "begin-1-3", "fail-1-4", "begin-2-5", "ack-2-9", "end-20"]
+    timeline = Timeline([Mark(10 * rank, text) for rank, text in enumerate(texts)])
+    assert [0, 0, 2] == [timeline.acked(entry) for entry in (0, 60, 61)]
+    assert [0, 1, 1, 2] == [timeline.issued(entry) for entry in (10, 11, 50, 51)]
+    assert [11, 11, 0] == [timeline.lost_ns(recovered, 71) for recovered in (0, 1, 2)]
+    assert 4 == timeline.busy_ns, "only what was acknowledged counts as work"
+
+
 GOOD = ["setup-1", "begin-1-2", "ack-1-3", "begin-2-4", "ack-2-5", "tick-6", "end-7", "dm-log-writes-end"]
 
 
@@ -101,11 +110,11 @@ GOOD = ["setup-1", "begin-1-2", "ack-1-3", "begin-2-4", "ack-2-5", "tick-6", "en
         (0, [], "0 marks 'setup'"),
         (0, ["setup-1", "setup-1"], "2 marks 'setup'"),
         (6, [], "0 marks 'end'"),
-        (1, [], "begin marks are not numbered"),
-        (2, [], "ack marks are not numbered"),
-        (4, [], "2 transactions begun, 1 acknowledged"),
-        (3, ["begin-3-4"], "begin marks are not numbered"),
-        (4, ["ack-1-5"], "ack marks are not numbered"),
+        (1, [], "ack-1 is out of turn"),
+        (2, [], "begin-2 is out of turn"),
+        (4, [], "2 has begun and has no end"),
+        (3, ["begin-3-4"], "begin-3 is out of turn"),
+        (4, ["ack-1-5"], "ack-1 is out of turn"),
         (2, ["ack-x-3"], "none of ours"),
         (2, ["ack-1-"], "none of ours"),
         (2, ["ack-1-3-4"], "none of ours"),

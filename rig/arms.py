@@ -1,0 +1,60 @@
+"""The faults there are: in which arm each is judged, what is cut, and what is done while the workload runs.
+
+An honest disk loses only what was not flushed, so a loss belongs to the database or its file system. A dishonest disk
+does what no engine stands, so only detection is judged. In the error arm requests fail while the workload runs; in
+the clock arm time goes wrong. The last two are recorded under an injection, and then cut like any other recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Arm(StrEnum):
+    """What a result of a fault may be held against."""
+
+    HONEST = "honest disk"
+    DISHONEST = "dishonest disk"
+    ERROR = "errors"
+    CLOCK = "clock"
+
+
+@dataclass(frozen=True)
+class FaultSpec:
+    """One fault of a test id."""
+
+    name: str
+    arm: Arm
+    # The module of `faults` that plans the crash states; empty if all verdicts come from the recording itself. A word,
+    # so that asking for the ids of the cells imports no numpy.
+    model: str
+    # What is done while the workload runs, in the words of `rig.guest`; empty if nothing is.
+    injection: str = ""
+    mount_options: str = ""
+
+
+_SPECS = (
+    FaultSpec("powercut", Arm.HONEST, "powercut"),
+    FaultSpec("torn", Arm.HONEST, "torn"),
+    FaultSpec("oscrash", Arm.HONEST, "oscrash"),
+    FaultSpec("plp", Arm.HONEST, "plp"),
+    # A late discard needs a file system that sends discards.
+    FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
+    FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
+    FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
+    FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
+    FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
+    FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
+)
+SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
+FAULTS = tuple(SPECS)
+
+
+def of(arm: Arm) -> tuple[str, ...]:
+    """Return the names of the faults of an arm, sorted."""
+    return tuple(name for name, spec in SPECS.items() if spec.arm is arm)
+
+
+HONEST_FAULTS = of(Arm.HONEST)
+DISHONEST_FAULTS = of(Arm.DISHONEST)
