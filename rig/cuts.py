@@ -48,7 +48,7 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = plan(
         Fault(model), log, log_epochs,
-        first_entry=timeline.setup.entry_index, states_max=profile.states_max, seed=scenario.seed,
+        first_entry=timeline.setup.entry_index, states_max=profile.states_max_of(scenario), seed=scenario.seed,
     )  # fmt: skip
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
     if scenario.fault == Fault.POWERCUT:

@@ -110,4 +110,7 @@ def test_profiles_look_closer_from_one_to_the_next() -> None:
 def test_configured_cells_keep_their_id_and_take_what_the_command_line_says() -> None:
     cells = matrix.configured(CELLS, matrix.profile("nightly"), DeviceProfile.HDD, seed=7)
     assert IDS == [cell.id for cell in cells]
-    assert {(120, DeviceProfile.HDD, 7)} == {(c.workload.transaction_count, c.profile, c.seed) for c in cells}
+    assert {(DeviceProfile.HDD, 7)} == {(c.profile, c.seed) for c in cells}
+    assert {("none", 120)} == {
+        (c.shim, c.workload.transaction_count) for c in cells if c.fault == "powercut" and "+" not in c.id
+    }
