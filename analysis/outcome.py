@@ -225,7 +225,7 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     if cell.recording.reproduced is False:
         found.append("a second run of the same scenario gave another recording")
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    if SPECS[cell.fault].arm in _SIDE_ARMS:
+    if cell.fault in SPECS and SPECS[cell.fault].arm in _SIDE_ARMS:
         exposure_min = -(-exposure_min // _SIDE_SHARE)
     if outcome.content_count < exposure_min and not is_exhaustive and promise.keeps is not Keeps.ANYTHING:
         found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")

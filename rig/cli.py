@@ -14,6 +14,7 @@ from rig.errors import RigError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from rig.campaign import Progress
+    from rig.matrix import Profile
     from rig.scenario import Scenario
     from rig.store import Run
 
