@@ -153,7 +153,7 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if fault == "lyingflush":
         return "howtocorrupt.html, Failure to sync [DOC]"
     if fault in DISHONEST_FAULTS:
-        return "atomiccommit.html, Hardware Assumptions [MEM]"
+        return "atomiccommit.html, Hardware Assumptions [DOC]"
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
