@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.arms import DISHONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 
 
@@ -93,6 +93,8 @@ _SQLITE: Mapping[str, _Grid] = {
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
+    # And no page makes durability depend on the clock.
+    **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
 }
 
@@ -108,7 +110,7 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault))
+    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), _clock_note(fault))
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -171,6 +173,12 @@ def _caveat(fault: str) -> str:
     if fault == "torn":
         words += " For torn writes the loss allowed is taken from the power cut."
     return words
+
+
+def _clock_note(fault: str) -> str:
+    if fault not in CLOCK_FAULTS:
+        return ""
+    return "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds."
 
 
 def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:

@@ -46,6 +46,9 @@ _SPECS = (
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
     FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
     FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
+    FaultSpec("clockback", Arm.CLOCK, "powercut", "clockback"),
+    FaultSpec("clockjump", Arm.CLOCK, "powercut", "clockjump"),
+    FaultSpec("clockfrozen", Arm.CLOCK, "powercut", "clockfrozen"),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -58,3 +61,4 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 HONEST_FAULTS = of(Arm.HONEST)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
+CLOCK_FAULTS = of(Arm.CLOCK)
