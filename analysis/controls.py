@@ -4,7 +4,7 @@ A group is one engine on one file system under one fault. A control of a group f
 a group of which every required control fired may hold a green cell. Required are, for SQLite:
 - under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
-- under discards, some state is judged in which one took effect;
+- under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
   judged under the wrong clock and under the right one;
@@ -111,6 +111,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             results.append(_damage_control(group, required, members))
         if group.fault == "discard":
             results.append(_late_control(group, members))
+        if group.fault == "shorn":
+            results.append(_garbage_control(group, members))
         if group.fault in CLOCK_FAULTS:
             results.append(_clock_control(group, members))
         if not required and group.fault in DISHONEST_FAULTS:
@@ -165,6 +167,19 @@ def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         group=group,
         fired=late_count > 0 if own else None,
         what=f"some state must hold a discard that took effect; {late_count} do",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    # Garbage stands in the id of its state; what only the file system noticed has reached no database.
+    garbage_count = sum(".g" in v.state and not v.kind.is_infrastructure for o in own for v in o.cell.verdicts)
+    return ControlResult(
+        name="garbage",
+        group=group,
+        fired=garbage_count > 0 if own else None,
+        what=f"some state that a database was judged on must hold garbage; {garbage_count} do",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
 

@@ -90,6 +90,8 @@ _SQLITE: Mapping[str, _Grid] = {
     "oscrash": _SQLITE_POWERCUT,
     "powercut": _SQLITE_POWERCUT,
     "torn": _SQLITE_TORN,
+    # Garbage in place of what was durable, beside the bytes that were written: no powersafe overwrite.
+    "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
@@ -110,7 +112,7 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), _clock_note(fault))
+    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), _fault_note(fault))
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -154,6 +156,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     """Return the page of SQLite's documentation and the heading on it, tagged as read there."""
     if fault == "lyingflush":
         return "howtocorrupt.html, Failure to sync [DOC]"
+    if fault == "shorn":
+        return "psow.html [DOC]"
     if fault in DISHONEST_FAULTS:
         return "atomiccommit.html, Hardware Assumptions [MEM]"
     if journal_mode in ("memory", "off"):
@@ -175,7 +179,12 @@ def _caveat(fault: str) -> str:
     return words
 
 
-def _clock_note(fault: str) -> str:
+def _fault_note(fault: str) -> str:
+    if fault == "shorn":
+        return (
+            "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in "
+            "the rest of a block may hit what was durable and is only written along, so nothing is promised."
+        )
     if fault not in CLOCK_FAULTS:
         return ""
     return "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds."

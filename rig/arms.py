@@ -37,6 +37,7 @@ class FaultSpec:
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
+    FaultSpec("shorn", Arm.HONEST, "shorn"),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
     # A late discard needs a file system that sends discards.
