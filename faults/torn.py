@@ -45,8 +45,8 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         is_small = sum(unit_count(log, member, 512) for member in members) <= UNITS_LISTED_MAX
         fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
         batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
-        shorn = () if is_small else _shorn(log, epoch, members)
-        return Ranking(in_turns(batch, _torn_fuas(log, epoch), shorn, _untorn(epoch)), is_small and fuas_small)
+        rankings = batch, _torn_fuas(log, epoch), _shorn(log, epoch, members), _untorn(epoch)
+        return Ranking(in_turns(*rankings), is_small and fuas_small)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
