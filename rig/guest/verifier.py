@@ -5,6 +5,7 @@ recording's disk, length), first those that move the base to the start of the st
 Extents are little-endian triples of 64 bits in base64, because JSON lists take long to parse under emulation.
 A source offset of `LITERALS_FROM` or more is one in the request's own `literals`: bytes that no entry of the log holds.
 `unreadable` names ranges (offset, length) of the device that give EIO: an error target stands over the layer there.
+A request with `recover` true has the recovery itself recorded, see `rig.guest.recovery`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from functools import partial
 from typing import Any
 
 from rig.engines import named
-from rig.guest import disks, mounts
+from rig.guest import disks, mounts, recovery
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
@@ -35,6 +36,8 @@ from rig.workloads import ledger
 RECORDING_DISK = "/dev/vdb"
 _BASE = "/dev/ram0"
 _LAYER_COUNT = 4
+# Behind the stores of the layers: where a recovery is logged.
+_LOG = f"/dev/ram{1 + _LAYER_COUNT}"
 _SECTORS = disks.DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
@@ -79,11 +82,24 @@ class Verifier:
                 os.close(target)
             clock.lap("apply")
             sha256 = self._sha256(device) if request.get("digest") else None
+            if request.get("recover"):
+                return self._recorded(device, clock)
             with self._layers.with_errors(device, request.get("unreadable", ())) as faulty:
                 finding = self._judged(faulty, clock)
         clock.lap("discard")
         answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
         return answer | ({"sha256": sha256} if sha256 else {})
+
+    def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
+        """Judge the crash state on a layer under record; return the log, and the layer and its files afterwards."""
+        with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
+            finding = self._reopened(node, clock)
+        answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
+        answer |= {"log": recovery.packed(archive), "sha256": self._sha256(device), "files": []}
+        if finding.kind != "file-system-damage":
+            with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
+                answer["files"] = recovery.places(directory)
+        return answer
 
     def _judged(self, device: str, clock: _Clock) -> Finding:
         finding = self._reopened(device, clock)
@@ -151,8 +167,8 @@ class Layers:
     """
 
     def __init__(self) -> None:
-        disks.load_module("brd", f"rd_nr={1 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
-        self._mapper = DeviceMapper()
+        disks.load_module("brd", f"rd_nr={2 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
+        self.mapper = DeviceMapper()
         self._fresh: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         self._used: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         for slot in range(1, 1 + _LAYER_COUNT):
@@ -183,19 +199,19 @@ class Layers:
         if end < _SECTORS:
             targets.append(Target("linear", f"{device} {end}", _SECTORS - end, end))
         try:
-            yield self._mapper.create("errors", *targets)
+            yield self.mapper.create("errors", *targets)
         finally:
-            self._mapper.remove("errors")
+            self.mapper.remove("errors")
 
     def _renew(self) -> None:
         while True:
             layer = self._used.get()
-            self._mapper.remove(layer.name)
+            self.mapper.remove(layer.name)
             self._fresh.put(self._made(layer.name, layer.store))
 
     def _made(self, name: str, store: str) -> _Layer:
         target = Target("snapshot", f"{_BASE} {store} N {_CHUNK_SECTORS}", _SECTORS)
-        return _Layer(name, store, self._mapper.create(name, target))
+        return _Layer(name, store, self.mapper.create(name, target))
 
 
 @dataclass(frozen=True)
