@@ -85,13 +85,13 @@ class Recovered:
     finding: Finding
     # The write log of the recovery, as dm-log-writes wrote it.
     log: bytes
-    # Of the whole disk afterwards.
-    sha256: str
+    # Of the whole disk afterwards, see `rig.guest.recovery.digest`.
+    digest: str
     # Where the files on it stand afterwards: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]
 
 
-def recover(
+def recover(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
     scenario: Scenario,
     template: Template,
     recording: Path,
@@ -105,7 +105,7 @@ def recover(
         try:
             with template.clone(recording=recording) as machine:
                 for one in _Session(machine, scenario, log).recoveries(states[len(found) :]):
-                    found.append(one)
+                    found.append(one)  # noqa: PERF402 - what came before an error stays
         except (VmError, TimeoutError):
             if stopped and stopped.is_set():
                 raise
@@ -187,7 +187,7 @@ class _Session:
             answer = self._machine.receive(STATE_LIMIT_S)
             finding = self._finding(state, answer)
             files = tuple((offset, length) for offset, length in answer["files"])
-            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["sha256"], files)
+            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], files)
 
     def _request(self, state: CrashState) -> dict[str, Any]:
         advance = base_extents(self._log, self._base_end, state.base_end)

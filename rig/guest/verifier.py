@@ -94,12 +94,15 @@ class Verifier:
         """Judge the crash state on a layer under record; return the log, and the layer and its files afterwards."""
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
             finding = self._reopened(node, clock)
-        answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
-        answer |= {"log": recovery.packed(archive), "sha256": self._sha256(device), "files": []}
+        files: list[tuple[int, int]] = []
+        digest = recovery.digest(self._chunks(device))
         if finding.kind != "file-system-damage":
             with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
-                answer["files"] = recovery.places(directory)
-        return answer
+                files = recovery.places(directory)
+        return {
+            "kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms,
+            "log": recovery.packed(archive), "digest": digest, "files": files,
+        }  # fmt: skip
 
     def _judged(self, device: str, clock: _Clock) -> Finding:
         finding = self._reopened(device, clock)
@@ -129,13 +132,18 @@ class Verifier:
     def _sha256(self, device: str) -> str:
         """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
         digest = hashlib.sha256()
+        for chunk in self._chunks(device):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def _chunks(self, device: str) -> Iterator[bytes]:
         source = os.open(device, os.O_RDONLY | os.O_DIRECT)
         try:
             while size := os.readv(source, [self._buffer]):
-                digest.update(self._buffer[:size])
+                for begin in range(0, size, recovery.CHUNK_BYTES):
+                    yield bytes(self._buffer[begin : begin + recovery.CHUNK_BYTES])
         finally:
             os.close(source)
-        return digest.hexdigest()
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
