@@ -92,6 +92,8 @@ _SQLITE: Mapping[str, _Grid] = {
     "torn": _SQLITE_TORN,
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
+    # Rolling back and recovering a WAL can be done again from the start, so a second cut takes no more than the first.
+    "recoverycut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
 }
@@ -157,6 +159,9 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
+    if fault == "recoverycut" and synchronous != "off":
+        again = "wal.html" if journal_mode == "wal" else "atomiccommit.html, Deleting The Rollback Journal"
+        return f"{page} [DOC]; that recovery may be cut: {again} [MEM]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":
