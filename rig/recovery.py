@@ -66,10 +66,10 @@ class OpenRecovery:
         return everything_unflushed_lost(self.log, epochs(self.log), self.first_entry + 1)
 
 
-def self_contained(state: CrashState, log: WriteLog, recovery: bytes) -> bytes:
+def self_contained(state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int = DISK_MIB << 20) -> bytes:
     """Return the log of a recovery from a state of a log, headed by a mark for the state's id and by its content."""
     _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
-    disk = content(state, log)
+    disk = content(state, log, device_bytes)
     used = np.flatnonzero(disk.reshape(-1, _BLOCK_BYTES).any(axis=1))
     runs = np.split(used, np.flatnonzero(np.diff(used) != 1) + 1) if len(used) else []
     mark = _name(state.id).encode()
@@ -82,9 +82,9 @@ def self_contained(state: CrashState, log: WriteLog, recovery: bytes) -> bytes:
     return b"".join([superblock.ljust(sector_bytes, b"\0"), *parts, recovery[sector_bytes:]])
 
 
-def content(state: CrashState, log: WriteLog) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def content(state: CrashState, log: WriteLog, device_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """Return the whole disk in a crash state."""
-    disk = log.replay(state.base_end, DISK_MIB << 20)
+    disk = log.replay(state.base_end, device_bytes)
     for extent in state.extents(log):
         begin = extent.device_offset_bytes
         disk[begin : begin + extent.length_bytes] = np.frombuffer(extent.data(log), dtype=np.uint8)

@@ -33,9 +33,8 @@ from rig.timeline import Timeline
 from rig.verification import Recovered, recover
 from rig.vm.template import Template
 
-# States of one recovery, and of the recovery from one of these.
-_SECOND_STATES, _THIRD_STATES = 20, 10
-_FIRSTS_MIN = 6
+_FIRSTS_MIN, _FIRSTS_MAX = 6, 50
+_STATES_MIN = 20
 # One of so many recoveries has one of its own crash states recovered from under record.
 _DEEPER = 3
 # Candidates recorded for each recovery that is kept.
@@ -44,7 +43,13 @@ _CANDIDATES = 2
 
 def first_count(profile: Profile) -> int:
     """Return how many first cuts of a cell have their recovery cut."""
-    return max(_FIRSTS_MIN, profile.states_max // 40)
+    return min(max(_FIRSTS_MIN, profile.states_max // 40), _FIRSTS_MAX)
+
+
+def states_max(profile: Profile, recovery: Recovery) -> int:
+    """Return how many states of a recovery are checked; half as many if it recovers from a cut recovery itself."""
+    count = max(_STATES_MIN, profile.states_max // 100)
+    return count // 2 if SEPARATOR in recovery.state else count
 
 
 def record(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
@@ -64,7 +69,8 @@ def record(  # noqa: PLR0917 - each is of another type, so none can stand in ano
     deeper: list[Recovery] = []
     for first in evenly_spaced(firsts, max(1, count // _DEEPER)):
         with kept.opened(first.state) as opened:
-            inside = [state for state in _later_plan(scenario, opened, first).states if is_inside(state, opened, first)]
+            planned = _later_plan(scenario, profile, opened, first)
+            inside = [state for state in planned.states if is_inside(state, opened, first)]
             # One from the middle, the work well begun.
             chosen = [replace(state, id=later(first.state, state)) for state in inside[len(inside) // 2 :][:1]]
             found = recover(scenario, verifier, opened.path, opened.log, chosen, stopped)
@@ -93,14 +99,16 @@ def cuts(
         start = digests[parent].digest(_parsed(own, logs[parent]))
         opened = stack.enter_context(kept.opened(recovery.state))
         logs[recovery.state], digests[recovery.state] = opened.log, ContentIndex(opened.log)
-        if digests[recovery.state].digest(opened.start()) != start:
+        digest = digests[recovery.state].digest
+        if digest(opened.start()) != start:
             raise RecordingError(f"the recovery from {recovery.state} starts on another content: not of this recording")
         entry = _parsed(recovery.state.split(SEPARATOR)[0], log).instant
-        planned = _later_plan(scenario, opened, recovery)
+        planned = _later_plan(scenario, profile, opened, recovery)
+        # As it was found it is a state of the first cut only, and that has been recovered from.
+        planned = replace(planned, states=tuple(state for state in planned.states if digest(state) != start))
         inside_count += sum(is_inside(state, opened, recovery) for state in planned.states)
         plans.append(planned)
         named = [replace(state, id=later(recovery.state, state)) for state in planned.states]
-        digest = digests[recovery.state].digest
         found.append((opened, [Cut(scenario.id, state, digest(state), entry, 0) for state in named]))
     return found, _facts(_first_plan(scenario, profile, log), plans, inside_count)
 
@@ -161,11 +169,10 @@ def _first_plan(scenario: Scenario, profile: Profile, log: WriteLog) -> Plan:
     )  # fmt: skip
 
 
-def _later_plan(scenario: Scenario, opened: OpenRecovery, recovery: Recovery) -> Plan:
-    states_max = _THIRD_STATES if SEPARATOR in recovery.state else _SECOND_STATES
+def _later_plan(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: Recovery) -> Plan:
     return plan(
         Fault(SPECS[scenario.fault].model), opened.log, epochs(opened.log),
-        first_entry=opened.first_entry, states_max=states_max, seed=scenario.seed,
+        first_entry=opened.first_entry, states_max=states_max(profile, recovery), seed=scenario.seed,
     )  # fmt: skip
 
 
