@@ -4,6 +4,7 @@ A group is one engine on one file system under one fault. A control of a group f
 a group of which every required control fired may hold a green cell. Required are, for SQLite:
 - under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
+- under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
@@ -109,6 +110,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
         results += [_loss_control(group, settings, members) for settings in required]
         if required and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
+        if group.fault == "recoverycut":
+            results.append(_inside_control(group, members))
         if group.fault == "discard":
             results.append(_late_control(group, members))
         if group.fault == "shorn":
@@ -154,6 +157,18 @@ def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members
         group=group,
         fired=True if damage_count > 0 else False if was_run else None,
         what=f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    inside_count = sum(o.cell.plan.inside_count for o in own if o.state_count >= o.cell.plan.state_count)
+    return ControlResult(
+        name="inside",
+        group=group,
+        fired=inside_count > 0 if own else None,
+        what=f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
 

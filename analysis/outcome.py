@@ -220,6 +220,8 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         found.append("no state has a verdict on the database")
     if outcome.state_count < plan.state_count:
         found.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
+    if cell.fault == "recoverycut" and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
+        found.append("no recovery was cut after it had begun to write to the files of the database")
     if unjudged_count > UNJUDGED_SHARE_MAX * outcome.state_count:
         found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
     if cell.recording.reproduced is False:

@@ -94,6 +94,8 @@ _SQLITE: Mapping[str, _Grid] = {
     "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
+    # Rolling back and recovering a WAL can be done again from the start, so a second cut takes no more than the first.
+    "recoverycut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     # And no page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
@@ -163,6 +165,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
+    if fault == "recoverycut" and synchronous != "off" and journal_mode != "wal":
+        return f"{page} and atomiccommit.html, Deleting The Hot Journal [DOC]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":

@@ -32,12 +32,15 @@ class FaultSpec:
     # What is done while the workload runs, in the words of `rig.guest`; empty if nothing is.
     injection: str = ""
     mount_options: str = ""
+    # Whether the recovery from each cut is itself recorded and cut, see `rig.recoverycuts`.
+    cuts_recovery: bool = False
 
 
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
     FaultSpec("shorn", Arm.HONEST, "shorn"),
+    FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
     # A late discard needs a file system that sends discards.

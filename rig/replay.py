@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 
 from faults import ContentIndex, CrashState, StateIdError, WriteLog, epochs, parse_state
 from rig import recording
 from rig.cuts import Cut
 from rig.errors import StoreError, UsageError
 from rig.guest.clock import AFTER_CUT, Clock
+from rig.recovery import SEPARATOR, OpenRecovery
 from rig.results import Verdict
 from rig.scenario import Scenario
 from rig.store import Run
@@ -35,13 +37,18 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
     found: list[Finding] = []
     stored = [one for one in run.verdicts(cell)[0] if one.state == state_id]
     plain_id, clock = _clock_of(scenario, state_id)
-    with recorded.unpacked() as path, WriteLog.open(path) as log:
-        try:
-            state = parse_state(plain_id, log, epochs(log))
-        except StateIdError as error:
-            raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
+    first, (before, _, last) = plain_id.partition(SEPARATOR)[0], plain_id.rpartition(SEPARATOR)
+    with ExitStack() as stack:
+        path = stack.enter_context(recorded.unpacked())
+        log = stack.enter_context(WriteLog.open(path))
         timeline = Timeline(log.marks)
-        cut = Cut(cell, state, ContentIndex(log).digest(state), _entry(state, timeline, stored), 0, clock)
+        state = _state(first, cell, log)
+        entry = _entry(state, timeline, stored)
+        if before:
+            opened = stack.enter_context(_recovery(run, cell, before))
+            path, log = opened.path, opened.log
+            state = replace(_state(last, cell, log), id=plain_id)
+        cut = Cut(cell, state, ContentIndex(log).digest(state), entry, 0, clock)
         verify(scenario, verifier, path, log, [state], lambda _, finding: found.append(finding), clocks=[clock])
         fresh = verdict(cut, found[0], timeline)
         extents = state.extents(log)
@@ -72,6 +79,22 @@ def _clock_of(scenario: Scenario, state_id: str) -> tuple[str, Clock | None]:
         expected = " or ".join(f"@{clock}" for clock in choices) or "no clock"
         raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: its id ends in {expected}")
     return plain_id, Clock(name)
+
+
+def _state(state_id: str, cell: str, log: WriteLog) -> CrashState:
+    try:
+        return parse_state(state_id, log, epochs(log))
+    except StateIdError as error:
+        raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
+
+
+def _recovery(run: Run, cell: str, state_id: str) -> AbstractContextManager[OpenRecovery]:
+    """Open the recovery from a crash state; raise UsageError, with those there are, if it was not recorded."""
+    kept = run.recoveries(cell)
+    recorded = [one.state for one in kept.index() or ()]
+    if state_id not in recorded:
+        raise UsageError(f"no recovery from {state_id!r} was recorded for {cell}; those are: {', '.join(recorded)}")
+    return kept.opened(state_id)
 
 
 def _entry(state: CrashState, timeline: Timeline, stored: Sequence[Verdict]) -> int:

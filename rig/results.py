@@ -116,6 +116,10 @@ class PlanFacts:
     epochs_exhaustive: int
     epochs_sampled: int
     instant_count: int
+    # Recoveries that were recorded and cut, and the states of which one had begun to write to the files of the
+    # database, and had more to write.
+    recovery_count: int = 0
+    inside_count: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
     cells/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
     cells/ID/plan.json       how much of what could happen is looked at; written before the first verdict
     cells/ID/failure         why the cell could not be measured, if it could not
+    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recovery`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
 A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
@@ -25,6 +26,7 @@ from typing import Any, BinaryIO, TextIO
 
 from rig import host, recording
 from rig.errors import RecordingError, RigError, StoreError
+from rig.recovery import Recoveries
 from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
 from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
 
@@ -82,6 +84,10 @@ class Run:
     def recording_folder(self, scenario: Scenario) -> Path:
         """Return the folder of the recording that a cell is cut from."""
         return self.folder / "recordings" / scenario.recording_key
+
+    def recoveries(self, cell: str) -> Recoveries:
+        """Return the recordings of recoveries of a cell, for a fault that cuts these."""
+        return Recoveries(self._cell(cell) / "recoveries")
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
