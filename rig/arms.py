@@ -46,6 +46,13 @@ _SPECS = (
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
     FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
     FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
+    # Requests fail while the workload runs, as `rig.guest.injections` plans it; then the power is cut.
+    FaultSpec("ioerror-write", Arm.ERROR, "powercut", injection="ioerror-write"),
+    FaultSpec("ioerror-fsync", Arm.ERROR, "powercut", injection="ioerror-fsync"),
+    FaultSpec("ioerror-fsyncs", Arm.ERROR, "powercut", injection="ioerror-fsyncs"),
+    FaultSpec("ioerror-read", Arm.ERROR, "powercut", injection="ioerror-read"),
+    FaultSpec("diskfull-log", Arm.ERROR, "powercut", injection="diskfull-log"),
+    FaultSpec("diskfull-data", Arm.ERROR, "powercut", injection="diskfull-data"),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -58,3 +65,4 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 HONEST_FAULTS = of(Arm.HONEST)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
+ERROR_FAULTS = of(Arm.ERROR)
