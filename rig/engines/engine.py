@@ -57,9 +57,6 @@ class EnduringDatabase(Database, Protocol):
 class EnduringEngine(Protocol):
     """A module whose databases can be asked that."""
 
-    # The file that holds the tables, in the directory of the database.
-    DATA_FILE: str
-
     def open_database(self, directory: str, settings: Mapping[str, str]) -> EnduringDatabase:
         """Open as `Engine.open_database` does."""
 

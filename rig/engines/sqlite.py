@@ -19,7 +19,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 # A checkpoint has to happen several times in a short run; SQLite's default of 1000 pages would never come.
 TUNING: Mapping[str, str] = {"page_size": "4096", "wal_autocheckpoint": "60"}
 
-DATA_FILE = "test.db"
+_FILE = "test.db"
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 _SYNCHRONOUS = SETTINGS["synchronous"]
@@ -136,7 +136,7 @@ class SqliteDatabase:
 
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
-    return SqliteDatabase(str(Path(directory) / DATA_FILE), settings)
+    return SqliteDatabase(str(Path(directory) / _FILE), settings)
 
 
 def is_fault(error: Exception) -> bool:

@@ -1,9 +1,8 @@
 """Which requests fail during a recording of the error arm, at which transactions, and when they are served again.
 
-A strike begins before one transaction. `log`: from then on every write fails, or space ends, so the first to notice
-is the journal or the write-ahead log. `data`: only writes to the blocks of the database file fail, so the log gets
-through and the sync of the database does not. `checkpoint`: the transaction is committed in peace, and the strike
-hits the checkpoint that follows; for an engine without checkpoints this is `log`.
+A strike begins at one transaction. `begin`: before it begins, so the first to notice is the journal or the
+write-ahead log. `midst`: at some instant while it is carried out, so it may be any step of the commit, or none.
+`checkpoint`: after it was committed in peace, so that it hits a checkpoint; for an engine without them this is `begin`.
 After an error the program either rolls back and goes on over the same connection, or gives that up and reopens.
 A pure function of the seed, so that a plan can be shown and made again.
 """
@@ -20,7 +19,7 @@ class Injection(StrEnum):
 
     # All writes fail, over several attempts, and while the engine cleans up.
     WRITE = "ioerror-write"
-    # The writes behind one sync fail; healed as soon as the engine has seen its first error.
+    # Writes fail until the engine has seen its first error, which is that of a sync.
     FSYNC = "ioerror-fsync"
     # The same at several attempts in a row.
     FSYNCS = "ioerror-fsyncs"
@@ -31,10 +30,10 @@ class Injection(StrEnum):
 
 
 class Place(StrEnum):
-    """Whose requests a strike hits."""
+    """Where in a transaction a strike begins."""
 
-    LOG = "log"
-    DATA = "data"
+    BEGIN = "begin"
+    MIDST = "midst"
     CHECKPOINT = "checkpoint"
 
 
@@ -42,13 +41,15 @@ class Place(StrEnum):
 class Strike:
     """One outage."""
 
-    # The transaction before which it begins.
+    # The transaction at which it begins.
     number: int
     place: Place
     # Whether the program reopens the database after the error, rather than go on over the same connection.
     reopens: bool
     # Attempts at a transaction or checkpoint until it is over, whether they failed or not.
     attempts_max: int
+    # How far into a transaction `midst` is, as a share of the time that the last one took.
+    share: float
     # Blocks that are free when space ends, and how many more each further attempt finds.
     free_blocks: int = 0
     free_blocks_step: int = 0
@@ -60,11 +61,12 @@ _APART = (5, 8)
 _APART_GROWING = (3, 4)
 _GROWING_UNTIL = 24
 _PLACES = {
-    Injection.READ: (Place.LOG, Place.CHECKPOINT),
-    Injection.DISKFULL_LOG: (Place.LOG,),
+    Injection.READ: (Place.BEGIN, Place.CHECKPOINT),
+    Injection.DISKFULL_LOG: (Place.BEGIN,),
     Injection.DISKFULL_DATA: (Place.CHECKPOINT,),
 }
-_ATTEMPTS = {Injection.FSYNC: (1, 1), Injection.DISKFULL_DATA: (20, 20)}
+# Attempts until it is over; after its only error FSYNC is over anyway.
+_ATTEMPTS = {Injection.FSYNC: (2, 2), Injection.DISKFULL_DATA: (20, 20)}
 
 
 def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[Strike, ...]:
@@ -85,6 +87,7 @@ def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[St
         reopens[place] = not reopens[place]
         attempts_max = choice.randint(*_ATTEMPTS.get(injection, (2, 4)))
         free_blocks = 0 if is_growing else choice.randint(0, 3)
-        found.append(Strike(number, place, reopens[place], attempts_max, free_blocks, int(is_growing)))
+        share = round(choice.random(), 3)
+        found.append(Strike(number, place, reopens[place], attempts_max, share, free_blocks, int(is_growing)))
         number += choice.randint(*(_APART_GROWING if is_growing else _APART))
     return tuple(found)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,7 @@ from rig.engines import named
 from rig.engines.engine import EnduringDatabase, EnduringEngine
 from rig.guest import mounts
 from rig.guest.devicemapper import DeviceMapper
-from rig.guest.faultlayer import Ballast, FaultLayer, sectors_of
+from rig.guest.faultlayer import Ballast, FaultLayer
 from rig.guest.injections import Injection, Place, Strike, strikes
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
@@ -30,6 +32,9 @@ from rig.workloads import ledger
 _OPENINGS_MAX = 3
 _FSCK_LIMIT_S = 60
 _SYNC_FILE_RANGE_WRITE = 2
+# Over as soon as the engine has seen an error, before it cleans up.
+_BRIEF = frozenset({Injection.FSYNC, Injection.FSYNCS})
+_DISKFULL = frozenset({Injection.DISKFULL_LOG, Injection.DISKFULL_DATA})
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -46,7 +51,7 @@ class Survivor:
         self._transaction = partial(ledger.transaction, orders["seed"])
         models = ledger.models(orders["seed"], self._count)
         self._oracle = Oracle(ledger.TABLES, models, self._transaction)
-        self._outage = _Outage(self._injection, orders, self._engine.DATA_FILE, mark)
+        self._outage = _Outage(self._injection, orders, mark)
         self._filesystem = _FileSystem(orders)
         self._planned = list(strikes(self._injection, orders["seed"], self._count))
         self._mark = mark
@@ -57,6 +62,8 @@ class Survivor:
         # The transaction to go on with: all before it are in the database.
         self._due = 1
         self._is_over = False
+        # How long the last attempt at a transaction took.
+        self._last_ns = 0
         # Whether the last error left a connection that could be gone on with.
         self._was_kept = False
 
@@ -85,11 +92,15 @@ class Survivor:
                 break
             if attempt and self._injection is not Injection.DISKFULL_DATA:
                 self._think()
-            self._outage.begin(strike, attempt, self._held)
+            self._outage.begin(strike, attempt, self._held, self._last_ns)
             error = self._attempt(strike.place)
+            self._outage.settle()
             seen = error or seen
-            if error and not self._goes_on(error):
-                break
+            if error:
+                if self._injection in _BRIEF or (self._injection is Injection.READ and not strike.reopens):
+                    self._outage.end()
+                if not self._goes_on(error) or self._injection is Injection.FSYNC:
+                    break
             if not error and self._injection is Injection.DISKFULL_DATA:
                 break
             self._outage.write_back()
@@ -98,27 +109,24 @@ class Survivor:
         self._outage.end()
 
     def _attempt(self, place: Place) -> Exception | None:
-        """Try a transaction, a checkpoint or both; return what the engine raised."""
-        has_checkpoints = self._held.has_checkpoints
-        if place is not Place.CHECKPOINT or not has_checkpoints:
-            error = self._transact()
-            if error or place is Place.LOG or not has_checkpoints:
-                return error
-        return self._tried(self._held.checkpoint)
+        """Try a transaction or a checkpoint; return what the engine raised."""
+        if place is Place.CHECKPOINT and self._held.has_checkpoints:
+            return self._tried(self._held.checkpoint)
+        return self._transact()
 
     def _transact(self) -> Exception | None:
         number = self._due
         self._mark(f"begin-{number}")
         self.issued = number
+        begin_ns = time.monotonic_ns()
         error = self._tried(partial(self._held.commit, self._transaction(number)))
+        self._last_ns = time.monotonic_ns() - begin_ns
         self._mark(f"fail-{number}" if error else f"ack-{number}")
         self._due += 0 if error else 1
         return error
 
     def _goes_on(self, error: Exception) -> bool:
         """Roll back and look at the database over the same connection; return whether it can be gone on with."""
-        if self._injection in {Injection.FSYNC, Injection.FSYNCS}:
-            self._outage.end()
         self._was_kept = False
         if self._tried(self._held.rollback):
             return False
@@ -135,14 +143,17 @@ class Survivor:
         if self.database:
             self._tried(self.database.close)
         self._outage.end()
-        complaint = self._filesystem.mended()
+        mended = self._filesystem.mended()
         finding = Finding("unopenable")
         for _ in range(_OPENINGS_MAX):
             finding = self._opened()
             if finding.kind == "prefix":
                 break
-        if finding.kind != "prefix" and complaint:
-            finding = Finding("file-system-damage", None, f"{complaint}; seen as {finding.kind}: {finding.detail}")
+        if mended:
+            # What the file system's own check has to say of a content that is wrong is never blamed on the database.
+            kind = finding.kind if finding.kind == "prefix" else "file-system-damage"
+            detail = f"{mended}; seen as {finding.kind}: {finding.detail}"
+            finding = Finding(kind, finding.recovered, detail if kind != finding.kind else mended)
         self._note("reopen", finding, error)
 
     def _opened(self) -> Finding:
@@ -192,32 +203,41 @@ class Survivor:
 class _Outage:
     """What the strikes of one injection do to the disk; the marks `inject-N` and `heal-N` say when."""
 
-    def __init__(
-        self, injection: Injection, orders: Mapping[str, Any], data_file: str, mark: Callable[[str], None]
-    ) -> None:
+    def __init__(self, injection: Injection, orders: Mapping[str, Any], mark: Callable[[str], None]) -> None:
         self._injection = injection
         self._directory = orders["directory"]
-        self._data_path = os.path.join(self._directory, data_file)
         self._layer = FaultLayer(DeviceMapper(), orders["device_below"])
         self._ballast = Ballast(self._directory)
         self._mark = mark
         self._number = 0
+        self._pending: threading.Thread | None = None
 
-    def begin(self, strike: Strike, attempt: int, database: EnduringDatabase) -> None:
-        """Let requests fail from now on, if they do not yet; at each attempt there is a bit more space."""
-        if self._injection in {Injection.DISKFULL_LOG, Injection.DISKFULL_DATA}:
-            self._ballast.leave(strike.free_blocks + attempt * strike.free_blocks_step)
-        elif not self._number:
-            self._fail_requests(strike.place, database)
-        if not self._number:
+    def begin(self, strike: Strike, attempt: int, database: EnduringDatabase, span_ns: int) -> None:
+        """Let requests fail from now on or soon, if they do not yet; at each attempt there is a bit more space."""
+        is_new = not self._number
+        if is_new:
             self._number = strike.number
+            # Before the first failure, and from this thread: marks of two could get into each other's way.
             self._mark(f"inject-{strike.number}")
+        if self._injection in _DISKFULL:
+            self._ballast.leave(strike.free_blocks + attempt * strike.free_blocks_step)
+        elif is_new and strike.place is Place.MIDST:
+            self._pending = threading.Thread(target=self._fail_after, args=(strike.share * span_ns / 1e9,))
+            self._pending.start()
+        elif is_new:
+            self._fail(database)
+
+    def settle(self) -> None:
+        """Wait until an outage that was to begin has begun."""
+        if self._pending:
+            self._pending.join()
+            self._pending = None
 
     def end(self) -> None:
         """Serve all requests again, if they fail now."""
         if not self._number:
             return
-        if self._injection in {Injection.DISKFULL_LOG, Injection.DISKFULL_DATA}:
+        if self._injection in _DISKFULL:
             self._ballast.remove()
         else:
             self._layer.heal()
@@ -230,16 +250,18 @@ class _Outage:
             for descriptor in self._files():
                 _libc.sync_file_range(descriptor, ctypes.c_long(0), ctypes.c_long(0), _SYNC_FILE_RANGE_WRITE)
 
-    def _fail_requests(self, place: Place, database: EnduringDatabase) -> None:
-        if self._injection is Injection.READ:
-            database.forget()
-            for descriptor in self._files():
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            self._layer.fail("error_reads")
-        elif place is Place.DATA:
-            self._layer.fail("error_writes", sectors_of(self._data_path))
-        else:
+    def _fail_after(self, delay_s: float) -> None:
+        time.sleep(delay_s)
+        self._layer.fail("error_writes")
+
+    def _fail(self, database: EnduringDatabase) -> None:
+        if self._injection is not Injection.READ:
             self._layer.fail("error_writes")
+            return
+        database.forget()
+        for descriptor in self._files():
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._layer.fail("error_reads")
 
     def _files(self) -> Iterator[int]:
         for path in sorted(Path(self._directory).iterdir()):
@@ -262,7 +284,7 @@ class _FileSystem:
         self._options = orders["mount_options"]
 
     def mended(self) -> str:
-        """Unmount, check and mount again if it takes no more writes; return what the check says, or nothing."""
+        """Unmount, check and mount again if it takes no more writes; return what was done, or nothing."""
         if self._is_writable():
             return ""
         mounts.unmount(self._directory)
@@ -270,7 +292,7 @@ class _FileSystem:
             ["e2fsck", "-f", "-y", self._device], capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False
         )
         mounts.mount(self._device, self._type, self._options, self._directory)
-        return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}" if process.returncode else ""
+        return f"mounted again after e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
 
     def _is_writable(self) -> bool:
         # Since 6.12 ext4 does not show itself as read-only when it has given up: only trying tells.
