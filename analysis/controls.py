@@ -6,6 +6,8 @@ a group of which every required control fired may hold a green cell. Required ar
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
 - under discards, some state is judged in which one took effect;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
+- under errors, `delete_off` and `wal_off` lose as under a power cut, and each cell whose promise can break was told of
+  an error at least once;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
 cell was run.
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
-from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS, HONEST_FAULTS
 
 if TYPE_CHECKING:
     from analysis.outcome import Outcome
@@ -63,7 +65,7 @@ def _sqlite(*pairs: tuple[str, str]) -> _Required:
 
 
 _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
-    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS},
+    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS + ERROR_FAULTS},
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
 }
 
@@ -106,6 +108,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
         results += [_loss_control(group, settings, members) for settings in required]
         if required and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
+        if group.fault in ERROR_FAULTS:
+            results.append(_error_control(group, members))
         if group.fault == "discard":
             results.append(_late_control(group, members))
         if not required and group.fault in DISHONEST_FAULTS:
@@ -149,6 +153,25 @@ def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members
         what=f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
+
+
+def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
+    own = [o for o in members if o.cell.shim == "none" and _can_break(o.cell)]
+    blind = sorted(o.cell.id for o in own if not o.cell.recording.live)
+    told_count = sum(len(o.cell.recording.live) for o in members)
+    return ControlResult(
+        name="errors",
+        group=group,
+        fired=told_count > 0 and not blind,
+        what=f"every engine that promises anything must see an error; {told_count} seen, none by {', '.join(blind) or '-'}",
+        cells=tuple(sorted(o.cell.id for o in members)),
+    )
+
+
+def _can_break(cell: CellResult) -> bool:
+    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    return promise is not None and promise.keeps is not Keeps.ANYTHING
 
 
 def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.arms import DISHONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS
 from rig.results import Verdict, VerdictKind
 
 
@@ -94,6 +94,9 @@ _SQLITE: Mapping[str, _Grid] = {
     "plp": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
+    # An error is one that the engine is told of, and no page lets go of what was acknowledged because of it; a file
+    # system that gives up and is mounted again forgets what was not synced, as a power cut does.
+    **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
 }
 
 _SHIMS = ("none", "eatmydata")
@@ -157,6 +160,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
+    if fault in ERROR_FAULTS:
+        return f"{page} [DOC]; testing.html, I/O Error Testing [MEM]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":
@@ -181,6 +186,12 @@ def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
         return "The documentation assumes that a sync is real; with WAL only a checkpoint is expected to corrupt."
     if fault in DISHONEST_FAULTS:
         return "The documentation leaves the detection and correction of errors of the medium to disk and system."
+    if fault in ERROR_FAULTS and synchronous != "off" and journal_mode not in {"memory", "off"}:
+        return (
+            "Taken from the power cut: the documentation says that an error rolls back, and of what a later cut leaves "
+            "it says nothing. It assumes that a sync which returns is real; after one that failed, Linux counts the "
+            "pages as clean."
+        )
     if journal_mode == "memory":
         return "A cut in the middle of a commit may corrupt: the rollback journal is in memory."
     if journal_mode == "off":

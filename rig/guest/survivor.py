@@ -96,11 +96,8 @@ class Survivor:
             error = self._attempt(strike.place)
             self._outage.settle()
             seen = error or seen
-            if error:
-                if self._injection in _BRIEF or (self._injection is Injection.READ and not strike.reopens):
-                    self._outage.end()
-                if not self._goes_on(error) or self._injection is Injection.FSYNC:
-                    break
+            if error and (not self._goes_on(error, strike) or self._injection is Injection.FSYNC):
+                break
             if not error and self._injection is Injection.DISKFULL_DATA:
                 break
             self._outage.write_back()
@@ -125,8 +122,11 @@ class Survivor:
         self._due += 0 if error else 1
         return error
 
-    def _goes_on(self, error: Exception) -> bool:
+    def _goes_on(self, error: Exception, strike: Strike) -> bool:
         """Roll back and look at the database over the same connection; return whether it can be gone on with."""
+        # Nobody can look at anything while nothing can be read.
+        if self._injection in _BRIEF or (self._injection is Injection.READ and not strike.reopens):
+            self._outage.end()
         self._was_kept = False
         if self._tried(self._held.rollback):
             return False
