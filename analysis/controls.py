@@ -159,12 +159,13 @@ def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
     own = [o for o in members if o.cell.shim == "none" and _can_break(o.cell)]
     blind = sorted(o.cell.id for o in own if not o.cell.recording.live)
+    blind_text = f", none by {', '.join(blind)}" if blind else ""
     told_count = sum(len(o.cell.recording.live) for o in members)
     return ControlResult(
         name="errors",
         group=group,
         fired=told_count > 0 and not blind,
-        what=f"every engine that promises anything must see an error; {told_count} seen, none by {', '.join(blind) or '-'}",
+        what=f"every cell that promises anything must see an error; {told_count} seen{blind_text}",
         cells=tuple(sorted(o.cell.id for o in members)),
     )
 

@@ -99,6 +99,10 @@ _SQLITE: Mapping[str, _Grid] = {
     **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
 }
 
+_ERROR_NOTE = (
+    "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it. It "
+    "assumes that a sync which returns is real; after one that failed, Linux counts what it could not write as written."
+)
 _SHIMS = ("none", "eatmydata")
 
 
@@ -111,7 +115,11 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault))
+    notes = (
+        _caveat(fault) if caveat else "",
+        _sqlite_note(journal_mode, synchronous, fault),
+        _ERROR_NOTE if fault in ERROR_FAULTS and keeps is not Keeps.ANYTHING else "",
+    )
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -186,12 +194,6 @@ def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
         return "The documentation assumes that a sync is real; with WAL only a checkpoint is expected to corrupt."
     if fault in DISHONEST_FAULTS:
         return "The documentation leaves the detection and correction of errors of the medium to disk and system."
-    if fault in ERROR_FAULTS and synchronous != "off" and journal_mode not in {"memory", "off"}:
-        return (
-            "Taken from the power cut: the documentation says that an error rolls back, and of what a later cut leaves "
-            "it says nothing. It assumes that a sync which returns is real; after one that failed, Linux counts the "
-            "pages as clean."
-        )
     if journal_mode == "memory":
         return "A cut in the middle of a commit may corrupt: the rollback journal is in memory."
     if journal_mode == "off":
