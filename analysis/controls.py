@@ -9,6 +9,8 @@ a group of which every required control fired may hold a green cell. Required ar
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
   judged under the wrong clock and under the right one;
+- under errors, `delete_off` and `wal_off` lose as under a power cut, and each cell whose promise can break was told of
+  an error at least once;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
 cell was run.
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, HONEST_FAULTS
 from rig.guest.clock import is_wrong
 
 if TYPE_CHECKING:
@@ -67,7 +69,10 @@ def _sqlite(*pairs: tuple[str, str]) -> _Required:
 
 
 _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
-    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS + CLOCK_FAULTS},
+    **{
+        ("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off"))
+        for fault in HONEST_FAULTS + CLOCK_FAULTS + ERROR_FAULTS
+    },
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
 }
 
@@ -112,6 +117,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             results.append(_damage_control(group, required, members))
         if group.fault == "recoverycut":
             results.append(_inside_control(group, members))
+        if group.fault in ERROR_FAULTS:
+            results.append(_error_control(group, members))
         if group.fault == "discard":
             results.append(_late_control(group, members))
         if group.fault == "shorn":
@@ -171,6 +178,26 @@ def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         what=f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
+
+
+def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
+    own = [o for o in members if o.cell.shim == "none" and _can_break(o.cell)]
+    blind = sorted(o.cell.id for o in own if not o.cell.recording.live)
+    blind_text = f", none by {', '.join(blind)}" if blind else ""
+    told_count = sum(len(o.cell.recording.live) for o in members)
+    return ControlResult(
+        name="errors",
+        group=group,
+        fired=told_count > 0 and not blind,
+        what=f"every cell that promises anything must see an error; {told_count} seen{blind_text}",
+        cells=tuple(sorted(o.cell.id for o in members)),
+    )
+
+
+def _can_break(cell: CellResult) -> bool:
+    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    return promise is not None and promise.keeps is not Keeps.ANYTHING
 
 
 def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS
 from rig.results import Verdict, VerdictKind
 
 
@@ -100,8 +100,15 @@ _SQLITE: Mapping[str, _Grid] = {
     # And no page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
+    # An error is one that the engine is told of, and no page lets go of what was acknowledged because of it; a file
+    # system that gives up and is mounted again forgets what was not synced, as a power cut does.
+    **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
 }
 
+_ERROR_NOTE = (
+    "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it. It "
+    "assumes that a sync which returns is real; after one that failed, Linux counts what it could not write as written."
+)
 _SHIMS = ("none", "eatmydata")
 
 
@@ -114,7 +121,12 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), _fault_note(fault))
+    notes = (
+        _caveat(fault) if caveat else "",
+        _sqlite_note(journal_mode, synchronous, fault),
+        _fault_note(fault),
+        _ERROR_NOTE if fault in ERROR_FAULTS and keeps is not Keeps.ANYTHING else "",
+    )
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -167,6 +179,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     page = f"pragma.html, synchronous {synchronous.upper()}"
     if fault == "recoverycut" and synchronous != "off" and journal_mode != "wal":
         return f"{page} and atomiccommit.html, Deleting The Hot Journal [DOC]"
+    if fault in ERROR_FAULTS:
+        return f"{page} [DOC]; testing.html, I/O Error Testing [MEM]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":

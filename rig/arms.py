@@ -53,6 +53,13 @@ _SPECS = (
     FaultSpec("clockback", Arm.CLOCK, "powercut", "clockback"),
     FaultSpec("clockjump", Arm.CLOCK, "powercut", "clockjump"),
     FaultSpec("clockfrozen", Arm.CLOCK, "powercut", "clockfrozen"),
+    # Requests fail while the workload runs, as `rig.guest.injections` plans it; then the power is cut.
+    FaultSpec("ioerror-write", Arm.ERROR, "powercut", injection="ioerror-write"),
+    FaultSpec("ioerror-fsync", Arm.ERROR, "powercut", injection="ioerror-fsync"),
+    FaultSpec("ioerror-fsyncs", Arm.ERROR, "powercut", injection="ioerror-fsyncs"),
+    FaultSpec("ioerror-read", Arm.ERROR, "powercut", injection="ioerror-read"),
+    FaultSpec("diskfull-log", Arm.ERROR, "powercut", injection="diskfull-log"),
+    FaultSpec("diskfull-data", Arm.ERROR, "powercut", injection="diskfull-data"),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -66,3 +73,4 @@ def of(arm: Arm) -> tuple[str, ...]:
 HONEST_FAULTS = of(Arm.HONEST)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
 CLOCK_FAULTS = of(Arm.CLOCK)
+ERROR_FAULTS = of(Arm.ERROR)

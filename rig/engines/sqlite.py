@@ -21,6 +21,8 @@ UNPROTECTED: Mapping[str, tuple[str, ...]] = {"journal_mode": ("memory", "off"),
 TUNING: Mapping[str, str] = {"page_size": "4096", "wal_autocheckpoint": "60"}
 
 _FILE = "test.db"
+# Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
+_FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 _SYNCHRONOUS = SETTINGS["synchronous"]
 _TYPES = {int: "INTEGER", str: "TEXT"}
 
@@ -31,6 +33,7 @@ class SqliteDatabase:
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._columns: dict[str, list[str]] = {}
+        self._journal_mode = settings.get("journal_mode", "")
         try:
             # page_size first: it cannot change once journal_mode=wal has written the header.
             for name in ("page_size", "journal_mode", "synchronous", "wal_autocheckpoint"):
@@ -82,6 +85,32 @@ class SqliteDatabase:
         found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
         return found
 
+    def rollback(self) -> None:
+        """Give up the transaction that raised, if SQLite has not done so itself."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is a WAL."""
+        return self._journal_mode == "wal"
+
+    def checkpoint(self) -> None:
+        """Checkpoint as SQLite does by itself, but raise what it would keep silent about."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def shrink_log(self) -> None:
+        """Empty the WAL, or remove a journal that persists."""
+        if self._journal_mode == "wal":
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        elif self._journal_mode == "persist":
+            self._connection.execute("PRAGMA journal_mode=delete").fetchall()
+            self._connection.execute("PRAGMA journal_mode=persist").fetchall()
+
+    def forget(self) -> None:
+        """Drop the page cache of the connection."""
+        self._connection.execute("PRAGMA shrink_memory").fetchall()
+
     def close(self) -> None:
         """Close the connection; the last one checkpoints a WAL."""
         self._connection.close()
@@ -109,6 +138,11 @@ class SqliteDatabase:
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
     return SqliteDatabase(str(Path(directory) / _FILE), settings)
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether SQLite speaks of the disk or of what is on it."""
+    return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _FAULT_CODES
 
 
 def _parameters(operation: Operation) -> Row:

@@ -52,18 +52,23 @@ class Oracle:
             database = open_database()
         except Exception as error:  # noqa: BLE001
             return Finding("unopenable", detail=_words(error))
-        content: Content = {}
-        problems = []
-        try:
-            problems = database.problems()
-            content = {} if problems else database.content(self._tables)
-        except Exception as error:  # noqa: BLE001
-            problems = [_words(error)]
+        finding = self.judge_open(database)
         try:
             database.close()
         except Exception as error:  # noqa: BLE001
-            problems = [*problems, f"close: {_words(error)}"]
-        return Finding("corrupt", detail="; ".join(problems)) if problems else self.judge_content(content)
+            problems = [finding.detail] if finding.kind == "corrupt" else []
+            return Finding("corrupt", detail="; ".join([*problems, f"close: {_words(error)}"]))
+        return finding
+
+    def judge_open(self, database: Database) -> Finding:
+        """Check and compare over a connection that stays open."""
+        try:
+            problems = database.problems()
+            if not problems:
+                return self.judge_content(database.content(self._tables))
+        except Exception as error:  # noqa: BLE001
+            problems = [_words(error)]
+        return Finding("corrupt", detail="; ".join(problems))
 
     def judge_content(self, content: Content) -> Finding:
         """Compare a whole content with every model."""

@@ -1,7 +1,8 @@
 """Record one scenario: a write log that begins before mkfs and ends after the last unmount.
 
 All devices are in guest RAM, so that nothing outside decides when a request completes. The stack, from below:
-null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, the file system.
+null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, for the error arm
+a layer that can fail, the file system.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import sys
 import time
 from typing import Any
 
-from rig.guest import clock, disks, mounts
+from rig.guest import clock, disks, faultlayer, mounts
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.injections import Injection
 
 LOG_DISK = "/dev/ram0"
 LOG_MIB = 640
@@ -37,10 +39,14 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     below = disk
     if scenario["profile"] != "none":
         below = mapper.create("profile", Target("delay", _delay_params(disk, scenario["profile"]), _SECTORS))
-    device = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
-    for node in {disk, below, device}:
+    log = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
+    can_fail = scenario["injection"] in list(Injection)
+    device = faultlayer.FaultLayer(mapper, log).create() if can_fail else log
+    for node in {disk, below, log, device}:
         disks.require_write_cache(node)
-    facts = _run(scenario, device)
+    facts = _run(scenario | {"device": device, "device_below": log}, device)
+    if can_fail:
+        mapper.remove(faultlayer.NAME)
     status = mapper.status("log")
     if "logging_disabled" in status:
         raise RuntimeError(f"the log of {LOG_MIB} MiB is full; record fewer transactions")

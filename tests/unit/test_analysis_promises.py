@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
-from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS, HONEST_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 
@@ -50,6 +50,18 @@ def test_a_rollback_journal_at_normal_promises_no_atomicity_under_torn_writes_an
 def test_a_process_kill_loses_nothing_where_a_journal_is_on_disk() -> None:
     assert {ZERO} == {promise(sqlite("wal", level), "processkill").keeps for level in SYNCHRONOUS}
     assert promise(sqlite("memory", "full"), "processkill").keeps is ANY
+
+
+@pytest.mark.parametrize("fault", ERROR_FAULTS)
+def test_an_error_lets_no_more_go_than_a_power_cut_and_the_promise_says_that_it_is_inferred(fault: str) -> None:
+    for mode in JOURNAL_MODES:
+        assert POWERCUT[mode] == tuple(promise(sqlite(mode, level), fault).keeps for level in SYNCHRONOUS)
+    kept = promise(sqlite("wal", "full"), fault)
+    assert kept.atomic
+    assert "[MEM]" in kept.source
+    assert "Taken from the power cut" in kept.note
+    assert "Taken from" not in promise(sqlite("wal", "off"), fault).note
+    assert "Taken from" not in promise(sqlite("wal", "full")).note
 
 
 @pytest.mark.parametrize("fault", DISHONEST_FAULTS)
