@@ -8,7 +8,7 @@ a group of which every required control fired may hold a green cell. Required ar
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
-cell was run.
+cell was run. A cell whose shim drops one kind of sync is a mutant (`analysis.mutations`) and no control.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
 from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.scenario import DROP_PREFIX
 
 if TYPE_CHECKING:
     from analysis.outcome import Outcome
@@ -88,12 +89,18 @@ def must_lose(cell: CellResult) -> bool:
 def must_break(cell: CellResult) -> bool:
     """Return whether this cell has to break its promise: it promises to lose nothing, and its shim swallows syncs."""
     promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-    return is_sabotaged(cell) and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    swallows_all = is_sabotaged(cell) and not is_mutant(cell)
+    return swallows_all and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return cell.shim == "eatmydata" and cell.fault in HONEST_FAULTS
+    return (cell.shim == "eatmydata" and cell.fault in HONEST_FAULTS) or is_mutant(cell)
+
+
+def is_mutant(cell: CellResult) -> bool:
+    """Return whether the shim of this cell leaves out one kind of sync."""
+    return cell.shim.startswith(DROP_PREFIX)
 
 
 def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:

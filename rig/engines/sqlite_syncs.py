@@ -15,8 +15,8 @@ Names in a rollback journal's transaction count: `journal1` is its first sync of
     wal-checkpoint       wal        checkpoint  all frames, before the first of them goes into the database
     database-checkpoint  database   checkpoint  the pages that a checkpoint has written
 
-`SEQUENCES` is what one transaction does: measured with SQLite 3.40.1 by a log of its calls, and as atomiccommit.html and
-wal.html of SQLite's documentation tell it. Plain writes are not part of it.
+`SEQUENCES` is what one transaction does: measured with SQLite 3.40.1 by a log of its calls, and as atomiccommit.html
+and wal.html of SQLite's documentation tell it. Plain writes are not part of it.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Protocol
 
 
@@ -90,6 +91,7 @@ class Syncs(Protocol):
         """Return the known sequences of a transaction's sync kinds and other words; empty if none are known."""
 
 
+@cache
 def syncs_of(engine: str) -> Syncs | None:
     """Return what is known of an engine's syncs, or None."""
     name = f"rig.engines.{engine}_syncs"

@@ -1,4 +1,4 @@
-"""Seccomp user notification by ctypes: a process stops at chosen system calls until another one says what comes of them.
+"""Seccomp user notification by ctypes: a process stops at chosen system calls until another says what comes of them.
 
 Numbers and layouts are those of x86-64 and of the kernel's include/uapi/linux/seccomp.h. It works for any program,
 also a static one, for nothing is put under it but the filter it inherits.
@@ -6,6 +6,7 @@ also a static one, for nothing is put under it but the filter it inherits.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 
 _SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER = 317, 1, 8
 _NO_NEW_PRIVILEGES = 38
-_RECEIVE, _SEND = 0xC0502100, 0xC0182101  # _IOWR('!', 0, struct seccomp_notif), _IOWR('!', 1, struct seccomp_notif_resp)
+_RECEIVE = 0xC0502100  # _IOWR('!', 0, struct seccomp_notif)
+_SEND = 0xC0182101  # _IOWR('!', 1, struct seccomp_notif_resp)
 _NOTIFICATION = struct.Struct("<QIIiIQ6Q")
 _ANSWER = struct.Struct("<QqiI")
 _FLAG_CONTINUE = 1
@@ -74,10 +76,8 @@ class Listener:
         os.close(self._descriptor)
 
     def _answer(self, stop: Stop, flags: int) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):  # killed meanwhile
             fcntl.ioctl(self._descriptor, _SEND, _ANSWER.pack(stop.id, 0, 0, flags))
-        except FileNotFoundError:  # killed meanwhile
-            pass
 
 
 def install(numbers: Collection[int]) -> int:

@@ -128,7 +128,8 @@ def supervise(
                 lines = [json.loads(line) for line in file]
     sent = tuple(line["message"] for line in lines if "message" in line)
     if not was_killed and (code := os.waitstatus_to_exitcode(status)):
-        raise WorkloadFailed(next((line["failed"] for line in lines if "failed" in line), f"it ended with {code}"), sent)
+        why = next((line["failed"] for line in lines if "failed" in line), f"it ended with {code}")
+        raise WorkloadFailed(why, sent)
     return Ended(sent, was_killed)
 
 
