@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, HONEST_FAULTS, SPECS
+from rig.arms import FAULTS, FORGETTING_FAULTS, SPECS
 from rig.engines.engine import NAMES as ENGINES
 from rig.engines.syncs import kinds
 from rig.errors import UsageError
@@ -75,7 +75,7 @@ def all_cells() -> list[Scenario]:
     cells += [
         replace(cell, shim=Shim.EATMYDATA)
         for cell in cells
-        if cell.settings_name == "wal_full" and cell.fault in HONEST_FAULTS
+        if cell.settings_name == "wal_full" and cell.fault in FORGETTING_FAULTS
     ]
     return sorted([*cells, *mutation_cells()], key=lambda cell: cell.id)
 

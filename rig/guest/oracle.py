@@ -45,7 +45,7 @@ class Oracle:
         self._models = models
         self._transaction = transaction
 
-    def judge(self, open_database: Callable[[], Database]) -> Finding:
+    def judge(self, open_database: Callable[[], Database], *, keep_open: bool = False) -> Finding:
         """Open, check and compare; the engine's exceptions become findings."""
         # An engine may raise anything at all over a damaged file: whatever it is, these are its words.
         try:
@@ -60,7 +60,8 @@ class Oracle:
         except Exception as error:  # noqa: BLE001
             problems = [_words(error)]
         try:
-            database.close()
+            if not keep_open:
+                database.close()
         except Exception as error:  # noqa: BLE001
             problems = [*problems, f"close: {_words(error)}"]
         return Finding("corrupt", detail="; ".join(problems)) if problems else self.judge_content(content)

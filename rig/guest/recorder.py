@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from rig.guest import disks, drops, mounts
+from rig.guest import disks, drops, kills, mounts
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.sample import sample
 
@@ -67,7 +67,10 @@ def _run(scenario: dict[str, Any], device: str) -> dict[str, Any]:
     begin_ns = time.monotonic_ns()
     with mounts.mounted(device, scenario["filesystem"], scenario["mount_options"]) as directory:
         orders = scenario | {"directory": directory, "log_device": "log"}
-        facts = drops.run(orders) if scenario["shim"].startswith(drops.PREFIX) else _run_apart(orders)
+        if scenario["injection"] == "kill":
+            facts = kills.run(orders)
+        else:
+            facts = drops.run(orders) if scenario["shim"].startswith(drops.PREFIX) else _run_apart(orders)
     facts["virtual_ns"] = time.monotonic_ns() - begin_ns
     return facts
 
