@@ -113,7 +113,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
         required = _MUST_LOSE.get((group.engine, group.fault), ())
-        if SPECS[group.fault].injection == "kill":
+        if (spec := SPECS.get(group.fault)) and spec.injection == "kill":
             results += _kill_controls(group, members)
             continue
         results += [_loss_control(group, settings, members) for settings in required]
