@@ -75,7 +75,7 @@ class Death:
 def run(orders: Mapping[str, Any]) -> dict[str, Any]:
     """Carry out the workload through all its deaths; return what the host has to know."""
     choice = random.Random(f"kill {orders['seed']}")
-    call_counts = [count for count in sample(orders).call_counts if count]
+    call_counts = [count for count in sample(orders, writes=True).call_counts if count]
     lives = _Lives(orders)
     live: list[dict[str, Any]] = []
     settings: dict[str, str] = {}
@@ -120,6 +120,7 @@ class _Lives:
         self._seed, self._count = orders["seed"], orders["transaction_count"]
         self._models = ledger.models(self._seed, self._count)
         self._oracle = Oracle(ledger.TABLES, self._models, partial(ledger.transaction, self._seed))
+        self._is_set_up = False
         self._log = workload.marker(DeviceMapper(), orders["log_device"])
 
     def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
@@ -134,6 +135,7 @@ class _Lives:
             if is_fresh or "finding" in said:
                 raise
             return {"finding": {"kind": "unopenable", "detail": str(error)}}, False
+        self._is_set_up = True
         for message in ended.messages:
             said |= message
         if ended.was_killed and not death.acked:
@@ -176,7 +178,7 @@ class _Lives:
             for key, row in self._models[acked][table.name].items()
         ]
         database.create(ledger.TABLES, rows)
-        if not acked:
+        if not self._is_set_up:
             send({"settings": database.settings()})
             os.sync()
             self._log("setup")
