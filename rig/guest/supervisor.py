@@ -16,7 +16,7 @@ import signal
 import socket
 import struct
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -108,7 +108,7 @@ def supervise(
 ) -> Ended:
     """Run `body` in a supervised fork until it ends; it is given a function that sends a message, as JSON.
 
-    Without `writes` it does not stop before writes, which is faster; syncs that go by what was written lose their names.
+    Without `writes` it does not stop before writes, which is faster; syncs named by what was written lose their names.
     Raise WorkloadFailed with its traceback if it fails.
     """
     # The driver is loaded here, once, and not in every fork; what is here now is nothing for their collectors to touch.
@@ -143,7 +143,7 @@ def supervise(
 
 
 def _play(
-    body: Callable[[Callable[[Any], None]], None], numbers: Set[int], messages: int, theirs: socket.socket
+    body: Callable[[Callable[[Any], None]], None], numbers: Collection[int], messages: int, theirs: socket.socket
 ) -> None:
     """Be the workload, and never return."""
 
