@@ -11,9 +11,11 @@ a group of which every required control fired may hold a green cell. Required ar
   judged under the wrong clock and under the right one;
 - under errors, `delete_off` and `wal_off` lose as under a power cut, and each cell whose promise can break was told of
   an error at least once;
-- under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
+- under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
+- when the process is killed, every cell was hit inside commits, and without a journal on disk (`memory_off`) the
+  database comes back damaged at least once, for nothing else would.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
-cell was run.
+cell was run. A cell whose shim drops one kind of sync is a mutant (`analysis.mutations`) and no control.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, HONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
 from rig.guest.clock import is_wrong
+from rig.scenario import DROP_PREFIX
 
 if TYPE_CHECKING:
     from analysis.outcome import Outcome
@@ -71,10 +74,11 @@ def _sqlite(*pairs: tuple[str, str]) -> _Required:
 _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
     **{
         ("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off"))
-        for fault in HONEST_FAULTS + CLOCK_FAULTS + ERROR_FAULTS
+        for fault in FORGETTING_FAULTS + CLOCK_FAULTS + ERROR_FAULTS
     },
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
 }
+_MUST_DAMAGE: Mapping[tuple[str, str], _Required] = {("sqlite", "processkill"): _sqlite(("memory", "off"))}
 
 
 def group_of(cell: CellResult) -> Group:
@@ -83,26 +87,32 @@ def group_of(cell: CellResult) -> Group:
 
 
 def control_settings(engine: str, fault: str) -> _Required:
-    """Return the settings whose cells must be run, and must lose, for any green cell of this engine and fault."""
-    return _MUST_LOSE.get((engine, fault), ())
+    """Return the settings whose cells must be run, as controls, for any green cell of this engine and fault."""
+    return (*_MUST_LOSE.get((engine, fault), ()), *_MUST_DAMAGE.get((engine, fault), ()))
 
 
 def must_lose(cell: CellResult) -> bool:
     """Return whether this cell is a control that has to lose at least one acknowledged transaction."""
     return cell.shim == "none" and any(
-        _holds(cell.settings, settings) for settings in control_settings(cell.engine, cell.fault)
+        _holds(cell.settings, settings) for settings in _MUST_LOSE.get((cell.engine, cell.fault), ())
     )
 
 
 def must_break(cell: CellResult) -> bool:
     """Return whether this cell has to break its promise: it promises to lose nothing, and its shim swallows syncs."""
     promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-    return is_sabotaged(cell) and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    swallows_all = is_sabotaged(cell) and not is_mutant(cell)
+    return swallows_all and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return cell.shim == "eatmydata" and cell.fault in HONEST_FAULTS
+    return (cell.shim == "eatmydata" and cell.fault in FORGETTING_FAULTS) or is_mutant(cell)
+
+
+def is_mutant(cell: CellResult) -> bool:
+    """Return whether the shim of this cell leaves out one kind of sync."""
+    return cell.shim.startswith(DROP_PREFIX)
 
 
 def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
@@ -111,7 +121,10 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     results: list[ControlResult] = []
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
-        required = control_settings(group.engine, group.fault)
+        required = _MUST_LOSE.get((group.engine, group.fault), ())
+        if (spec := SPECS.get(group.fault)) and spec.injection == "kill":
+            results += _kill_controls(group, members)
+            continue
         results += [_loss_control(group, settings, members) for settings in required]
         if required and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
@@ -259,6 +272,33 @@ def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         what=f"some state must not be simply durable; {detected_count} detected, {silent_count} silent",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
+
+
+def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
+    own = [o for o in members if o.cell.shim == "none"]
+    hits = [sum(one["issued"] > one["acked"] for one in o.cell.recording.live) for o in own]
+    results = [
+        ControlResult(
+            name="mid-commit",
+            group=group,
+            fired=all(hits) if own else None,
+            what=f"every cell must be killed inside commits; {min(hits, default=0)} times or more",
+            cells=tuple(sorted(o.cell.id for o in own)),
+        )
+    ]
+    for settings in _MUST_DAMAGE.get((group.engine, group.fault), ()):
+        without = [o for o in own if _holds(o.cell.settings, settings)]
+        damage_count = sum(o.damage.count for o in without if not o.settings_mismatches)
+        results.append(
+            ControlResult(
+                name="_".join(settings.values()),
+                group=group,
+                fired=damage_count > 0 if without else None,
+                what=f"without a journal on disk a kill must damage; {damage_count} damaged databases seen",
+                cells=tuple(sorted(o.cell.id for o in without)),
+            )
+        )
+    return results
 
 
 def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS
 from rig.results import Verdict, VerdictKind
+from rig.scenario import DROP_PREFIX
 
 
 class Keeps(StrEnum):
@@ -114,7 +115,7 @@ _SHIMS = ("none", "eatmydata")
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:
     """Return what the documentation promises for these settings under this fault, or None if it is not known."""
-    if engine != "sqlite" or shim not in _SHIMS:
+    if engine != "sqlite" or not (shim in _SHIMS or shim.startswith(DROP_PREFIX)):
         return None
     grid = _SQLITE.get(fault)
     journal_mode, synchronous = settings.get("journal_mode", ""), settings.get("synchronous", "")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from analysis import grid
+from analysis import grid, mutations
 from analysis.outcome import Outcome, Result, Row, Summary
 from analysis.promises import Keeps
 from rig.arms import DISHONEST_FAULTS
@@ -53,6 +53,8 @@ def print_table(summary: Summary, console: Console | None = None, run_dir: str =
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
+    for line in mutations.lines(summary):
+        console.print(Text(line), soft_wrap=True)
     for row in summary.rows:
         for line in _explanation(row, run_dir):
             console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)

@@ -43,6 +43,8 @@ _SPECS = (
     FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
+    # Nothing is cut: the process dies, the page cache lives.
+    FaultSpec("processkill", Arm.HONEST, "", injection="kill"),
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
@@ -71,6 +73,8 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 
 HONEST_FAULTS = of(Arm.HONEST)
+# Under these a disk loses what it was not told to keep.
+FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if not SPECS[name].injection)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
 CLOCK_FAULTS = of(Arm.CLOCK)
 ERROR_FAULTS = of(Arm.ERROR)

@@ -130,7 +130,7 @@ def replay(cell: str, state: str, run_dir: Path | None) -> None:
 
     target = Run.open(run_dir or _newest_run(having=cell))
     with shown() as progress, campaign.machines(progress) as machines:
-        answer = replay_state(target, cell, state, machines.verifier)
+        answer = replay_state(target, cell, state, machines)
     for name, value in answer.facts.items():
         click.echo(f"{name:12} {value}")
     if not answer.agrees:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, HONEST_FAULTS, SPECS, Arm
+from rig.arms import FAULTS, FORGETTING_FAULTS, SPECS, Arm
 from rig.engines.engine import NAMES as ENGINES
+from rig.engines.syncs import kinds
 from rig.errors import UsageError
-from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+from rig.scenario import DROP_PREFIX, DeviceProfile, FileSystem, Scenario, Shim, Workload
 
 _DEFAULT_FAULTS = ("powercut", "torn")
+_MUTATION_FAULTS = ("powercut", "torn")
 _DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
@@ -99,9 +101,28 @@ def all_cells() -> list[Scenario]:
     cells += [
         replace(cell, shim=Shim.EATMYDATA)
         for cell in cells
-        if cell.settings_name == "wal_full" and cell.fault in HONEST_FAULTS
+        if cell.settings_name == "wal_full" and cell.fault in FORGETTING_FAULTS
     ]
-    return sorted(cells, key=lambda cell: cell.id)
+    return sorted([*cells, *mutation_cells()], key=lambda cell: cell.id)
+
+
+def mutation_cells() -> list[Scenario]:
+    """Return the cells in which one sync is left out: every sync that transactions of these settings make."""
+    return [
+        Scenario(
+            engine, filesystem, settings, fault, dict(spec.TUNING), SPECS[fault].mount_options,
+            shim=f"{DROP_PREFIX}{kind}",
+        )
+        for engine in ENGINES
+        for spec in [engines.named(engine)]
+        for filesystem, values, fault in itertools.product(
+            FileSystem, itertools.product(*spec.SETTINGS.values()), _MUTATION_FAULTS
+        )
+        for settings in [dict(zip(spec.SETTINGS, values, strict=True))]
+        # Where nothing is promised there is nothing to break.
+        if settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES
+        for kind in kinds(engine, settings)
+    ]  # fmt: skip
 
 
 def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
@@ -116,6 +137,7 @@ def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
         cell
         for cell in all_cells()
         if cell.settings["journal_mode"] in _DEFAULT_JOURNAL_MODES and cell.fault in _DEFAULT_FAULTS
+        if not cell.dropped_sync
     ]
 
 

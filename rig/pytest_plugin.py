@@ -58,6 +58,16 @@ class Measured:
     failures: dict[str, str]
     run_dir: Path
 
+    @property
+    def is_expected_survivor(self) -> bool:
+        """Whether this cell leaves a sync out that does not matter to its promise."""
+        from analysis.mutations import expectation
+        from rig.scenario import DROP_PREFIX
+
+        cell = self.row.outcome.cell
+        found = expectation(cell.settings, cell.shim.removeprefix(DROP_PREFIX))
+        return cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters
+
     def text(self) -> str:
         """Return the figures of the cell and its controls, and what broke the promise, with a line to replay it."""
         from analysis.outcome import Result
@@ -150,7 +160,7 @@ def _controls_of(cell: Scenario) -> list[Scenario]:
     return [
         one
         for one in group
-        if one.id != cell.id and (one.shim is Shim.EATMYDATA or dict(one.settings) in [dict(s) for s in required])
+        if one.id != cell.id and (one.shim == Shim.EATMYDATA or dict(one.settings) in [dict(s) for s in required])
     ]
 
 

@@ -26,7 +26,7 @@ from rig import host
 from rig.arms import SPECS, Arm
 from rig.errors import RecordingError
 from rig.guest.disks import DISK_MIB
-from rig.results import RecordingFacts
+from rig.results import LiveFinding, RecordingFacts
 from rig.scenario import Scenario
 from rig.timeline import Timeline
 from rig.vm.argv import RECORDING_BYTES
@@ -92,6 +92,13 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     host.atomic_write(folder / _ARCHIVE, archive)
     host.atomic_write(folder / _FACTS, json.dumps(asdict(replace(facts, reproduced=reproduced)), indent=1).encode())
     return Recording(folder, replace(facts, reproduced=reproduced))
+
+
+def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:
+    """Run a scenario once more and return what its recording shows by itself; nothing is kept."""
+    told, _ = _run(scenario, template)
+    found: list[LiveFinding] = told["live"]
+    return found
 
 
 def load(folder: Path) -> Recording | None:

@@ -28,7 +28,7 @@ from rig import host, recording
 from rig.errors import RecordingError, RigError, StoreError
 from rig.recovery import Recoveries
 from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
-from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+from rig.scenario import DeviceProfile, FileSystem, Scenario, Workload
 
 _FORMAT = 1
 _SPACE_BYTES = 64 << 20
@@ -242,7 +242,7 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
     try:
         plan = json.loads(path.read_text())
         known = plan["scenario"]
-        closed = {"filesystem": FileSystem, "profile": DeviceProfile, "shim": Shim}
+        closed = {"filesystem": FileSystem, "profile": DeviceProfile}
         words = {name: words(known[name]) for name, words in closed.items()}
         scenario = Scenario(**{**known, **words, "workload": Workload(**known["workload"])})
         return scenario, PlanFacts(**plan["plan"])

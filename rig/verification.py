@@ -167,9 +167,9 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
     return replace(blank, kind=kind, recovered=finding.recovered, lost=lost, lost_virtual_ns=lost_ns, detail=detail)
 
 
-def live_verdicts(cell: str, findings: Iterable[LiveFinding]) -> list[Verdict]:
+def live_verdicts(cell: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
     """Judge what was found in the running guest: there `acked` transactions had been acknowledged, `issued` begun."""
-    return [
+    judged = [
         _verdict(
             Verdict(cell, one["state"], one["state"], VerdictKind.INCONCLUSIVE, one["acked"], None, 0, 0, 0, ""),
             Finding(one["kind"], one["recovered"], one["detail"], {}),
@@ -177,6 +177,11 @@ def live_verdicts(cell: str, findings: Iterable[LiveFinding]) -> list[Verdict]:
             lambda _: 0,
         )
         for one in findings
+    ]
+    # What was done to the machine belongs to whatever came of it.
+    return [
+        one if told["detail"] in one.detail else replace(one, detail=f"{one.detail}; {told['detail']}")
+        for one, told in zip(judged, findings, strict=True)
     ]
 
 

@@ -45,7 +45,7 @@ class Oracle:
         self._models = models
         self._transaction = transaction
 
-    def judge(self, open_database: Callable[[], Database]) -> Finding:
+    def judge(self, open_database: Callable[[], Database], *, keep_open: bool = False) -> Finding:
         """Open, check and compare; the engine's exceptions become findings."""
         # An engine may raise anything at all over a damaged file: whatever it is, these are its words.
         try:
@@ -54,7 +54,8 @@ class Oracle:
             return Finding("unopenable", detail=_words(error))
         finding = self.judge_open(database)
         try:
-            database.close()
+            if not keep_open:
+                database.close()
         except Exception as error:  # noqa: BLE001
             problems = [finding.detail] if finding.kind == "corrupt" else []
             return Finding("corrupt", detail="; ".join([*problems, f"close: {_words(error)}"]))

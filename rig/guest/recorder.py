@@ -15,9 +15,10 @@ import sys
 import time
 from typing import Any
 
-from rig.guest import clock, disks, faultlayer, mounts
+from rig.guest import clock, disks, drops, faultlayer, kills, mounts
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.injections import Injection
+from rig.guest.sample import sample
 
 LOG_DISK = "/dev/ram0"
 LOG_MIB = 640
@@ -61,6 +62,9 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     facts["log_bytes"] = _compress_log(int(status.split()[1]))
     disks.remove_cached_disk()
     disks.unload_module("brd")
+    # After all else, so that nothing of the recording knows of it.
+    is_plain = scenario["shim"] == "none" and not scenario["injection"]
+    facts["syncs"] = sample(scenario).syncs if is_plain else {}
     return facts, _ARCHIVE
 
 
@@ -69,19 +73,27 @@ def _run(scenario: dict[str, Any], device: str) -> dict[str, Any]:
     begin_ns = time.monotonic_ns()
     with mounts.mounted(device, scenario["filesystem"], scenario["mount_options"]) as directory:
         orders = scenario | {"directory": directory, "log_device": "log"}
-        environment = dict(os.environ)
-        if shim := _SHIMS[scenario["shim"]]:
-            environment["LD_PRELOAD"] = shim
-        environment |= clock.environment(scenario["injection"])
-        process = subprocess.run(
-            [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
-            capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
-        )  # fmt: skip
-        if process.returncode:
-            raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
-    facts: dict[str, Any] = json.loads(process.stdout)
+        if scenario["injection"] == "kill":
+            facts = kills.run(orders)
+        else:
+            facts = drops.run(orders) if scenario["shim"].startswith(drops.PREFIX) else _run_apart(orders)
     facts["virtual_ns"] = time.monotonic_ns() - begin_ns
-    facts["syncs"] = {}
+    return facts
+
+
+def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
+    """Run the workload as a program of its own."""
+    environment = dict(os.environ)
+    if shim := _SHIMS[orders["shim"]]:
+        environment["LD_PRELOAD"] = shim
+    environment |= clock.environment(orders["injection"])
+    process = subprocess.run(
+        [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
+        capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
+    )  # fmt: skip
+    if process.returncode:
+        raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
+    facts: dict[str, Any] = json.loads(process.stdout)
     return facts
 
 

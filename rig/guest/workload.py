@@ -76,15 +76,19 @@ def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
         mark("tick")
 
 
+def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
+    """Return a function that writes a mark with the time into the log."""
+
+    def mark(text: str) -> None:
+        mapper.message(log_device, f"mark {text}-{time.monotonic_ns()}")
+
+    return mark
+
+
 def main() -> None:
     """Read orders, run, report."""
     orders = json.load(sys.stdin)
-    mapper = DeviceMapper()
-
-    def mark(text: str) -> None:
-        mapper.message(orders["log_device"], f"mark {text}-{time.monotonic_ns()}")
-
-    json.dump(run(orders, mark), sys.stdout)
+    json.dump(run(orders, marker(DeviceMapper(), orders["log_device"])), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
-from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 
@@ -26,7 +26,7 @@ def promise(settings: dict[str, str], fault: str = "powercut", shim: str = "none
     return found
 
 
-@pytest.mark.parametrize("fault", [fault for fault in HONEST_FAULTS if fault != "shorn"])
+@pytest.mark.parametrize("fault", [fault for fault in FORGETTING_FAULTS if fault != "shorn"])
 @pytest.mark.parametrize("journal_mode", JOURNAL_MODES)
 def test_sqlite_promises_under_a_cut_are_those_of_its_documentation(journal_mode: str, fault: str) -> None:
     promised = [promise(sqlite(journal_mode, synchronous), fault) for synchronous in SYNCHRONOUS]
@@ -82,7 +82,7 @@ def test_garbage_beside_what_is_written_breaks_what_sqlite_takes_for_granted_so_
 def test_every_promise_names_its_source() -> None:
     for journal_mode in JOURNAL_MODES:
         for synchronous in SYNCHRONOUS:
-            for fault in (*HONEST_FAULTS, "processkill", "lyingflush"):
+            for fault in (*FORGETTING_FAULTS, "processkill", "lyingflush"):
                 assert promise(sqlite(journal_mode, synchronous), fault).source.endswith("[DOC]")
 
 

@@ -166,17 +166,18 @@ def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_t
 
 
 def test_a_second_and_a_third_cut_are_rebuilt_from_the_stored_recoveries(
-    measured: Measured, verifier: Template
+    measured: Measured, recorder: Template, verifier: Template
 ) -> None:
     verdicts, _ = measured.run.verdicts(CELL)
+    machines = Machines(recorder, verifier)
     for depth in (1, 2):
         deepest = [one for one in verdicts if one.state.count("~") == depth][-1]
-        again = replay(measured.run, CELL, deepest.state, verifier)
+        again = replay(measured.run, CELL, deepest.state, machines)
         assert again.agrees
         assert f"{deepest.state} (content {deepest.content})" == again.facts["state"]
         assert deepest.kind == again.facts["stored"]
     with pytest.raises(UsageError, match="no recovery from"):
-        replay(measured.run, CELL, f"{verdicts[0].state}~e1.f0", verifier)
+        replay(measured.run, CELL, f"{verdicts[0].state}~e1.f0", machines)
 
 
 def test_a_damaged_recovery_is_named_and_costs_its_cell_no_wrong_verdict(measured: Measured, tmp_path: Path) -> None:
