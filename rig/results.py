@@ -6,7 +6,7 @@ Times are virtual nanoseconds of the recorder's guest clock; byte and entry coun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
 
@@ -104,7 +104,7 @@ class RecordingFacts:
     # What reopening in the running guest showed, without a cut: see `LiveFinding` for the fields of each.
     live: Sequence[LiveFinding]
     # What the workload read of its clocks where a wrong one was put under it: see `rig.guest.clock.ProcessClock`.
-    clock: Sequence[Sequence[int]] = ()
+    clock: Sequence[Sequence[int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
