@@ -99,6 +99,10 @@ _SQLITE: Mapping[str, _Grid] = {
 }
 
 _SHIMS = ("none", "eatmydata")
+_RECOVERED_AGAIN = (
+    "Recovery can be cut and done again from the start: a rollback journal is deleted, and a WAL reset, only after the "
+    "database has been synced (atomiccommit.html, Deleting The Rollback Journal; wal.html, Checkpointing [MEM])."
+)
 
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:
@@ -110,7 +114,8 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault))
+    again = _RECOVERED_AGAIN if fault == "recoverycut" and keeps is not Keeps.ANYTHING else ""
+    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), again)
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -159,9 +164,6 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
-    if fault == "recoverycut" and synchronous != "off":
-        again = "wal.html" if journal_mode == "wal" else "atomiccommit.html, Deleting The Rollback Journal"
-        return f"{page} [DOC]; that recovery may be cut: {again} [MEM]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":
