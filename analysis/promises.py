@@ -106,10 +106,30 @@ _SQLITE: Mapping[str, _Grid] = {
     **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
 }
 
-_ERROR_NOTE = (
-    "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it. It "
-    "assumes that a sync which returns is real; after one that failed, Linux counts what it could not write as written."
-)
+# Said only where a promise is made.
+_PROMISING_NOTES: Mapping[str, str] = {
+    "recoverycut": (
+        "Recovery can be cut and done again from the start: a rollback journal is deleted, and a WAL reset, only after "
+        "the database has been synced (atomiccommit.html, Deleting The Hot Journal [DOC]; for the WAL [MEM])."
+    ),
+    **dict.fromkeys(
+        ERROR_FAULTS,
+        "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it. It "
+        "assumes that a sync which returns is real; after one that failed, Linux counts what it could not write as "
+        "written.",
+    ),
+}
+_FAULT_NOTES: Mapping[str, str] = {
+    **_PROMISING_NOTES,
+    **dict.fromkeys(
+        CLOCK_FAULTS,
+        "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds.",
+    ),
+    "shorn": (
+        "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in the "
+        "rest of a block may hit what was durable and is only written along, so nothing is promised."
+    ),
+}
 _SHIMS = ("none", "eatmydata")
 
 
@@ -125,8 +145,7 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     notes = (
         _caveat(fault) if caveat else "",
         _sqlite_note(journal_mode, synchronous, fault),
-        _fault_note(fault),
-        _ERROR_NOTE if fault in ERROR_FAULTS and keeps is not Keeps.ANYTHING else "",
+        "" if keeps is Keeps.ANYTHING and fault in _PROMISING_NOTES else _FAULT_NOTES.get(fault, ""),
     )
     return Promise(
         keeps=keeps,
@@ -178,10 +197,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
-    if fault == "recoverycut" and synchronous != "off" and journal_mode != "wal":
-        return f"{page} and atomiccommit.html, Deleting The Hot Journal [DOC]"
     if fault in ERROR_FAULTS:
-        return f"{page} [DOC]; testing.html, I/O Error Testing [MEM]"
+        return f"{page}; testing.html, I/O Error Testing [DOC]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":
@@ -196,17 +213,6 @@ def _caveat(fault: str) -> str:
     if fault == "torn":
         words += " For torn writes the loss allowed is taken from the power cut."
     return words
-
-
-def _fault_note(fault: str) -> str:
-    if fault == "shorn":
-        return (
-            "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in "
-            "the rest of a block may hit what was durable and is only written along, so nothing is promised."
-        )
-    if fault not in CLOCK_FAULTS:
-        return ""
-    return "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds."
 
 
 def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:

@@ -66,6 +66,8 @@ def record(  # noqa: PLR0917 - each is of another type, so none can stand in ano
     candidates = evenly_spaced(planned.states, _CANDIDATES * count)
     found = recover(scenario, verifier, log.path, log, candidates, stopped)
     firsts = _save(kept, candidates, found, log, count)
+    if not firsts:
+        raise RecordingError(f"none of {len(candidates)} recoveries of {scenario.id} could be recorded")
     deeper: list[Recovery] = []
     for first in evenly_spaced(firsts, max(1, count // _DEEPER)):
         with kept.opened(first.state) as opened:
