@@ -1,4 +1,4 @@
-"""SQLite through Python's own driver.
+"""SQLite through Python's own driver, or a build of the user's choice: the setting `library`, see `sqlite_library`.
 
 `synchronous` is a property of the connection and is stored nowhere, so it is set at every open and read back.
 A `cache_size` of the default keeps a transaction of the workloads in memory: nothing spills before the commit.
@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rig.engines import sqlite_library
+from rig.engines.sqlite_library import Connection
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -28,7 +30,8 @@ class SqliteDatabase:
     """One connection in autocommit mode; transactions are written out."""
 
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._library = settings.get("library", "")
+        self._connection = _connected(path, self._library)
         self._columns: dict[str, list[str]] = {}
         try:
             # page_size first: it cannot change once journal_mode=wal has written the header.
@@ -68,7 +71,7 @@ class SqliteDatabase:
 
     def problems(self) -> list[str]:
         """Return what integrity_check (tables, indexes, constraints) and foreign_key_check complain about."""
-        rows = self._connection.execute("PRAGMA integrity_check(5)").fetchall()
+        rows = self._connection.execute("PRAGMA integrity_check(5)")
         found = [str(row[0]) for row in rows if row[0] != "ok"]
         return found + [f"foreign key: {row}" for row in self._connection.execute("PRAGMA foreign_key_check")]
 
@@ -77,8 +80,10 @@ class SqliteDatabase:
         names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint", "foreign_keys", "locking_mode")
         found = {name: str(self._scalar(f"PRAGMA {name}")) for name in names}
         found["synchronous"] = _SYNCHRONOUS[int(found["synchronous"])]
-        found["version"] = sqlite3.sqlite_version
+        found["version"] = str(self._scalar("SELECT sqlite_version()"))
         found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
+        if self._library:
+            found["library"] = sqlite_library.digest(self._library)
         return found
 
     def close(self) -> None:
@@ -86,7 +91,7 @@ class SqliteDatabase:
         self._connection.close()
 
     def _scalar(self, query: str) -> object:
-        return self._connection.execute(query).fetchone()[0]
+        return next(iter(self._connection.execute(query)))[0]
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -108,6 +113,12 @@ class SqliteDatabase:
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
     return SqliteDatabase(str(Path(directory) / _FILE), settings)
+
+
+def _connected(path: str, library: str) -> Connection:
+    if library:
+        return sqlite_library.connect(path, library)
+    return sqlite3.connect(path, isolation_level=None)
 
 
 def _parameters(operation: Operation) -> Row:

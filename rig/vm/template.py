@@ -82,9 +82,14 @@ class Template:
 
 
 @contextmanager
-def template(role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG) -> Iterator[Template]:
-    """Hold a template for the length of a block, booting and saving it first if the cache has none."""
-    code = _code_archive()
+def template(
+    role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG, libraries: Sequence[Path] = ()
+) -> Iterator[Template]:
+    """Hold a template for the length of a block, booting and saving it first if the cache has none.
+
+    `libraries` travel with our code, see `rig.libraries`.
+    """
+    code = _code_archive(libraries)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
     folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
     spec = replace(spec, initrd=folder / "initrd.cpio")
@@ -233,10 +238,11 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def _code_archive() -> bytes:
+def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
-    return cpio.archive({f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found})
+    code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
+    return cpio.archive(code | {f"code/libraries/{path.name}": (path.read_bytes(), 0o755) for path in libraries})
 
 
 def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:
