@@ -15,7 +15,7 @@ import ctypes
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -30,6 +30,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sqlite3_close": (_I, (_P,)),
     "sqlite3_errmsg": (_B, (_P,)),
     "sqlite3_extended_errcode": (_I, (_P,)),
+    "sqlite3_get_autocommit": (_I, (_P,)),
     "sqlite3_busy_timeout": (_I, (_P, _I)),
     "sqlite3_prepare_v2": (_I, (_P, _P, _I, _P, _P)),
     "sqlite3_step": (_I, (_P,)),
@@ -60,17 +61,40 @@ Value = int | float | str | bytes | None
 
 
 class LibraryError(Exception):
-    """SQLite's own message, with its extended result code."""
+    """SQLite's own message, with its extended result code under the name that the driver of Python has for it."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(f"{message} (code {code})" if code else message)
+        self.sqlite_errorcode = code
+
+
+class Rows(Protocol):
+    """The rows of a statement."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through them."""
+
+    def fetchall(self) -> list[Any]:
+        """Return them all."""
 
 
 class Connection(Protocol):
     """What a connection is to the engine; those of the drivers of Python and of APSW are such without more ado."""
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Iterable[Any]:
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
         """Carry out one statement and return its rows."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
 
     def close(self) -> None:
         """Close."""
+
+
+def error_code(error: Exception) -> int:
+    """Return the primary result code of SQLite that an error of any driver carries; 0 if it carries none."""
+    return int(getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0)) & 0xFF
 
 
 def connect(path: str, library: str, folder: Path = FOLDER) -> Connection:
@@ -120,6 +144,11 @@ def _functions(file: str) -> ctypes.CDLL:
     return library
 
 
+class _Rows(list[tuple[Value, ...]]):
+    def fetchall(self) -> list[Any]:
+        return self
+
+
 class _CtypesConnection:
     """A connection through the C functions of a shared library."""
 
@@ -133,7 +162,7 @@ class _CtypesConnection:
             raise error
         library.sqlite3_busy_timeout(self._handle, _BUSY_LIMIT_MS)
 
-    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> list[tuple[Value, ...]]:
+    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         """Carry out one statement to its end and return its rows; raise LibraryError with SQLite's words."""
         statement = self._prepared(sql.encode())
         try:
@@ -142,7 +171,7 @@ class _CtypesConnection:
                 raise LibraryError(f"{sql!r} has {count} parameters, {len(parameters)} were given")
             for index, value in enumerate(parameters, start=1):
                 self._check(self._bind(statement, index, value))
-            rows = []
+            rows = _Rows()
             while (code := self._library.sqlite3_step(statement)) == _ROW:
                 columns = range(self._library.sqlite3_column_count(statement))
                 rows.append(tuple(self._column(statement, column) for column in columns))
@@ -152,6 +181,11 @@ class _CtypesConnection:
         finally:
             # It repeats the error of the last step, which was raised above.
             self._library.sqlite3_finalize(statement)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return not self._library.sqlite3_get_autocommit(self._handle)
 
     def close(self) -> None:
         """Close; every statement has been finalized."""
@@ -212,8 +246,8 @@ class _CtypesConnection:
 
     def _error(self, code: int) -> LibraryError:
         if not self._handle.value:
-            return LibraryError(f"SQLite could not allocate a connection (code {code})")
+            return LibraryError("SQLite could not allocate a connection", code)
         words = self._library.sqlite3_errmsg(self._handle).decode(errors="replace")
         # It is the code of the last failed call, which the caller's may not have been.
         extended = self._library.sqlite3_extended_errcode(self._handle)
-        return LibraryError(f"{words} (code {extended if extended & 0xFF == code & 0xFF else code})")
+        return LibraryError(words, extended if extended & 0xFF == code & 0xFF else code)
