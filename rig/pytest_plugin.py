@@ -40,8 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that wants `durability_cell` all cells."""
-    if "durability_cell" not in metafunc.fixturenames:
+    """Give a test that wants `durability_cell` all cells, unless it names its own."""
+    own = [str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")]
+    if "durability_cell" not in metafunc.fixturenames or "durability_cell" in own:
         return
     cells = _offered(metafunc.config)
     metafunc.parametrize(
