@@ -97,9 +97,9 @@ def error_code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0)) & 0xFF
 
 
-def connect(path: str, library: str, folder: Path = FOLDER) -> Connection:
-    """Open a database in autocommit mode with a library of that folder; its driver's errors are raised as they are."""
-    file = str(folder / library)
+def connect(path: str, library: str, folder: Path | None = None) -> Connection:
+    """Open a database in autocommit mode with a library of `FOLDER` or of another; errors are those of its driver."""
+    file = str((folder or FOLDER) / library)
     if library.startswith(APSW):
         module = _module(file)
         connection = module.Connection(path)
@@ -108,16 +108,17 @@ def connect(path: str, library: str, folder: Path = FOLDER) -> Connection:
     return _CtypesConnection(_functions(file), path)
 
 
-def names(folder: Path = FOLDER) -> list[str]:
+def names(folder: Path | None = None) -> list[str]:
     """Return the libraries that came with our code."""
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    own = folder or FOLDER
+    return sorted(path.name for path in own.iterdir()) if own.is_dir() else []
 
 
 @cache
-def digest(library: str, folder: Path = FOLDER) -> str:
+def digest(library: str, folder: Path | None = None) -> str:
     """Return the name that the content of a library's file gives it: the same, unless it was mixed up."""
     kind = APSW if library.startswith(APSW) else SHARED
-    return name(kind, (folder / library).read_bytes())
+    return name(kind, ((folder or FOLDER) / library).read_bytes())
 
 
 def name(kind: str, content: bytes) -> str:
