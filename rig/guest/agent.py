@@ -51,7 +51,9 @@ def _record(port: int) -> None:
         {"journal_mode": "wal", "synchronous": "full"},
     ):
         recorder.record(_WARM_SCENARIO | {"settings": settings})
-    _require_libraries()
+    for library in sqlite_library.names():
+        settings = {"journal_mode": "delete", "synchronous": "full", "library": library}
+        recorder.record(_WARM_SCENARIO | {"settings": settings, "transaction_count": 2})
     print(READY, flush=True)
     while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):
         time.sleep(0.01)
@@ -89,15 +91,10 @@ def _sleep_until(moment_ns: int) -> None:
 
 def _verify(port: int) -> None:
     layers = verifier.Layers()
-    _require_libraries()
-    print(READY, flush=True)
-    verifier.serve(layers, _requests(port), lambda answer: _send(port, answer))
-
-
-def _require_libraries() -> None:
-    """See that every SQLite that came with our code loads; it lies in RAM, so there is nothing to read ahead."""
     for library in sqlite_library.names():
         sqlite_library.connect(":memory:", library).close()
+    print(READY, flush=True)
+    verifier.serve(layers, _requests(port), lambda answer: _send(port, answer))
 
 
 def _read_everything() -> None:
