@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analysis.outcome import Result, Row, summarise
-from analysis.statistics import proportion
-from analysis.table import table_text
-from rig import campaign, host, matrix
-from rig.campaign import Machines
-from rig.libraries import Library
+from rig import matrix
 from rig.matrix import Profile
 from rig.pytest_plugin import Measured
 from rig.scenario import Workload
-from rig.store import Run
-from tests.durability import builds
+
+# What needs numpy or a machine is imported where it is used: collecting tests stays a matter of milliseconds.
+if TYPE_CHECKING:
+    from analysis.outcome import Row
+    from rig.campaign import Machines
+    from rig.libraries import Library
 
 Say = Callable[[str, object], None]
 
@@ -46,18 +44,27 @@ _TRIAL_LIMIT_S = 240
 
 @pytest.fixture(scope="module")
 def old_builds() -> dict[str, Library]:
+    from tests.durability import builds
+
     return builds.for_the_guest()
 
 
 @pytest.fixture(scope="module")
 def machines_with_old_builds(old_builds: dict[str, Library]) -> Iterator[Machines]:
-    with ExitStack() as stack:
-        yield stack.enter_context(campaign.machines(campaign.Silent(), list(old_builds.values())))
+    from rig import campaign
+
+    with campaign.machines(campaign.Silent(), list(old_builds.values())) as machines:
+        yield machines
 
 
 def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_in_3_8_9(
     machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
+    from analysis.outcome import Result, summarise
+    from analysis.table import table_text
+    from rig import campaign
+    from rig.store import Run
+
     def measured(version: str) -> tuple[Row, str]:
         (cell,) = matrix.configured(
             matrix.select(["sqlite-ext4-truncate_full_powercut"]), _LOOK, library=old_builds[version].name
@@ -99,6 +106,8 @@ def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra
 
 
 def test_known_bug_of_the_wal_reset_is_found_in_3_51_2_and_not_in_3_51_3(tmp_path: Path, record_property: Say) -> None:
+    from analysis.statistics import proportion
+
     needed, words = 0, ""
     for _ in range(_TRIALS_MAX):
         facts = _trial("3.51.2.0", tmp_path)
@@ -119,6 +128,9 @@ def test_known_bug_of_the_wal_reset_is_found_in_3_51_2_and_not_in_3_51_3(tmp_pat
 
 
 def _trial(version: str, folder: Path) -> dict[str, Any]:
+    from rig import host
+    from tests.durability import builds
+
     database = folder / "race.db"
     argv = [sys.executable, str(_RACE), "trial", str(database), str(_TRIAL_S)]
     environment = {"PYTHONPATH": str(builds.apsw_of_the_host(version))}
