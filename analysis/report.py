@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from analysis import grid, mutations, protocol
+from analysis import grid, known_bugs, mutations, protocol
 from analysis.controls import group_of
 from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from analysis.promises import Keeps
-from analysis.table import damage_text, detection_text, headline, number, replay_line, share
+from analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.arms import DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 from rig.scenario import DROP_PREFIX
@@ -96,6 +96,8 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),
         common=_common_facts(summary),
+        versions=versions(summary),
+        known_bugs=known_bugs.warnings(summary),
         Result=Result,
         Keeps=Keeps,
         id=id,

@@ -23,6 +23,7 @@ from rig.arms import SPECS
 from rig.cuts import Cut, by_content, cuts
 from rig.doctor import require_qemu
 from rig.errors import RigError
+from rig.libraries import Library, require_loadable
 from rig.matrix import Profile
 from rig.recovery import OpenRecovery
 from rig.results import PlanFacts, RecordingFacts, Verdict
@@ -73,18 +74,24 @@ class Machines:
 
 
 @contextmanager
-def machines(progress: Progress) -> Iterator[Machines]:
-    """Hold an image and both templates for the length of a block, making what the cache lacks."""
+def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[Machines]:
+    """Hold an image and both templates for the length of a block, making what the cache lacks.
+
+    Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest could not load.
+    """
     require_qemu()
     recipe = image.recipe()
     if not image.is_built(recipe):
         progress.says(f"building the guest image {recipe.name} (about a minute)")
     guest = image.build(recipe)
+    for library in libraries:
+        require_loadable(library, guest)
+    paths = sorted({library.path for library in libraries})
     accelerator, reason = best_accelerator(guest)
     progress.says(f"verifiers run under {accelerator}: {reason}")
     with ExitStack() as stack:
-        recorder = stack.enter_context(template(Role.RECORDER, guest))
-        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator)))
+        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths))
+        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths)))
 
 
 class Campaign:

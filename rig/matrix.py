@@ -162,10 +162,22 @@ def select(patterns: Sequence[str]) -> list[Scenario]:
 
 
 def configured(
-    cells: Iterable[Scenario], wanted: Profile, device: DeviceProfile = DeviceProfile.SSD, seed: int = 1
+    cells: Iterable[Scenario],
+    wanted: Profile,
+    device: DeviceProfile = DeviceProfile.SSD,
+    seed: int = 1,
+    library: str = "",
 ) -> list[Scenario]:
-    """Return the cells with what the command line decides for all of them."""
-    return [replace(cell, workload=Workload(wanted.transactions_of(cell)), profile=device, seed=seed) for cell in cells]
+    """Return the cells with what the command line decides for all of them; `library` is a build of SQLite."""
+    found = [
+        replace(cell, workload=Workload(wanted.transactions_of(cell)), profile=device, seed=seed) for cell in cells
+    ]
+    if not library:
+        return found
+    # Cells of other engines beside SQLite's, such as controls, are none of its business.
+    return [
+        replace(cell, tuning={**cell.tuning, "library": library}) if cell.engine == "sqlite" else cell for cell in found
+    ]
 
 
 def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:

@@ -193,14 +193,19 @@ class Run:
 
 
 def write_parquet(results: Sequence[CellResult], path: Path) -> None:
-    """Write all verdicts as one Parquet table, a column for each field of `Verdict`."""
+    """Write all verdicts as one Parquet table: a column for each field of `Verdict`, and the engine's version."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [asdict(verdict) for result in results for verdict in result.verdicts]
+    rows = [
+        {**asdict(verdict), "engine_version": result.recording.engine_version}
+        for result in results
+        for verdict in result.verdicts
+    ]
     # Named, not guessed from the rows: a column of which nothing is known yet is one nevertheless.
     types = {"str": pa.string(), "VerdictKind": pa.string(), "int": pa.int64(), "int | None": pa.int64()}
-    schema = pa.schema([(field.name, types[str(field.type)]) for field in fields(Verdict)])
+    columns = [(field.name, types[str(field.type)]) for field in fields(Verdict)]
+    schema = pa.schema([*columns, ("engine_version", pa.string())])
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema), sink)
     host.atomic_write(path, sink.getvalue().to_pybytes())

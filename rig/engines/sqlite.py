@@ -1,4 +1,4 @@
-"""SQLite through Python's own driver.
+"""SQLite through Python's own driver, or a build of the user's choice: the setting `library`, see `sqlite_library`.
 
 `synchronous` is a property of the connection and is stored nowhere, so it is set at every open and read back.
 A `cache_size` of the default keeps a transaction of the workloads in memory: nothing spills before the commit.
@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rig.engines import sqlite_library
+from rig.engines.sqlite_library import Connection
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +33,8 @@ class SqliteDatabase:
     """One connection in autocommit mode; transactions are written out."""
 
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._library = settings.get("library", "")
+        self._connection = _connected(path, self._library)
         self._columns: dict[str, list[str]] = {}
         self._journal_mode = settings.get("journal_mode", "")
         try:
@@ -72,7 +75,7 @@ class SqliteDatabase:
 
     def problems(self) -> list[str]:
         """Return what integrity_check (tables, indexes, constraints) and foreign_key_check complain about."""
-        rows = self._connection.execute("PRAGMA integrity_check(5)").fetchall()
+        rows = self._connection.execute("PRAGMA integrity_check(5)")
         found = [str(row[0]) for row in rows if row[0] != "ok"]
         return found + [f"foreign key: {row}" for row in self._connection.execute("PRAGMA foreign_key_check")]
 
@@ -81,8 +84,10 @@ class SqliteDatabase:
         names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint", "foreign_keys", "locking_mode")
         found = {name: str(self._scalar(f"PRAGMA {name}")) for name in names}
         found["synchronous"] = _SYNCHRONOUS[int(found["synchronous"])]
-        found["version"] = sqlite3.sqlite_version
+        found["version"] = str(self._scalar("SELECT sqlite_version()"))
         found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
+        if self._library:
+            found["library"] = sqlite_library.digest(self._library)
         return found
 
     def rollback(self) -> None:
@@ -116,7 +121,7 @@ class SqliteDatabase:
         self._connection.close()
 
     def _scalar(self, query: str) -> object:
-        return self._connection.execute(query).fetchone()[0]
+        return next(iter(self._connection.execute(query)))[0]
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -142,7 +147,13 @@ def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase
 
 def is_fault(error: Exception) -> bool:
     """Return whether SQLite speaks of the disk or of what is on it."""
-    return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _FAULT_CODES
+    return sqlite_library.error_code(error) in _FAULT_CODES
+
+
+def _connected(path: str, library: str) -> Connection:
+    if library:
+        return sqlite_library.connect(path, library)
+    return sqlite3.connect(path, isolation_level=None)
 
 
 def _parameters(operation: Operation) -> Row:
