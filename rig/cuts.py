@@ -62,7 +62,7 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         first_entry=timeline.setup.entry_index, states_max=profile.states_max_of(scenario), seed=scenario.seed,
     )  # fmt: skip
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
-    if model == Fault.POWERCUT:
+    if scenario.fault == Fault.POWERCUT:
         span_ns = timeline.end.time_ns - timeline.setup.time_ns
         weight_ns = span_ns // max(1, profile.instants)
         for number in range(profile.instants):

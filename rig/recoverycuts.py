@@ -43,7 +43,7 @@ _CANDIDATES = 2
 
 def first_count(profile: Profile) -> int:
     """Return how many first cuts of a cell have their recovery cut."""
-    return min(max(_FIRSTS_MIN, profile.states_max // 40), _FIRSTS_MAX)
+    return min(max(_FIRSTS_MIN, profile.states_max // 20), _FIRSTS_MAX)
 
 
 def states_max(profile: Profile, recovery: Recovery) -> int:

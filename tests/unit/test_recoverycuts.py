@@ -95,6 +95,6 @@ def test_without_an_index_the_recoveries_were_not_all_recorded(log: WriteLog, tm
 
 def test_profiles_cut_more_recoveries_the_closer_they_look() -> None:
     counts = [recoverycuts.first_count(PROFILES[name]) for name in ("quick", "nightly", "exhaustive")]
-    assert [6, 25, 50] == counts
+    assert [8, 16, 50] == counts
     second, third = Recovery("e1.f0", ()), Recovery("e1.f0~e2.f0", ())
     assert [20, 10] == [recoverycuts.states_max(PROFILE, one) for one in (second, third)]
