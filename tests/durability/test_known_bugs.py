@@ -32,6 +32,7 @@ Say = Callable[[str, object], None]
 _WORKLOAD = Workload(transaction_count=10, think_ms=300, rest_ms=6000)
 _LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, reproduce_all=False)
 
+_BY_DESIGN = ("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
 _RACE = Path(__file__).with_name("wal_reset.py")
 _TRIAL_S = 6
 _TRIALS_MAX = 20
