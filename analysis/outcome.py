@@ -156,7 +156,10 @@ def outcome(cell: CellResult) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        transactions_per_s=_ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
+        # A supervised workload stops at its calls, so its speed says nothing of the setting.
+        transactions_per_s=None
+        if is_mutant(cell) or cell.fault == "processkill"
+        else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
         settings_mismatches=_settings_mismatches(cell),

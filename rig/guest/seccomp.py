@@ -41,18 +41,21 @@ class Stop:
 
 
 class Listener:
-    """The other end of a filter; takes the descriptor over."""
+    """The other end of the filter of a process; takes the descriptor over."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, pid: int) -> None:
         self._descriptor = descriptor
+        # From Linux 5.9 to 6.10 the listener hangs up only when the process has been waited for.
+        self._process = os.pidfd_open(pid)
 
     def stops(self) -> Iterator[Stop]:
-        """Yield every stop until no process under the filter is left; each must be answered, or its process killed."""
+        """Yield every stop until the process has ended; each must be answered, or the process killed."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
+        poll.register(self._process, select.POLLIN)
         while True:
-            ((_, events),) = poll.poll()
-            if events & select.POLLIN:
+            events = dict(poll.poll())
+            if events.get(self._descriptor, 0) & select.POLLIN:
                 buffer = bytearray(_NOTIFICATION.size)
                 try:
                     fcntl.ioctl(self._descriptor, _RECEIVE, buffer)
@@ -60,7 +63,7 @@ class Listener:
                     continue
                 id_, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(buffer)
                 yield Stop(id_, pid, number, tuple(arguments))
-            elif events & select.POLLHUP:
+            elif self._process in events:
                 return
 
     def carry_out(self, stop: Stop) -> None:
@@ -74,6 +77,7 @@ class Listener:
     def close(self) -> None:
         """Let go of the filter; calls that stop from now on fail with ENOSYS."""
         os.close(self._descriptor)
+        os.close(self._process)
 
     def _answer(self, stop: Stop, flags: int) -> None:
         with contextlib.suppress(FileNotFoundError):  # killed meanwhile

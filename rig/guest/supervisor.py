@@ -122,7 +122,7 @@ def supervise(
             numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
             _play(body, numbers | {_TELL}, messages, theirs)
         theirs.close()
-        listener = _listener(ours)
+        listener = _listener(ours, pid)
         try:
             was_killed = listener is not None and _Supervision(engine, settings, directory, watch).run(listener)
         except BaseException:
@@ -163,9 +163,9 @@ def _play(
         os._exit(code)
 
 
-def _listener(ours: socket.socket) -> Listener | None:
+def _listener(ours: socket.socket, pid: int) -> Listener | None:
     _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
-    return Listener(descriptors[0]) if descriptors else None
+    return Listener(descriptors[0], pid) if descriptors else None
 
 
 class _Supervision:

@@ -35,8 +35,8 @@ def verdicts(recorded: Recording) -> list[Verdict]:
 def test_a_kill_loses_nothing_although_nothing_was_synced(settings_name: str, recorded: Recorder) -> None:
     made = recorded(cell(settings_name))
     assert {VerdictKind.DURABLE} == {one.kind for one in verdicts(made)}
-    # The last transactions may outlive the kill in their commit, and then there is none left for the rest.
-    assert 3 * COUNT - 2 <= len(made.facts.live) <= 3 * COUNT
+    # A transaction that outlives the kill in its commit leaves fewer chances for the others.
+    assert 2 * COUNT <= len(made.facts.live) <= 3 * COUNT
     inside = [one for one in made.facts.live if one["issued"] > one["acked"]]
     after = [one for one in made.facts.live if one["issued"] == one["acked"]]
     assert len(inside) >= COUNT

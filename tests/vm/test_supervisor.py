@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.outcome import loses
 from rig import cuts, matrix, recording, verification
 from rig.errors import VmError
 from rig.recording import Recording
@@ -42,7 +43,8 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
     found = {name: verdicts(name, made[name], verifier) for name in names}
     assert [] == lost(found["wal_full"])
     assert max(lost(found["wal_full+drop-wal-commit"])) > 1
-    assert max(lost(found["wal_full+eatmydata"])) > 1
+    # That library swallows the setup's sync too, so what comes back may be no database at all.
+    assert any(map(loses, found["wal_full+eatmydata"]))
     # Eight transactions fit the WAL, so their commits are all the syncs there are.
     flushes = {name: one.facts.flush_count for name, one in made.items()}
     assert flushes["wal_full"] >= 8 > flushes["wal_full+drop-wal-commit"] == flushes["wal_full+eatmydata"]
