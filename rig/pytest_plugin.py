@@ -89,9 +89,13 @@ class Measured:
 def rig_library(request: pytest.FixtureRequest) -> Library | None:
     """Return the build of SQLite that the session asks for; None for that of the guest."""
     from rig import libraries
+    from rig.errors import RigError
 
     word = request.config.getoption("--rig-sqlite-library")
-    return libraries.library(word) if word else None
+    try:
+        return libraries.library(word) if word else None
+    except RigError as error:
+        pytest.fail(f"--rig-sqlite-library: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

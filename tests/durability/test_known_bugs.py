@@ -64,6 +64,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     from analysis.outcome import Result, summarise
     from analysis.table import table_text
     from rig import campaign
+    from rig.replay import replay
     from rig.store import Run
 
     def measured(version: str) -> tuple[Row, str]:
@@ -86,10 +87,15 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     bad, text = measured("3.8.5")
     assert (Result.BROKEN, 1, 0) == (bad.judgement.result, bad.outcome.lost_max, bad.outcome.damage.count), text
     assert "3.8.5 has the known bug truncate-not-synced" in text
+    worst = bad.judgement.broken_by[0]
+    again = replay(Run.open(tmp_path / "3.8.5"), worst.cell, worst.state, machines_with_old_builds.verifier)
+    assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
     good, text = measured("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
     assert good.outcome.content_count >= _LOOK.exposure_min, text
     assert "known bug" not in text
+    # One sync more a transaction, which is the correction.
+    assert (bad.outcome.flush_per_transaction or 0) + 0.5 < (good.outcome.flush_per_transaction or 0)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,14 @@ def test_without_a_machine_program_the_cell_is_an_error_and_not_a_failure_and_ju
     assert ["error"] == [child.tag for child in case if child.tag != "properties"]
 
 
+def test_a_sqlite_library_that_is_none_fails_with_a_sentence(project: pytest.Pytester) -> None:
+    words = ["-p", "no:xdist", "-p", "no:cacheprovider", "-k", "wal_normal_powercut", "--rig-sqlite-library=absent.so"]
+    # A process of its own: the fixtures of a session inside ours would be at work twice.
+    result = project.runpytest_subprocess(*words)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--rig-sqlite-library: the SQLite library absent.so cannot be read*"])
+
+
 def test_known_bugs_are_selected_by_that_name_and_may_name_cells_of_their_own() -> None:
     found = collected("-k", "known_bug", "tests/durability")
     assert {"tests/durability/test_known_bugs.py"} == {line.partition("::")[0] for line in found}
