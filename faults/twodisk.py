@@ -79,22 +79,35 @@ class JointState(CrashState):
         return self.logs.extents(self.base_end, self.states)
 
 
-def states(logs: TwoLogs, *, first_mark: int, states_max: int, seed: int) -> Plan:
+class JointIndex:
+    """Digests of both disks; hashes both logs once, when built."""
+
+    def __init__(self, logs: TwoLogs) -> None:
+        self._indices = {disk: ContentIndex(side.log) for disk, side in logs.sides.items()}
+
+    def digest(self, state: JointState) -> str:
+        """Return the digest of both disks in this state: 64 hexadecimal digits."""
+        return self.digest_of(state.states)
+
+    def digest_of(self, states: Mapping[Disk, CrashState]) -> str:
+        """Return the digest of a state of each disk."""
+        return "".join(self._indices[disk].digest(states[disk]) for disk in Disk)
+
+
+def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
     """Plan joint states of both roles, of instants behind mark number `first_mark`; deterministic under `seed`.
 
     Epochs in which nothing is proven count as doubtful.
     """
-    indices = {disk: ContentIndex(side.log) for disk, side in logs.sides.items()}
     half = (states_max + 1) // 2
-    first = _select(logs, Disk.A, indices, first_mark=first_mark, states_max=half, seed=seed)
+    first = _select(logs, Disk.A, index, first_mark=first_mark, states_max=half, seed=seed)
     left = max(1, states_max - len(first.states))
-    second = _select(logs, Disk.B, indices, first_mark=first_mark, states_max=left, seed=seed)
+    second = _select(logs, Disk.B, index, first_mark=first_mark, states_max=left, seed=seed)
     found: dict[str, JointState] = {}
     for late, plan in ((Disk.A, first), (Disk.B, second)):
-        contents = _JointContents(logs, late, indices)
         for of_late in plan.states:
             state = make_joint(logs, late, of_late, _pinned(logs, late, of_late))
-            known = found.get(content := contents.digest(of_late))
+            known = found.get(content := index.digest(state))
             if known is None or known.instant < state.instant:
                 found[content] = state
     return Plan(
@@ -104,11 +117,6 @@ def states(logs: TwoLogs, *, first_mark: int, states_max: int, seed: int) -> Pla
         first.epochs_sampled + second.epochs_sampled,
         first.epochs_doubtful + second.epochs_doubtful,
     )
-
-
-def digest(state: JointState) -> str:
-    """Return the digest of both disks in a joint state; costs a hash of both logs."""
-    return _joined({disk: ContentIndex(side.log).digest(state.states[disk]) for disk, side in state.logs.sides.items()})
 
 
 def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashState) -> JointState:
@@ -139,24 +147,17 @@ def parse_joint(text: str, logs: TwoLogs) -> JointState:
     return make_joint(logs, late, of_late, of_early)
 
 
-class _JointContents:
+class _WithPin:
     """Digests of both disks, for states of the late one."""
 
-    def __init__(self, logs: TwoLogs, late: Disk, indices: Mapping[Disk, ContentIndex]) -> None:
+    def __init__(self, logs: TwoLogs, late: Disk, index: JointIndex) -> None:
         self._logs = logs
         self._late = late
-        self._indices = indices
+        self._index = index
 
     def digest(self, state: CrashState) -> str:
-        of_early = _pinned(self._logs, self._late, state)
-        early = self._late.other
-        return _joined(
-            {self._late: self._indices[self._late].digest(state), early: self._indices[early].digest(of_early)}
-        )
-
-
-def _joined(digests: Mapping[Disk, str]) -> str:
-    return digests[Disk.A] + digests[Disk.B]
+        pinned = _pinned(self._logs, self._late, state)
+        return self._index.digest_of({self._late: state, self._late.other: pinned})
 
 
 def _pinned(logs: TwoLogs, late: Disk, of_late: CrashState) -> CrashState:
@@ -165,9 +166,7 @@ def _pinned(logs: TwoLogs, late: Disk, of_late: CrashState) -> CrashState:
     return pinned
 
 
-def _select(
-    logs: TwoLogs, late: Disk, indices: Mapping[Disk, ContentIndex], *, first_mark: int, states_max: int, seed: int
-) -> Plan:
+def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
     side = logs.sides[late]
     # A state with all FUA writes and nothing of the batch stands for the cut at the end of its epoch.
     ends = {epoch.number: _is_proven(logs, late, make_state(epoch, len(epoch.fuas))) for epoch in side.epochs}
@@ -183,7 +182,7 @@ def _select(
     claimed = [epoch for epoch in side.epochs if ends[epoch.number] or fuas[epoch.number]]
     plan = select(
         side.log, claimed, rank,
-        first_entry=first_entry, states_max=states_max, contents=_JointContents(logs, late, indices),
+        first_entry=first_entry, states_max=states_max, contents=_WithPin(logs, late, index),
     )  # fmt: skip
     open_count = sum(epoch.end > first_entry for epoch in side.epochs) - plan.epoch_count
     return Plan(plan.states, plan.epoch_count, plan.epochs_exhaustive, plan.epochs_sampled, open_count)

@@ -41,6 +41,8 @@ _SPECS = (
     FaultSpec("plp", Arm.HONEST, "plp"),
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
+    # The file system's journal has a disk of its own.
+    FaultSpec("twodisk", Arm.HONEST, "twodisk", injection="twodisk"),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),

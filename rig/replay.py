@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from faults import ContentIndex, CrashState, StateIdError, WriteLog, epochs, parse_state
+from faults import ContentIndex, CrashState, JointState, StateIdError, WriteLog, epochs, parse_joint, parse_state
+from faults.twodisk import JointIndex
 from rig import recording
+from rig.arms import SPECS
 from rig.cuts import Cut
 from rig.errors import StoreError, UsageError
 from rig.results import Verdict
 from rig.store import Run
 from rig.timeline import Timeline
+from rig.twodisk import two_logs
 from rig.verification import Finding, verdict, verify
 from rig.vm.template import Template
 
@@ -34,11 +37,11 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
     stored = [one for one in run.verdicts(cell)[0] if one.state == state_id]
     with recorded.unpacked() as path, WriteLog.open(path) as log:
         try:
-            state = parse_state(state_id, log, epochs(log))
+            state = _state(state_id, log, SPECS[scenario.fault].model)
         except StateIdError as error:
             raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
         timeline = Timeline(log.marks)
-        cut = Cut(cell, state, ContentIndex(log).digest(state), _entry(state, timeline, stored), 0)
+        cut = Cut(cell, state, _content(state, log), _entry(state, timeline, stored), 0)
         verify(scenario, verifier, path, log, [state], lambda _, finding: found.append(finding))
         fresh = verdict(cut, found[0], timeline)
         extents = state.extents(log)
@@ -47,7 +50,7 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
         "cell": cell,
         "state": f"{state_id} (content {fresh.content})",
         "cut": f"just before log entry {cut.entry}, {fresh.acked} transactions acknowledged",
-        "disk": f"all {state.base_end} entries before the epoch, and {sum(e.length_bytes for e in extents)} bytes more",
+        "disk": f"{state.base_text}, and {sum(e.length_bytes for e in extents)} bytes more",
         "recording": recorded.facts.digest,
         "verdict": fresh.kind,
         "recovered": "no prefix" if fresh.recovered is None else f"{fresh.recovered} transactions",
@@ -57,6 +60,14 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
     }
     agrees = all((one.kind, one.recovered) == (fresh.kind, fresh.recovered) for one in stored)
     return Replay(facts, agrees)
+
+
+def _state(state_id: str, log: WriteLog, model: str) -> CrashState:
+    return parse_joint(state_id, two_logs(log)) if model == "twodisk" else parse_state(state_id, log, epochs(log))
+
+
+def _content(state: CrashState, log: WriteLog) -> str:
+    return JointIndex(state.logs).digest(state) if isinstance(state, JointState) else ContentIndex(log).digest(state)
 
 
 def _entry(state: CrashState, timeline: Timeline, stored: Sequence[Verdict]) -> int:

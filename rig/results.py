@@ -103,6 +103,9 @@ class RecordingFacts:
     syncs: Mapping[str, int]
     # What reopening in the running guest showed, without a cut: see `LiveFinding` for the fields of each.
     live: Sequence[LiveFinding]
+    # The log of the journal's disk, where it has one of its own.
+    journal_digest: str = ""
+    journal_log_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ class PlanFacts:
     epochs_exhaustive: int
     epochs_sampled: int
     instant_count: int
+    # Of two disks: the states in which the one holds what became durable behind the last that the other holds.
+    apart_count: int = 0
 
 
 @dataclass(frozen=True)

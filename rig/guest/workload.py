@@ -3,7 +3,7 @@
 It is a process of its own, so that a shim can be put under it and that it can be killed. It reads its orders as JSON
 from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`,
-`tick-T` while it thinks, `end-T`.
+`tick-T` while it thinks, `end-T`. With a journal on a disk of its own both logs get them, and ticks while it commits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rig.engines import named
+from rig.guest import journaldisk
 from rig.guest.devicemapper import DeviceMapper
 from rig.workloads import ledger
 
@@ -25,7 +27,11 @@ from rig.workloads import ledger
 _TICK_MS = 250
 
 
-def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    orders: dict[str, Any],
+    mark: Callable[[str], None],
+    while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
     database = named(orders["engine"]).open_database(orders["directory"], orders["settings"])
     seed = orders["seed"]
@@ -42,7 +48,8 @@ def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
         user_bytes += sum(operation.user_bytes for operation in operations)
         _think(pause.uniform(0, 2 * orders["think_ms"]), mark)
         mark(f"begin-{number}")
-        database.commit(operations)
+        with while_committing():
+            database.commit(operations)
         mark(f"ack-{number}")
     _think(orders["rest_ms"], mark)
     mark("end")
@@ -65,7 +72,12 @@ def main() -> None:
     def mark(text: str) -> None:
         mapper.message(orders["log_device"], f"mark {text}-{time.monotonic_ns()}")
 
-    json.dump(run(orders, mark), sys.stdout)
+    if journaldisk.is_wanted(orders):
+        both = journaldisk.Marker(mapper)
+        facts = run(orders, both.mark, both.ticking)
+    else:
+        facts = run(orders, mark)
+    json.dump(facts, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from faults import Disk, LogError, StateIdError, TwoLogs, WriteLog, parse_joint, twodisk
 from faults.state import make_state
-from faults.twodisk import make_joint
+from faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
 from tests.unit.disks import Op, emit
 from tests.unit.twodisks import Builder, Step, TwoDisks, claims, logs_of, marks_claimed, some_steps
@@ -33,7 +33,7 @@ def run_of(steps: list[Step]) -> TwoDisks:
 
 
 def everything(logs: TwoLogs, first_mark: int = 0) -> list[twodisk.JointState]:
-    plan = twodisk.states(logs, first_mark=first_mark, states_max=10**6, seed=1)
+    plan = twodisk.states(logs, JointIndex(logs), first_mark=first_mark, states_max=10**6, seed=1)
     return [state for state in plan.states if isinstance(state, twodisk.JointState)]
 
 
@@ -76,10 +76,11 @@ def test_a_plan_keeps_to_its_budget_and_its_first_mark_and_is_deterministic(
 ) -> None:
     with logs_of(place, run_of([*MARK, *steps, *MARK])) as logs:
         first_mark = len(logs.sides[Disk.A].marks) // 2
-        plan = twodisk.states(logs, first_mark=first_mark, states_max=states_max, seed=seed)
+        index = JointIndex(logs)
+        plan = twodisk.states(logs, index, first_mark=first_mark, states_max=states_max, seed=seed)
         # Each role has a state at least.
         assert len(plan.states) <= max(2, states_max)
-        assert plan == twodisk.states(logs, first_mark=first_mark, states_max=states_max, seed=seed)
+        assert plan == twodisk.states(logs, index, first_mark=first_mark, states_max=states_max, seed=seed)
         assert all(marks_claimed(state) > first_mark for state in plan.states if isinstance(state, twodisk.JointState))
         assert len({state.id for state in plan.states}) == len(plan.states)
 
