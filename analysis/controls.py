@@ -5,6 +5,7 @@ a group of which every required control fired may hold a green cell. Required ar
 - under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
 - under discards, some state is judged in which one took effect;
+- with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
@@ -108,6 +109,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             results.append(_damage_control(group, required, members))
         if group.fault == "discard":
             results.append(_late_control(group, members))
+        if group.fault == "twodisk":
+            results.append(_apart_control(group, members))
         if not required and group.fault in DISHONEST_FAULTS:
             results.append(_reach_control(group, members))
         results += _sabotage_controls(group, members)
@@ -160,6 +163,18 @@ def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         group=group,
         fired=late_count > 0 if own else None,
         what=f"some state must hold a discard that took effect; {late_count} do",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    apart_count = sum(o.cell.plan.apart_count for o in own)
+    return ControlResult(
+        name="apart",
+        group=group,
+        fired=apart_count > 0 if own else None,
+        what=f"some state must hold what one disk made durable after the other was cut; {apart_count} do",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
 

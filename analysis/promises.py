@@ -93,6 +93,8 @@ _SQLITE: Mapping[str, _Grid] = {
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
+    # No page speaks of a journal of the file system on a disk of its own; two honest disks are honest disks.
+    "twodisk": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
 }
 
@@ -108,7 +110,8 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault))
+    split = "SQLite's own files stay on one disk; the file system's journal is on the other." * (fault == "twodisk")
+    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), split)
     return Promise(
         keeps=keeps,
         atomic=atomic,

@@ -145,12 +145,11 @@ def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], bytes]
 
 def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int = 0) -> None:
     """Unpack an archive's data to a place in a file of the size of a clone's recording disk; the first log first."""
-    end_max = RECORDING_BYTES if begin_bytes else SECOND_LOG_BYTES
     try:
         with open(path, "r+b" if begin_bytes else "wb") as file:
             file.seek(begin_bytes)
             zstandard.ZstdDecompressor().copy_stream(io.BytesIO(data), file)
-            if file.tell() > end_max:
+            if file.tell() > RECORDING_BYTES:
                 raise RecordingError(
                     f"{archive}: a log that ends at byte {file.tell()} does not fit the recording disk"
                 )
