@@ -78,6 +78,8 @@ def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
     begin_ns = time.monotonic_ns()
     options = mounts.with_journal(scenario["mount_options"], journal)
     with mounts.mounted(device, scenario["filesystem"], options) as directory:
+        if journal:
+            journaldisk.settle(device)
         orders = scenario | {"directory": directory, "log_device": "log"}
         environment = dict(os.environ)
         if shim := _SHIMS[scenario["shim"]]:
