@@ -168,9 +168,13 @@ def _pinned(logs: TwoLogs, late: Disk, of_late: CrashState) -> CrashState:
 
 def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
     side = logs.sides[late]
+
+    def is_proven(state: CrashState) -> bool:
+        return logs.pin(late, state) is not None
+
     # A state with all FUA writes and nothing of the batch stands for the cut at the end of its epoch.
-    ends = {epoch.number: _is_proven(logs, late, make_state(epoch, len(epoch.fuas))) for epoch in side.epochs}
-    fuas = {epoch.number: [one for one in after_fuas(epoch) if _is_proven(logs, late, one)] for epoch in side.epochs}
+    ends = {epoch.number: is_proven(make_state(epoch, len(epoch.fuas))) for epoch in side.epochs}
+    fuas = {epoch.number: [one for one in after_fuas(epoch) if is_proven(one)] for epoch in side.epochs}
 
     def rank(epoch: Epoch) -> Ranking:
         before_end = before_flush(epoch, seed) if ends[epoch.number] else Ranking((), exhaustive=False)
@@ -186,7 +190,3 @@ def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, st
     )  # fmt: skip
     open_count = sum(epoch.end > first_entry for epoch in side.epochs) - plan.epoch_count
     return Plan(plan.states, plan.epoch_count, plan.epochs_exhaustive, plan.epochs_sampled, open_count)
-
-
-def _is_proven(logs: TwoLogs, late: Disk, state: CrashState) -> bool:
-    return not state.epoch.doubtful and logs.pin(late, state) is not None

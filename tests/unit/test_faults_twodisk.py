@@ -180,15 +180,15 @@ def test_any_text_is_a_joint_state_or_a_typed_error(place: Path, text: str) -> N
 
 def test_what_the_log_of_either_disk_does_not_tell_is_claimed_of_neither(place: Path) -> None:
     """A write and a FUA write of one sector, in an order that the log does not tell, and written over later."""
-    open_order = [("b", Op("write", 0, 1, 1)), ("b", Op("fua", 0, 1, 2)), *FLUSH_B, *MARK]
+    open_order = [("b", Op("write", 0, 1, 1)), ("b", Op("fua", 0, 1, 2)), *FLUSH_B, *MARK, *MARK]
     after = [("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 3)), *FLUSH_B, *MARK]
     with logs_of(place, run_of([*MARK, *open_order, *after])) as logs:
         assert logs.sides[Disk.B].epochs[1].doubtful
-        assert not claimed(logs, "a:e3.f0+b:e7.f0", "a:e3.f0.w2+b:e7.f0", "b:e7.f0+a:tail.f0", "b:e7.f0.w6+a:tail.f0")
+        assert not claimed(logs, "a:e4.f0+b:e8.f0", "a:e4.f0.w3+b:e8.f0", "b:e8.f0+a:tail.f0", "b:e8.f0.w7+a:tail.f0")
         # Before that order mattered, and after it was written over, there is nothing to doubt.
         found = everything(logs)
         assert any(state.id.startswith("b:tail") for state in found)
-        assert not any("b:e7" in state.id for state in found)
+        assert not any("b:e8" in state.id for state in found)
 
 
 def test_a_state_that_is_not_proven_is_refused_with_its_reason(place: Path) -> None:
