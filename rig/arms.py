@@ -41,8 +41,8 @@ _SPECS = (
     FaultSpec("plp", Arm.HONEST, "plp"),
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
-    # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush the
-    # data disk at an fsync of a file that grew, and no setting of a database keeps anything: docs/findings.md.
+    # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush
+    # the data disk at the fsync of a file that grew, and no setting of a database keeps anything: docs/findings.md.
     FaultSpec("twodisk", Arm.HONEST, "twodisk", injection="twodisk", mount_options="dioread_lock"),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
