@@ -42,7 +42,8 @@ _SPECS = (
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
     # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush
-    # the data disk at the fsync of a file that grew, and no setting of a database keeps anything: docs/findings.md.
+    # the data disk at the fsync of a file that grew, and no setting of a database keeps anything: "jbd2: add a missing
+    # data flush during file and fs synchronization", Zhang Yi, linux-ext4, 2024-12-06.
     FaultSpec("twodisk", Arm.HONEST, "twodisk", injection="twodisk", mount_options="dioread_lock"),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),

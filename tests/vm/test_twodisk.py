@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from faults import CrashState, Disk, JointState, TwoLogs, WriteLog, parse_joint
+from faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
 from faults.powercut import everything_unflushed_lost
 from faults.twodisk import JointIndex, make_joint, states
 from rig import recording, verification
@@ -92,6 +93,19 @@ def test_settings_that_lose_nothing_to_a_power_cut_lose_nothing_on_two_disks(
         found = judged(cell, verifier, log, planned(two_logs(log), 40))
     assert {VerdictKind.DURABLE} == set(found), Counter(found)
     assert len(found) > 20
+
+
+def test_ext4_by_default_loses_what_it_has_synced_unless_it_flushes_the_data_disk_before_it_commits(
+    verifier: Template, recorded: Recorder
+) -> None:
+    """Linux 6.12 does not: see `rig.arms`. A kernel that does keeps the promise, and this test holds for it too."""
+    cell = replace(scenario("wal_full", fault="twodisk"), mount_options="")
+    with opened(recorded(cell)) as (_, log):
+        turns = Timeline(log.marks).turns
+        flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
+        flushed = all(np.any((flushes > begin.entry_index) & (flushes < ack.entry_index)) for begin, ack in turns)
+        found = judged(cell, verifier, log, planned(two_logs(log), 12))
+    assert flushed is ({VerdictKind.DURABLE} == set(found)), Counter(found)
 
 
 def test_without_syncs_two_disks_lose_what_was_acknowledged(verifier: Template, recorded: Recorder) -> None:
