@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +15,16 @@ import pytest
 from faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
 from faults.powercut import everything_unflushed_lost
 from faults.twodisk import JointIndex, make_joint, states
-from rig import recording, verification
+from rig import campaign, matrix, recording, verification
+from rig.campaign import Machines
 from rig.cuts import Cut
+from rig.errors import UsageError
 from rig.guest import journaldisk
 from rig.guest.disks import DISK_MIB
-from rig.results import VerdictKind
+from rig.replay import replay
+from rig.results import Verdict, VerdictKind
 from rig.scenario import Scenario
+from rig.store import Run
 from rig.timeline import Timeline
 from rig.twodisk import two_logs
 from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
@@ -129,3 +135,31 @@ def test_an_early_disk_before_a_flush_that_the_host_saw_complete_breaks_what_was
             pair[disk] = everything_unflushed_lost(side.log, side.epochs, side.marks[mark])
         (kind,) = judged(cell, verifier, log, [make_joint(logs, late, pair[late], pair[late.other])])
     assert kind is not VerdictKind.DURABLE
+
+
+def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
+    recorder: Template, verifier: Template, recorded: Recorder, tmp_path: Path
+) -> None:
+    cell = scenario("delete_full", fault="twodisk")
+    run = Run.create(tmp_path / "run", {})
+    shutil.copytree(recorded(cell).folder, run.recording_folder(cell))
+    profile = replace(matrix.profile("quick"), states_max=12)
+
+    def measure() -> list[Verdict]:
+        campaign.Campaign(run, profile, Machines(recorder, verifier), campaign.Silent()).measure([cell])
+        assert {} == run.failures()
+        return run.verdicts(cell.id)[0]
+
+    whole = measure()
+    (result,), _ = run.results()
+    assert len(whole) == result.plan.state_count > 6
+    assert result.plan.apart_count > 0
+    path = tmp_path / "run" / "cells" / cell.id / "verdicts.jsonl"
+    path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:3]))
+    assert Counter(whole) == Counter(measure())
+    lost = [one for one in whole if one.kind is VerdictKind.LOST_SUFFIX] or whole
+    shown = replay(run, cell.id, lost[0].state, verifier)
+    assert shown.agrees
+    assert (lost[0].kind, lost[0].kind) == (shown.facts["verdict"], shown.facts["stored"])
+    with pytest.raises(UsageError, match="is no crash state of"):
+        replay(run, cell.id, lost[0].state.partition("+")[0], verifier)
