@@ -34,7 +34,7 @@ def is_wanted(scenario: Mapping[str, Any]) -> bool:
 
 
 def settle(device: str) -> None:
-    """Flush a disk twice.
+    """Flush a disk twice, so that of what was written before nothing can be lost, and no order is open.
 
     ext4 notes at the mount where its journal is, by a FUA write of its superblock, and writes that again from the page
     cache later. No log tells in which order the two reached the disk unless two FLUSHes stand between them.

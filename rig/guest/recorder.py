@@ -75,6 +75,9 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
     _make_filesystem(scenario["filesystem"], device, journal)
+    if journal:
+        # mkfs leaves what it wrote there of its file system unflushed, and without it nothing can be mounted.
+        journaldisk.settle(journal)
     begin_ns = time.monotonic_ns()
     options = mounts.with_journal(scenario["mount_options"], journal)
     with mounts.mounted(device, scenario["filesystem"], options) as directory:
