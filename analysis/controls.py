@@ -6,6 +6,7 @@ a group of which every required control fired may hold a green cell. Required ar
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
+- with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
   judged under the wrong clock and under the right one;
@@ -20,7 +21,7 @@ cell was run. A cell whose shim drops one kind of sync is a mutant (`analysis.mu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -128,16 +129,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
         results += [_loss_control(group, settings, members) for settings in required]
         if required and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
-        if group.fault == "recoverycut":
-            results.append(_inside_control(group, members))
-        if group.fault in ERROR_FAULTS:
-            results.append(_error_control(group, members))
-        if group.fault == "discard":
-            results.append(_late_control(group, members))
-        if group.fault == "shorn":
-            results.append(_garbage_control(group, members))
-        if group.fault in CLOCK_FAULTS:
-            results.append(_clock_control(group, members))
+        if group.fault in _MUST_BE_SEEN:
+            results.append(_MUST_BE_SEEN[group.fault](group, members))
         if not required and group.fault in DISHONEST_FAULTS:
             results.append(_reach_control(group, members))
         results += _sabotage_controls(group, members)
@@ -239,6 +232,18 @@ def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     )
 
 
+def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    apart_count = sum(o.cell.plan.apart_count for o in own)
+    return ControlResult(
+        name="apart",
+        group=group,
+        fired=apart_count > 0 if own else None,
+        what=f"some state must hold what one disk made durable after the other was cut; {apart_count} do",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
 def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
     right: dict[tuple[str, str], set[VerdictKind]] = {}
@@ -319,3 +324,14 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
             )
         )
     return sorted(results, key=lambda result: result.name)
+
+
+# What the fault does has to be seen at all, in its own way.
+_MUST_BE_SEEN: Mapping[str, Callable[[Group, Sequence[Outcome]], ControlResult]] = {
+    "recoverycut": _inside_control,
+    "discard": _late_control,
+    "shorn": _garbage_control,
+    "twodisk": _apart_control,
+    **dict.fromkeys(CLOCK_FAULTS, _clock_control),
+    **dict.fromkeys(ERROR_FAULTS, _error_control),
+}

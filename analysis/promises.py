@@ -100,6 +100,8 @@ _SQLITE: Mapping[str, _Grid] = {
     "discard": _SQLITE_POWERCUT,
     # And no page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
+    # No page speaks of a journal of the file system on a disk of its own; two honest disks are honest disks.
+    "twodisk": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
     # An error is one that the engine is told of, and no page lets go of what was acknowledged because of it; a file
     # system that gives up and is mounted again forgets what was not synced, as a power cut does.
@@ -125,6 +127,7 @@ _FAULT_NOTES: Mapping[str, str] = {
         CLOCK_FAULTS,
         "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds.",
     ),
+    "twodisk": "SQLite's own files stay on one disk; the file system's journal is on the other.",
     "shorn": (
         "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in the "
         "rest of a block may hit what was durable and is only written along, so nothing is promised."

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
-from faults import ContentIndex, CrashState, StateIdError, WriteLog, epochs, parse_state
+from faults import ContentIndex, CrashState, JointState, StateIdError, WriteLog, epochs, parse_joint, parse_state
+from faults.twodisk import JointIndex
 from rig import recording
 from rig.arms import SPECS
 from rig.campaign import Machines
@@ -19,6 +20,7 @@ from rig.results import RecordingFacts, Verdict
 from rig.scenario import Scenario
 from rig.store import Run
 from rig.timeline import Timeline
+from rig.twodisk import two_logs
 from rig.verification import Finding, live_verdicts, verdict, verify
 from rig.vm.template import Template
 
@@ -52,13 +54,13 @@ def replay(run: Run, cell: str, state_id: str, machines: Machines) -> Replay:
         path = stack.enter_context(recorded.unpacked())
         log = stack.enter_context(WriteLog.open(path))
         timeline = Timeline(log.marks)
-        state = _state(first, cell, log)
+        state = _state(first, cell, log, SPECS[scenario.fault].model)
         entry = _entry(state, timeline, stored)
         if before:
             opened = stack.enter_context(_recovery(run, cell, before))
             path, log = opened.path, opened.log
-            state = replace(_state(last, cell, log), id=plain_id)
-        cut = Cut(cell, state, ContentIndex(log).digest(state), entry, 0, clock)
+            state = replace(_state(last, cell, log, ""), id=plain_id)
+        cut = Cut(cell, state, _content(state, log), entry, 0, clock)
         verify(
             scenario, machines.verifier, path, log, [state], lambda _, finding: found.append(finding), clocks=[clock]
         )
@@ -69,7 +71,7 @@ def replay(run: Run, cell: str, state_id: str, machines: Machines) -> Replay:
         "cell": cell,
         "state": f"{state_id} (content {fresh.content})",
         "cut": f"just before log entry {cut.entry}, {fresh.acked} transactions acknowledged",
-        "disk": f"all {state.base_end} entries before the epoch, and {sum(e.length_bytes for e in extents)} bytes more",
+        "disk": f"{state.base_text}, and {sum(e.length_bytes for e in extents)} bytes more",
         "recording": recorded.facts.digest,
         "verdict": fresh.kind,
         "recovered": "no prefix" if fresh.recovered is None else f"{fresh.recovered} transactions",
@@ -93,8 +95,10 @@ def _clock_of(scenario: Scenario, state_id: str) -> tuple[str, Clock | None]:
     return plain_id, Clock(name)
 
 
-def _state(state_id: str, cell: str, log: WriteLog) -> CrashState:
+def _state(state_id: str, cell: str, log: WriteLog, model: str) -> CrashState:
     try:
+        if model == "twodisk":
+            return parse_joint(state_id, two_logs(log))
         return parse_state(state_id, log, epochs(log))
     except StateIdError as error:
         raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
@@ -129,6 +133,10 @@ def _replay_live(run: Run, scenario: Scenario, facts: RecordingFacts, state_id: 
         "stored": f"{old.kind}, in {run.folder}",
     }
     return Replay(shown, (old.kind, old.recovered, old.acked) == (fresh.kind, fresh.recovered, fresh.acked))
+
+
+def _content(state: CrashState, log: WriteLog) -> str:
+    return JointIndex(state.logs).digest(state) if isinstance(state, JointState) else ContentIndex(log).digest(state)
 
 
 def _entry(state: CrashState, timeline: Timeline, stored: Sequence[Verdict]) -> int:

@@ -105,6 +105,9 @@ class RecordingFacts:
     live: Sequence[LiveFinding]
     # What the workload read of its clocks where a wrong one was put under it: see `rig.guest.clock.ProcessClock`.
     clock: Sequence[Sequence[int]] = field(default_factory=list)
+    # The log of the journal's disk, where it has one of its own.
+    journal_digest: str = ""
+    journal_log_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ class PlanFacts:
     # database, and had more to write.
     recovery_count: int = 0
     inside_count: int = 0
+    # Of two disks: the states in which the one holds what became durable behind the last that the other holds.
+    apart_count: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from faults import CrashState, Extent, WriteLog, base_extents
+from faults import CrashState, Extent, WriteLog
 from rig.cuts import Cut
 from rig.errors import VmError
 from rig.guest.clock import Clock
@@ -215,7 +215,7 @@ class _Session:
             yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], files)
 
     def _request(self, state: CrashState) -> dict[str, Any]:
-        advance = base_extents(self._log, self._base_end, state.base_end)
+        advance = state.advance(self._log, self._base_end)
         self._base_end = state.base_end
         extents = state.extents(self._log)
         request: dict[str, Any] = {"state": state.id, "advance": _packed(advance), "extents": _packed(extents)}

@@ -23,13 +23,13 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from rig.engines import named
-from rig.guest import disks, mounts, recovery
+from rig.guest import disks, journaldisk, mounts, recovery
 from rig.guest.clock import set_for_fsck, set_wall_clock
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
@@ -65,6 +65,9 @@ class Verifier:
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layers = layers
+        self._has_journal = journaldisk.is_wanted(scenario)
+        # The node of the journal's disk while a state is checked, where it has one of its own.
+        self._journal = ""
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds.
@@ -86,10 +89,10 @@ class Verifier:
             sha256 = self._sha256(device) if request.get("digest") else None
             if request.get("recover"):
                 return self._recorded(device, clock)
-            with self._layers.with_errors(device, request.get("unreadable", ())) as faulty:
+            with self._layers.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
                 if "clock" in request:
                     set_wall_clock(request["clock"])
-                finding, read_s = self._judged(faulty, clock, may_set_clock="clock" in request)
+                finding, read_s = self._judged(data, clock, may_set_clock="clock" in request)
         clock.lap("discard")
         answer: dict[str, Any] = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail}
         answer["ms"] = clock.laps_ms
@@ -111,6 +114,15 @@ class Verifier:
             "log": recovery.packed(archive), "digest": digest, "files": files,
         }  # fmt: skip
 
+    @contextmanager
+    def _split(self, device: str) -> Iterator[str]:
+        """Give the disk with the data; where the journal has one of its own, each is a part of the device."""
+        if not self._has_journal:
+            yield device
+            return
+        with self._layers.parts(device, journaldisk.FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
+            yield data
+
     def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
         """Return what reopening showed, and the time that the machine's clock read after it."""
         finding = self._reopened(device, clock)
@@ -123,7 +135,7 @@ class Verifier:
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:
-            mounts.mount(device, self._filesystem, self._mount_options)
+            mounts.mount(device, self._filesystem, mounts.with_journal(self._mount_options, self._journal))
         except OSError as error:
             return Finding("file-system-damage", detail=str(error))
         clock.lap("mount")
@@ -158,9 +170,8 @@ class Verifier:
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
-        process = subprocess.run(
-            ["e2fsck", "-f", "-n", device], capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False
-        )
+        command = ["e2fsck", "-f", "-n", *(["-j", self._journal] if self._journal else []), device]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False)
         if process.returncode == _FSCK_CLEAN:
             return ""
         return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
@@ -221,6 +232,17 @@ class Layers:
             yield self.mapper.create("errors", *targets)
         finally:
             self.mapper.remove("errors")
+
+    @contextmanager
+    def parts(self, device: str, first_sectors: int) -> Iterator[tuple[str, str]]:
+        """Give two nodes: of the first sectors of a device, and of all that follow."""
+        sizes = {"first": (first_sectors, 0), "second": (_SECTORS - first_sectors, first_sectors)}
+        with ExitStack() as stack:
+            nodes = []
+            for name, (count, begin) in sizes.items():
+                nodes.append(self.mapper.create(name, Target("linear", f"{device} {begin}", count)))
+                stack.callback(self.mapper.remove, name)
+            yield nodes[0], nodes[1]
 
     def _renew(self) -> None:
         while True:

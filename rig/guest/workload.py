@@ -4,7 +4,8 @@ It is a process of its own, so that a shim can be put under it and that it can b
 from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`,
 `tick-T` while it thinks, `end-T`. In the error arm the transactions are those of `rig.guest.survivor`, which adds
-`fail-N-T`, `inject-N-T` and `heal-N-T`.
+`fail-N-T`, `inject-N-T` and `heal-N-T`. With a journal on a disk of its own both logs get them, and ticks while it
+commits.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rig.engines import Database, named
+from rig.guest import journaldisk
 from rig.guest.clock import ProcessClock
 from rig.guest.devicemapper import DeviceMapper
 from rig.guest.injections import Injection
@@ -29,7 +32,11 @@ from rig.workloads import ledger
 _TICK_MS = 250
 
 
-def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    orders: dict[str, Any],
+    mark: Callable[[str], None],
+    while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
     database = named(orders["engine"]).open_database(orders["directory"], orders["settings"])
     seed = orders["seed"]
@@ -58,7 +65,8 @@ def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
             think()
             clock.before(number)
             mark(f"begin-{number}")
-            database.commit(operations)
+            with while_committing():
+                database.commit(operations)
             mark(f"ack-{number}")
     _think(orders["rest_ms"], mark)
     mark("end")
@@ -88,7 +96,13 @@ def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
 def main() -> None:
     """Read orders, run, report."""
     orders = json.load(sys.stdin)
-    json.dump(run(orders, marker(DeviceMapper(), orders["log_device"])), sys.stdout)
+    mapper = DeviceMapper()
+    if journaldisk.is_wanted(orders):
+        both = journaldisk.Marker(mapper)
+        facts = run(orders, both.mark, both.ticking)
+    else:
+        facts = run(orders, marker(mapper, orders["log_device"]))
+    json.dump(facts, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert (Result.BROKEN, 1, 0) == (bad.judgement.result, bad.outcome.lost_max, bad.outcome.damage.count), text
     assert "3.8.5 has the known bug truncate-not-synced" in text
     worst = bad.judgement.broken_by[0]
-    again = replay(Run.open(tmp_path / "3.8.5"), worst.cell, worst.state, machines_with_old_builds.verifier)
+    again = replay(Run.open(tmp_path / "3.8.5"), worst.cell, worst.state, machines_with_old_builds)
     assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
     good, text = measured("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text

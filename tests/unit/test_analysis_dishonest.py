@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.controls import check_controls, control_settings
@@ -59,7 +61,7 @@ def test_every_disk_that_forgets_has_the_settings_that_must_lose_as_controls(fau
     names = [control.name for control in check_controls([outcome(cell(WAL_FULL, durable(9), fault))])]
     # Only what reorders or tears has to leave damage behind; these others have to be seen at all.
     more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"], "shorn": ["garbage"]}
-    more["recoverycut"] = ["inside"]
+    more |= {"recoverycut": ["inside"], "twodisk": ["apart"]}
     assert ["delete_off", "wal_off", *more.get(fault, [])] == names
 
 
@@ -69,6 +71,15 @@ def test_discards_prove_nothing_until_one_took_effect(state: str, result: Result
     controls = [cell(sqlite(mode, "off"), [lost], "discard") for mode in ("delete", "wal")]
     summary = summarise([cell(WAL_FULL, [*durable(9), verdict(state=state)], "discard"), *controls], 5)
     assert result is summary.result
+
+
+@pytest.mark.parametrize(("apart_count", "result"), [(0, Result.INCONCLUSIVE), (1, Result.KEPT)])
+def test_two_disks_prove_nothing_until_one_was_cut_before_the_other(apart_count: int, result: Result) -> None:
+    lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
+    controls = [cell(sqlite(mode, "off"), [lost], "twodisk") for mode in ("delete", "wal")]
+    good = cell(WAL_FULL, durable(9), "twodisk")
+    good = replace(good, plan=replace(good.plan, apart_count=apart_count))
+    assert result is summarise([good, *controls], 5).result
 
 
 def test_detection_is_shown_for_dishonest_disks_only() -> None:
