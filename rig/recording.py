@@ -198,7 +198,7 @@ def _facts(scenario: Scenario, template: Template, told: Mapping[str, Any], path
             reproduced=None,
             syncs=told["syncs"],
             live=told["live"],
-            clock=told["clock"],
+            clock=told.get("clock", []),
             **journal,
         )
 
