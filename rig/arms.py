@@ -32,13 +32,19 @@ class FaultSpec:
     # What is done while the workload runs, in the words of `rig.guest`; empty if nothing is.
     injection: str = ""
     mount_options: str = ""
+    # Whether the recovery from each cut is itself recorded and cut, see `rig.recoverycuts`.
+    cuts_recovery: bool = False
 
 
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
+    FaultSpec("shorn", Arm.HONEST, "shorn"),
+    FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
+    # Nothing is cut: the process dies, the page cache lives.
+    FaultSpec("processkill", Arm.HONEST, "", injection="kill"),
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
     # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush
@@ -50,6 +56,16 @@ _SPECS = (
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
     FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
     FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
+    FaultSpec("clockback", Arm.CLOCK, "powercut", "clockback"),
+    FaultSpec("clockjump", Arm.CLOCK, "powercut", "clockjump"),
+    FaultSpec("clockfrozen", Arm.CLOCK, "powercut", "clockfrozen"),
+    # Requests fail while the workload runs, as `rig.guest.injections` plans it; then the power is cut.
+    FaultSpec("ioerror-write", Arm.ERROR, "powercut", injection="ioerror-write"),
+    FaultSpec("ioerror-fsync", Arm.ERROR, "powercut", injection="ioerror-fsync"),
+    FaultSpec("ioerror-fsyncs", Arm.ERROR, "powercut", injection="ioerror-fsyncs"),
+    FaultSpec("ioerror-read", Arm.ERROR, "powercut", injection="ioerror-read"),
+    FaultSpec("diskfull-log", Arm.ERROR, "powercut", injection="diskfull-log"),
+    FaultSpec("diskfull-data", Arm.ERROR, "powercut", injection="diskfull-data"),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -61,4 +77,8 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 
 HONEST_FAULTS = of(Arm.HONEST)
+# Under these a disk loses what it was not told to keep.
+FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
+CLOCK_FAULTS = of(Arm.CLOCK)
+ERROR_FAULTS = of(Arm.ERROR)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan, twodisk
-from rig.arms import SPECS
+from rig.arms import SPECS, Arm
+from rig.guest.clock import AFTER_CUT, Clock
 from rig.matrix import Profile
 from rig.results import PlanFacts
 from rig.scenario import Scenario
 from rig.timeline import Timeline
 from rig.twodisk import two_logs
+
+# Of so many states under a wrong clock one is judged under the right one too, so that a difference has a cause.
+_RIGHT_EVERY = 8
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,13 @@ class Cut:
     entry: int
     # The virtual time that the instant stands for; 0 for a state that the fault model planned.
     weight_ns: int
+    # The clock that the machine comes back with, where that is part of the fault.
+    clock: Clock | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the id of the state, and behind an "@" its clock: what a verdict is stored under."""
+        return f"{self.state.id}@{self.clock}" if self.clock else self.state.id
 
 
 @dataclass(frozen=True)
@@ -63,8 +74,17 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
             if not state.epoch.doubtful:
                 found.append(Cut(scenario.id, state, index.digest(state), entry, weight_ns))
     instant_count = len(found) - len(planned.states)
+    if SPECS[scenario.fault].arm is Arm.CLOCK:
+        found = _under_clocks(found, AFTER_CUT[scenario.fault])
     facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, instant_count)
     return Cuts(tuple(found), facts)
+
+
+def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:
+    """Return all cuts under a wrong clock, and a sample of them under the right one as well."""
+    return [replace(cut, clock=wrong) for cut in found] + [
+        replace(cut, clock=Clock.RIGHT) for cut in found[::_RIGHT_EVERY]
+    ]
 
 
 def _joint_cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline) -> Cuts:
@@ -84,8 +104,8 @@ def _joint_cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: T
 
 
 def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
-    """Group cuts of one recording by content, in an order in which a base moves forward only."""
-    groups: dict[str, list[Cut]] = defaultdict(list)
+    """Group cuts of one recording by content and clock, in an order in which a base moves forward only."""
+    groups: dict[tuple[str, Clock | None], list[Cut]] = defaultdict(list)
     for cut in found:
-        groups[cut.content].append(cut)
-    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].state.id))
+        groups[cut.content, cut.clock].append(cut)
+    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].name))

@@ -1,7 +1,8 @@
 """Record one scenario: a write log that begins before mkfs and ends after the last unmount.
 
 All devices are in guest RAM, so that nothing outside decides when a request completes. The stack, from below:
-null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, the file system.
+null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, for the error arm
+a layer that can fail, the file system.
 For a journal on a disk of its own there is a second such stack, see `rig.guest.journaldisk`.
 """
 
@@ -15,8 +16,10 @@ import sys
 import time
 from typing import Any
 
-from rig.guest import disks, journaldisk, mounts
+from rig.guest import clock, disks, drops, faultlayer, journaldisk, kills, mounts
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.injections import Injection
+from rig.guest.sample import sample
 
 LOG_DISK = "/dev/ram0"
 LOG_MIB = 640
@@ -40,8 +43,10 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     below = disk
     if scenario["profile"] != "none":
         below = mapper.create("profile", Target("delay", _delay_params(disk, scenario["profile"]), _SECTORS))
-    device = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
-    for node in {disk, below, device}:
+    log = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
+    can_fail = scenario["injection"] in list(Injection)
+    device = faultlayer.FaultLayer(mapper, log).create() if can_fail else log
+    for node in {disk, below, log, device}:
         disks.require_write_cache(node)
     journal = None
     if has_journal:
@@ -49,7 +54,9 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
         journal = journaldisk.JournalDisk(
             mapper, lambda disk: "" if profile == "none" else _delay_params(disk, profile)
         )
-    facts = _run(scenario, device, journal.node if journal else "")
+    facts = _run(scenario | {"device": device, "device_below": log}, device, journal.node if journal else "")
+    if can_fail:
+        mapper.remove(faultlayer.NAME)
     status = mapper.status("log")
     if "logging_disabled" in status:
         raise RuntimeError(f"the log of {LOG_MIB} MiB is full; record fewer transactions")
@@ -70,6 +77,9 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
         facts["journal"]["log_bytes"] = _compress_log(journaldisk.LOG_DISK, status, "ab")
     disks.remove_cached_disk()
     disks.unload_module("brd")
+    # After all else, so that nothing of the recording knows of it.
+    is_plain = scenario["shim"] == "none" and not scenario["injection"]
+    facts["syncs"] = sample(scenario).syncs if is_plain else {}
     return facts, _ARCHIVE
 
 
@@ -84,18 +94,27 @@ def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
         if journal:
             journaldisk.settle(device)
         orders = scenario | {"directory": directory, "log_device": "log"}
-        environment = dict(os.environ)
-        if shim := _SHIMS[scenario["shim"]]:
-            environment["LD_PRELOAD"] = shim
-        process = subprocess.run(
-            [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
-            capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
-        )  # fmt: skip
-        if process.returncode:
-            raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
-    facts: dict[str, Any] = json.loads(process.stdout)
+        if scenario["injection"] == "kill":
+            facts = kills.run(orders)
+        else:
+            facts = drops.run(orders) if scenario["shim"].startswith(drops.PREFIX) else _run_apart(orders)
     facts["virtual_ns"] = time.monotonic_ns() - begin_ns
-    facts["syncs"] = {}
+    return facts
+
+
+def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
+    """Run the workload as a program of its own."""
+    environment = dict(os.environ)
+    if shim := _SHIMS[orders["shim"]]:
+        environment["LD_PRELOAD"] = shim
+    environment |= clock.environment(orders["injection"])
+    process = subprocess.run(
+        [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
+        capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
+    )  # fmt: skip
+    if process.returncode:
+        raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
+    facts: dict[str, Any] = json.loads(process.stdout)
     return facts
 
 

@@ -4,7 +4,9 @@ The base is in guest RAM and only moves forward. A request names extents, each (
 recording's disk, length), first those that move the base to the start of the state's epoch, then those of the state.
 Extents are little-endian triples of 64 bits in base64, because JSON lists take long to parse under emulation.
 A source offset of `LITERALS_FROM` or more is one in the request's own `literals`: bytes that no entry of the log holds.
+`clock` is the time, in seconds since 1970, with which the machine comes back; the answer says what it read then.
 `unreadable` names ranges (offset, length) of the device that give EIO: an error target stands over the layer there.
+A request with `recover` true has the recovery itself recorded, see `rig.guest.recovery`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from functools import partial
 from typing import Any
 
 from rig.engines import named
-from rig.guest import disks, journaldisk, mounts
+from rig.guest import disks, journaldisk, mounts, recovery
+from rig.guest.clock import set_for_fsck, set_wall_clock
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
@@ -35,6 +38,8 @@ from rig.workloads import ledger
 RECORDING_DISK = "/dev/vdb"
 _BASE = "/dev/ram0"
 _LAYER_COUNT = 4
+# Behind the stores of the layers: where a recovery is logged.
+_LOG = f"/dev/ram{1 + _LAYER_COUNT}"
 _SECTORS = disks.DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
@@ -82,11 +87,32 @@ class Verifier:
                 os.close(target)
             clock.lap("apply")
             sha256 = self._sha256(device) if request.get("digest") else None
+            if request.get("recover"):
+                return self._recorded(device, clock)
             with self._layers.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
-                finding = self._judged(data, clock)
+                if "clock" in request:
+                    set_wall_clock(request["clock"])
+                finding, read_s = self._judged(data, clock, may_set_clock="clock" in request)
         clock.lap("discard")
-        answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
+        answer: dict[str, Any] = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail}
+        answer["ms"] = clock.laps_ms
+        if "clock" in request:
+            answer["clock"] = read_s
         return answer | ({"sha256": sha256} if sha256 else {})
+
+    def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
+        """Judge the crash state on a layer under record; return the log, and the layer and its files afterwards."""
+        with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
+            finding = self._reopened(node, clock)
+        files: list[tuple[int, int]] = []
+        digest = recovery.digest(self._chunks(device))
+        if finding.kind != "file-system-damage":
+            with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
+                files = recovery.places(directory)
+        return {
+            "kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms,
+            "log": recovery.packed(archive), "digest": digest, "files": files,
+        }  # fmt: skip
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:
@@ -97,11 +123,15 @@ class Verifier:
         with self._layers.parts(device, journaldisk.FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
             yield data
 
-    def _judged(self, device: str, clock: _Clock) -> Finding:
+    def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
+        """Return what reopening showed, and the time that the machine's clock read after it."""
         finding = self._reopened(device, clock)
+        read_s = time.time()
+        if may_set_clock and finding.kind != "prefix":
+            set_for_fsck()
         if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
-            return Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
-        return finding
+            finding = Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
+        return finding, read_s
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:
@@ -125,13 +155,18 @@ class Verifier:
     def _sha256(self, device: str) -> str:
         """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
         digest = hashlib.sha256()
+        for chunk in self._chunks(device):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def _chunks(self, device: str) -> Iterator[bytes]:
         source = os.open(device, os.O_RDONLY | os.O_DIRECT)
         try:
             while size := os.readv(source, [self._buffer]):
-                digest.update(self._buffer[:size])
+                for begin in range(0, size, recovery.CHUNK_BYTES):
+                    yield bytes(self._buffer[begin : begin + recovery.CHUNK_BYTES])
         finally:
             os.close(source)
-        return digest.hexdigest()
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
@@ -162,8 +197,8 @@ class Layers:
     """
 
     def __init__(self) -> None:
-        disks.load_module("brd", f"rd_nr={1 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
-        self._mapper = DeviceMapper()
+        disks.load_module("brd", f"rd_nr={2 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
+        self.mapper = DeviceMapper()
         self._fresh: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         self._used: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         for slot in range(1, 1 + _LAYER_COUNT):
@@ -194,9 +229,9 @@ class Layers:
         if end < _SECTORS:
             targets.append(Target("linear", f"{device} {end}", _SECTORS - end, end))
         try:
-            yield self._mapper.create("errors", *targets)
+            yield self.mapper.create("errors", *targets)
         finally:
-            self._mapper.remove("errors")
+            self.mapper.remove("errors")
 
     @contextmanager
     def parts(self, device: str, first_sectors: int) -> Iterator[tuple[str, str]]:
@@ -205,19 +240,19 @@ class Layers:
         with ExitStack() as stack:
             nodes = []
             for name, (count, begin) in sizes.items():
-                nodes.append(self._mapper.create(name, Target("linear", f"{device} {begin}", count)))
-                stack.callback(self._mapper.remove, name)
+                nodes.append(self.mapper.create(name, Target("linear", f"{device} {begin}", count)))
+                stack.callback(self.mapper.remove, name)
             yield nodes[0], nodes[1]
 
     def _renew(self) -> None:
         while True:
             layer = self._used.get()
-            self._mapper.remove(layer.name)
+            self.mapper.remove(layer.name)
             self._fresh.put(self._made(layer.name, layer.store))
 
     def _made(self, name: str, store: str) -> _Layer:
         target = Target("snapshot", f"{_BASE} {store} N {_CHUNK_SECTORS}", _SECTORS)
-        return _Layer(name, store, self._mapper.create(name, target))
+        return _Layer(name, store, self.mapper.create(name, target))
 
 
 @dataclass(frozen=True)

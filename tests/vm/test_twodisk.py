@@ -145,8 +145,10 @@ def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     shutil.copytree(recorded(cell).folder, run.recording_folder(cell))
     profile = replace(matrix.profile("quick"), states_max=12)
 
+    machines = Machines(recorder, verifier)
+
     def measure() -> list[Verdict]:
-        campaign.Campaign(run, profile, Machines(recorder, verifier), campaign.Silent()).measure([cell])
+        campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell])
         assert {} == run.failures()
         return run.verdicts(cell.id)[0]
 
@@ -158,8 +160,8 @@ def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:3]))
     assert Counter(whole) == Counter(measure())
     lost = [one for one in whole if one.kind is VerdictKind.LOST_SUFFIX] or whole
-    shown = replay(run, cell.id, lost[0].state, verifier)
+    shown = replay(run, cell.id, lost[0].state, machines)
     assert shown.agrees
     assert (lost[0].kind, lost[0].kind) == (shown.facts["verdict"], shown.facts["stored"])
     with pytest.raises(UsageError, match="is no crash state of"):
-        replay(run, cell.id, lost[0].state.partition("+")[0], verifier)
+        replay(run, cell.id, lost[0].state.partition("+")[0], machines)
