@@ -67,8 +67,8 @@ class JointState(CrashState):
     @property
     def base_text(self) -> str:
         """Return in words what everything else was put on."""
-        ends = " and ".join(f"all {state.base_end} of disk {disk}" for disk, state in self.states.items())
-        return f"of the entries before the epochs {ends}"
+        ends = " and ".join(f"all {self.states[disk].base_end} entries of disk {disk}" for disk in Disk)
+        return f"{ends} before the epochs"
 
     def advance(self, log: WriteLog, from_base: int) -> list[Extent]:  # noqa: ARG002 - the state knows both logs
         """Return what moves a base of both disks, from the `base_end` of an earlier joint state on, to this one."""

@@ -41,7 +41,7 @@ def passes_self_check(logs: TwoLogs, run: TwoDisks) -> bool:
     return all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in Disk)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=250)
 @given(steps=some_steps())
 def test_every_joint_state_is_reachable_with_its_acknowledgements_seen(place: Path, steps: list[Step]) -> None:
     run = run_of([*MARK, *steps])
@@ -54,7 +54,7 @@ def test_every_joint_state_is_reachable_with_its_acknowledgements_seen(place: Pa
             assert parse_joint(state.id, logs) == state
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(steps=some_steps(fua_from=2))
 def test_what_holds_however_the_two_logs_interleave_is_planned_and_nothing_else(place: Path, steps: list[Step]) -> None:
     with logs_of(place, run_of([*MARK, *steps])) as logs:
