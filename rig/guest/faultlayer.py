@@ -78,5 +78,10 @@ class Ballast:
 
     def remove(self) -> None:
         """Give all space back."""
-        if os.path.exists(self._path):
+        if self.is_there:
             os.unlink(self._path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file system is kept full."""
+        return os.path.exists(self._path)

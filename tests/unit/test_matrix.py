@@ -46,7 +46,8 @@ def test_cells_that_differ_in_the_fault_alone_share_a_recording() -> None:
     # One for each setting and shim, and another for each where the fault asks for a mount option or for an injection.
     kinds = {(cell.settings_name, cell.mount_options, arms.SPECS[cell.fault].injection) for cell in CELLS}
     assert len(by_key) == len(kinds)
-    assert {"discard", "twodisk"} == {cell.fault for cell in CELLS if cell.mount_options}
+    mounted = {"discard", "twodisk", "ioerror-write", "ioerror-fsync", "ioerror-fsyncs"}
+    assert mounted == {cell.fault for cell in CELLS if cell.mount_options}
 
 
 def test_there_is_a_mutant_for_every_sync_of_every_setting_and_none_in_the_default_job() -> None:
