@@ -32,18 +32,20 @@ class FaultSpec:
     # What is done while the workload runs, in the words of `rig.guest`; empty if nothing is.
     injection: str = ""
     mount_options: str = ""
+    # Whether no engine's documentation promises anything under it, though the disk is honest.
+    is_unpromised: bool = False
     # Whether the recovery from each cut is itself recorded and cut, see `rig.recoverycuts`.
     cuts_recovery: bool = False
 
 
-# ext4 by default allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12 does
-# not convert the block then (stale data would show) nor when a later write to it succeeds: what was synced reads as
-# zeros after a cut, whatever the engine does (tests/vm/test_errors.py shows it). With this option it is not so.
+# ext4 by default allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12
+# does not convert the block then (stale data would show) nor when a later write to it succeeds: what was synced reads
+# as zeros after a cut, whatever the engine does. With this option it is not so.
 _WRITES_STAY = "dioread_lock"
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
-    FaultSpec("shorn", Arm.HONEST, "shorn"),
+    FaultSpec("shorn", Arm.HONEST, "shorn", is_unpromised=True),
     FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),

@@ -47,9 +47,10 @@ class Profile:
 
     def states_max_of(self, cell: Scenario) -> int:
         """Return how many crash states are planned for a cell."""
-        if is_unprotected(cell) or SPECS[cell.fault].arm is Arm.DISHONEST or cell.shim != "none":
+        spec = SPECS[cell.fault]
+        if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
             return max(1, self.side_states_max // 2)
-        return self.states_max if SPECS[cell.fault].arm is Arm.HONEST else self.side_states_max
+        return self.states_max if spec.arm is Arm.HONEST else self.side_states_max
 
 
 PROFILES = {
