@@ -28,7 +28,7 @@ from rig import host
 from rig.arms import SPECS, Arm
 from rig.errors import RecordingError
 from rig.guest import journaldisk
-from rig.guest.disks import DISK_MIB
+from rig.guest.disks import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.results import LiveFinding, RecordingFacts
 from rig.scenario import Scenario
 from rig.timeline import Timeline
@@ -234,8 +234,8 @@ def _require_same_disk(scenario: Scenario, told: Mapping[str, Any], log: WriteLo
     flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
     if flush_count != told["requests"]["flushes"]:
         raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {told['requests']['flushes']}")
-    digest = hashlib.sha256(log.replay(log.entry_count, disk_mib << 20).tobytes()).hexdigest()
-    if digest != told["device_sha256"]:
+    disk = log.replay(log.entry_count, disk_mib << 20).reshape(-1, CHUNK_BYTES)
+    if disk_digest(chunk.tobytes() for chunk in disk) != told["device_digest"]:
         raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
 
 

@@ -28,7 +28,7 @@ from faults import CrashState, LogError, WriteLog, epochs, everything_unflushed_
 from faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig import host
 from rig.errors import RecordingError
-from rig.guest import recovery as guest
+from rig.guest import disks
 from rig.guest.disks import DISK_MIB
 from rig.vm.argv import RECORDING_BYTES
 
@@ -100,14 +100,14 @@ class Recoveries:
     def save(self, text: str, log: bytes, digest: str) -> None:
         """Keep a self-contained log under the state it recovers from; raise RecordingError if it is void.
 
-        `digest` is that of the guest's disk after the recovery, see `rig.guest.recovery.digest`.
+        `digest` is that of the guest's disk after the recovery, see `rig.guest.disks.disk_digest`.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)
         host.atomic_write(path, zstandard.ZstdCompressor(write_checksum=True).compress(log))
         with self.opened(text) as made:
-            disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, guest.CHUNK_BYTES)
-        if guest.digest(chunk.tobytes() for chunk in disk) != digest:
+            disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, disks.CHUNK_BYTES)
+        if disks.disk_digest(chunk.tobytes() for chunk in disk) != digest:
             path.unlink()
             raise RecordingError(f"the recovery from {text} is void: replaying its log does not give the disk")
 

@@ -93,7 +93,7 @@ class Recovered:
     finding: Finding
     # The write log of the recovery, as dm-log-writes wrote it.
     log: bytes
-    # Of the whole disk afterwards, see `rig.guest.recovery.digest`.
+    # Of the whole disk afterwards, see `rig.guest.disks.disk_digest`.
     digest: str
     # Where the files on it stand afterwards: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]

@@ -8,7 +8,6 @@ For a journal on a disk of its own there is a second such stack, see `rig.guest.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -67,13 +66,13 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     # Read from the host's disk, and the moment of its completion would have changed what follows.
     root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
     facts |= {"log_status": status, "requests": counts, "root_reads": root_reads, "kernel": os.uname().release}
-    facts["device_sha256"] = _digest(disk)
+    facts["device_digest"] = disks.disk_digest(disks.chunks_of(disk))
     facts["log_bytes"] = _compress_log(LOG_DISK, status)
     if journal:
         # Its log comes behind the other in the same archive.
         facts["journal"] = {"begin_bytes": os.path.getsize(_ARCHIVE)}
         status, counts = journal.remove()
-        facts["journal"] |= {"requests": counts, "device_sha256": _digest(journal.disk)}
+        facts["journal"] |= {"requests": counts, "device_digest": disks.disk_digest(disks.chunks_of(journal.disk))}
         facts["journal"]["log_bytes"] = _compress_log(journaldisk.LOG_DISK, status, "ab")
     disks.remove_cached_disk()
     disks.unload_module("brd")
@@ -135,14 +134,6 @@ def _make_filesystem(filesystem: str, device: str, journal: str) -> None:
 def _delay_params(disk: str, profile: str) -> str:
     read_ms, write_ms, flush_ms = _DELAYS_MS[profile]
     return f"{disk} 0 {read_ms} {disk} 0 {write_ms} {disk} 0 {flush_ms}"
-
-
-def _digest(device: str) -> str:
-    digest = hashlib.sha256()
-    with open(device, "rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _compress_log(log_disk: str, status: str, mode: str = "wb") -> int:

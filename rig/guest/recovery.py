@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rig.guest import disks
@@ -28,8 +27,6 @@ _FIEMAP = 0xC020660B
 _FIEMAP_HEADER = struct.Struct("<QQIIII")
 _FIEMAP_EXTENT = struct.Struct("<QQQ16xI12x")
 _FIEMAP_EXTENTS_MAX = 512
-CHUNK_BYTES = 1 << 16
-_ZEROS = bytes(CHUNK_BYTES)
 # UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE: no place on the device holds these bytes as they are.
 _NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
 
@@ -56,18 +53,6 @@ def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int
 def packed(log: bytes | bytearray) -> str:
     """Return a log compressed, as text."""
     return base64.b64encode(zlib.compress(log, 1)).decode()
-
-
-def digest(chunks: Iterable[bytes]) -> str:
-    """Return a digest of a disk, given as chunks of `CHUNK_BYTES`: sha256 over the number and bytes of all but zeros.
-
-    Most of a disk is zeros, and digesting these under emulation takes longer than the recovery.
-    """
-    found = hashlib.sha256()
-    for number, chunk in enumerate(chunks):
-        if chunk != _ZEROS:
-            found.update(number.to_bytes(8, "little") + chunk)
-    return found.hexdigest()
 
 
 def places(directory: str) -> list[tuple[int, int]]:

@@ -106,7 +106,7 @@ class Verifier:
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
             finding = self._reopened(node, clock)
         files: list[tuple[int, int]] = []
-        digest = recovery.digest(self._chunks(device))
+        digest = disks.disk_digest(self._chunks(device))
         if finding.kind != "file-system-damage":
             with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
                 files = recovery.places(directory)
@@ -174,8 +174,8 @@ class Verifier:
         source = os.open(device, os.O_RDONLY | os.O_DIRECT)
         try:
             while size := os.readv(source, [self._buffer]):
-                for begin in range(0, size, recovery.CHUNK_BYTES):
-                    yield bytes(self._buffer[begin : begin + recovery.CHUNK_BYTES])
+                for begin in range(0, size, disks.CHUNK_BYTES):
+                    yield bytes(self._buffer[begin : begin + disks.CHUNK_BYTES])
         finally:
             os.close(source)
 

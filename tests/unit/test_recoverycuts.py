@@ -12,7 +12,7 @@ import pytest
 from faults import ContentIndex, CrashState, WriteLog, epochs, parse_state
 from rig import recoverycuts
 from rig.errors import RecordingError
-from rig.guest import recovery as guest
+from rig.guest import disks
 from rig.guest.disks import DISK_MIB
 from rig.matrix import PROFILES
 from rig.recovery import Recoveries, Recovery, self_contained
@@ -40,7 +40,7 @@ def keep(kept: Recoveries, state: CrashState, log: WriteLog, entries: list[Entry
     path.write_bytes(data)
     with WriteLog.open(path) as composed:
         disk = composed.replay(composed.entry_count, DISK_MIB << 20)
-    kept.save(state.id, data, guest.digest(row.tobytes() for row in disk.reshape(-1, guest.CHUNK_BYTES)))
+    kept.save(state.id, data, disks.disk_digest(row.tobytes() for row in disk.reshape(-1, disks.CHUNK_BYTES)))
     return Recovery(state.id, FILES)
 
 

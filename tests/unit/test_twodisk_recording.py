@@ -15,6 +15,7 @@ from faults import Disk, LogError, WriteLog
 from rig import recording
 from rig.errors import RecordingError
 from rig.guest import journaldisk
+from rig.guest.disks import CHUNK_BYTES, disk_digest
 from rig.recording import Recording, load
 from rig.scenario import FileSystem, Scenario, Workload
 from rig.twodisk import SECOND_LOG_BYTES, two_logs
@@ -28,6 +29,7 @@ ENTRIES = [Entry(FUA, 2, 1, 5), *(Entry(MARK, text=text) for text in TEXTS), Ent
 SECOND = encode(ENTRIES)
 DEVICE = bytes(1024) + bytes([5]) * 512 + bytes(512) + bytes([6]) * 512
 DEVICE += bytes((journaldisk.DISK_MIB << 20) - len(DEVICE))
+_CHUNKS = [DEVICE[begin : begin + CHUNK_BYTES] for begin in range(0, len(DEVICE), CHUNK_BYTES)]
 TWO = replace(FACTS, journal_digest=hashlib.sha256(SECOND).hexdigest(), journal_log_bytes=len(SECOND))
 
 
@@ -83,11 +85,11 @@ def test_facts_of_two_logs_without_the_second_name_it(folder: Path) -> None:
     [
         ({}, None),
         ({"requests": {"flushes": 2}}, "the log holds 1 flushes, the disk saw 2"),
-        ({"device_sha256": hashlib.sha256(b"").hexdigest()}, "replaying its 7 entries does not give the device"),
+        ({"device_digest": hashlib.sha256(b"").hexdigest()}, "replaying its 7 entries does not give the device"),
     ],
 )
 def test_each_log_is_held_against_its_own_disk(tmp_path: Path, changes: dict[str, object], reason: str | None) -> None:
-    told = {"requests": {"flushes": 1}, "device_sha256": hashlib.sha256(DEVICE).hexdigest()} | changes
+    told = {"requests": {"flushes": 1}, "device_digest": disk_digest(_CHUNKS)} | changes
     (tmp_path / "log").write_bytes(SECOND)
     with WriteLog.open(tmp_path / "log") as log:
         if reason is None:
