@@ -19,9 +19,10 @@ from typing import Protocol
 
 from faults import LogError, WriteLog
 from rig import recording
+from rig.audit import Auditor
 from rig.cuts import Cut, by_content, cuts
 from rig.doctor import require_qemu
-from rig.errors import RigError
+from rig.errors import LegalityError, RigError
 from rig.matrix import Profile
 from rig.results import RecordingFacts, Verdict
 from rig.scenario import Scenario
@@ -142,15 +143,24 @@ class Campaign:
         self, group: Sequence[Scenario], facts: RecordingFacts, path: Path, log: WriteLog, vms: ThreadPoolExecutor
     ) -> None:
         timeline = Timeline(log.marks)
+        auditor = Auditor(log)
         found: list[Cut] = []
         for cell in group:
             planned = cuts(cell, self._profile, log, timeline)
-            self._run.write_plan(cell, replace(planned.facts, state_count=planned.facts.state_count + len(facts.live)))
+            try:
+                audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
+            except LegalityError as illegal:
+                self._run.void(cell, str(illegal))
+                self._progress.says(str(illegal))
+                continue
+            state_count = planned.facts.state_count + len(facts.live)
+            self._run.write_plan(cell, replace(planned.facts, state_count=state_count, audited_count=audited_count))
             for error in self._run.mend(cell.id):
                 self._progress.says(f"{error}; it is judged again")
             verdicts, _ = self._run.verdicts(cell.id)
             self._store_live(cell, facts, verdicts)
             found += _missing(planned.cuts, verdicts, timeline)
+        del auditor
         contents = by_content(found)
         self._progress.planned(len(found))
         judge = _Judge(self._run, timeline, self._progress)

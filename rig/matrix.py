@@ -30,14 +30,18 @@ class Profile:
     exposure_min: int
     # Whether every recording is made twice and compared, or only the first.
     reproduce_all: bool
+    # Planned states of each cell that an independent checker has to find legal.
+    audit_count: int = 4
 
 
 PROFILES = {
     profile.name: profile
     for profile in (
         Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False),
-        Profile("nightly", 120, states_max=1000, instants=240, exposure_min=300, reproduce_all=True),
-        Profile("exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, reproduce_all=True),
+        Profile("nightly", 120, states_max=1000, instants=240, exposure_min=300, reproduce_all=True, audit_count=12),
+        Profile(
+            "exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, reproduce_all=True, audit_count=12
+        ),
     )
 }
 

@@ -114,6 +114,8 @@ class PlanFacts:
     epochs_exhaustive: int
     epochs_sampled: int
     instant_count: int
+    # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
+    audited_count: int = 0
 
 
 @dataclass(frozen=True)
