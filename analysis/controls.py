@@ -4,8 +4,10 @@ A group is one engine on one file system under one fault. A control of a group f
 a group of which every required control fired may hold a green cell. Required are, for SQLite:
 - under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
-- under discards, some state is judged in which one took effect;
+- under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
+- under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
+  judged under the wrong clock and under the right one;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
 cell was run.
@@ -18,11 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
-from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, HONEST_FAULTS
+from rig.guest.clock import is_wrong
 
 if TYPE_CHECKING:
     from analysis.outcome import Outcome
-    from rig.results import CellResult
+    from rig.results import CellResult, VerdictKind
 
 
 @dataclass(frozen=True, order=True)
@@ -63,7 +66,7 @@ def _sqlite(*pairs: tuple[str, str]) -> _Required:
 
 
 _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
-    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS},
+    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS + CLOCK_FAULTS},
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
 }
 
@@ -108,6 +111,10 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             results.append(_damage_control(group, required, members))
         if group.fault == "discard":
             results.append(_late_control(group, members))
+        if group.fault == "shorn":
+            results.append(_garbage_control(group, members))
+        if group.fault in CLOCK_FAULTS:
+            results.append(_clock_control(group, members))
         if not required and group.fault in DISHONEST_FAULTS:
             results.append(_reach_control(group, members))
         results += _sabotage_controls(group, members)
@@ -161,6 +168,42 @@ def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         fired=late_count > 0 if own else None,
         what=f"some state must hold a discard that took effect; {late_count} do",
         cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    # Garbage stands in the id of its state; what only the file system noticed has reached no database.
+    garbage_count = sum(".g" in v.state and not v.kind.is_infrastructure for o in own for v in o.cell.verdicts)
+    return ControlResult(
+        name="garbage",
+        group=group,
+        fired=garbage_count > 0 if own else None,
+        what=f"some state that a database was judged on must hold garbage; {garbage_count} do",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
+    right: dict[tuple[str, str], set[VerdictKind]] = {}
+    wrong: dict[tuple[str, str], set[VerdictKind]] = {}
+    for o in members:
+        for verdict in o.cell.verdicts:
+            state, _, clock = verdict.state.partition("@")
+            if clock and not verdict.kind.is_infrastructure:
+                (right if clock == "right" else wrong).setdefault((o.cell.id, state), set()).add(verdict.kind)
+    true_count = sum(not is_wrong(group.fault, o.cell.recording.clock) for o in members)
+    both = right.keys() & wrong.keys()
+    differing_count = sum(right[state] != wrong[state] for state in both)
+    return ControlResult(
+        name="clock",
+        group=group,
+        fired=true_count == 0 and bool(both),
+        what=f"the clock must be wrong, for the workload and after the cut; {true_count} workloads read a right one, "
+        f"{len(wrong)} states were judged under a wrong one, {len(both)} of them under the right one as well, "
+        f"and {differing_count} verdicts differ",
+        cells=tuple(sorted(o.cell.id for o in members)),
     )
 
 

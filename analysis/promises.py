@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.arms import DISHONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
 
 
@@ -90,9 +90,13 @@ _SQLITE: Mapping[str, _Grid] = {
     "oscrash": _SQLITE_POWERCUT,
     "powercut": _SQLITE_POWERCUT,
     "torn": _SQLITE_TORN,
+    # Garbage in place of what was durable, beside the bytes that were written: no powersafe overwrite.
+    "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
+    # And no page makes durability depend on the clock.
+    **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
 }
 
@@ -108,7 +112,7 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault))
+    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), _fault_note(fault))
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -152,8 +156,10 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     """Return the page of SQLite's documentation and the heading on it, tagged as read there."""
     if fault == "lyingflush":
         return "howtocorrupt.html, Failure to sync [DOC]"
+    if fault == "shorn":
+        return "psow.html [DOC]"
     if fault in DISHONEST_FAULTS:
-        return "atomiccommit.html, Hardware Assumptions [MEM]"
+        return "atomiccommit.html, Hardware Assumptions [DOC]"
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
@@ -171,6 +177,17 @@ def _caveat(fault: str) -> str:
     if fault == "torn":
         words += " For torn writes the loss allowed is taken from the power cut."
     return words
+
+
+def _fault_note(fault: str) -> str:
+    if fault == "shorn":
+        return (
+            "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in "
+            "the rest of a block may hit what was durable and is only written along, so nothing is promised."
+        )
+    if fault not in CLOCK_FAULTS:
+        return ""
+    return "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds."
 
 
 def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from analysis import grid
 from analysis.controls import group_of
 from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
@@ -23,6 +24,7 @@ from rig.results import Verdict, VerdictKind
 _TEMPLATES = Path(__file__).parent / "templates"
 # An allowed loss is illustrated by its worst states; a broken promise shows every state.
 _ILLUSTRATIONS_MAX = 3
+_PICTURED_FAULTS = ("powercut", "torn")
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         summary=summary,
         findings=_findings(summary),
         pictures=_pictures(summary),
+        grids=grid.grids(summary.rows) if len({row.outcome.cell.fault for row in summary.rows}) > 1 else [],
+        mark=grid.mark,
         groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
         bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
         damage_text=damage_text,
@@ -142,9 +146,12 @@ def _speed(row: Row) -> float:
 
 
 def _pictures(summary: Summary) -> list[Picture]:
-    pictures = []
+    pictures: list[Picture] = []
+    faults = {row.outcome.cell.fault for row in summary.rows}
+    # Speed is that of the recording, so the pictures of many faults would differ in little.
+    wanted = faults & set(_PICTURED_FAULTS) if len(faults) >= grid.FAULTS_MIN else faults
     for index, (group, rows) in enumerate(groupby(_by_group(summary), key=_group)):
-        outcomes = [row.outcome for row in rows if row.outcome.transactions_per_s]
+        outcomes = [row.outcome for row in rows if row.outcome.transactions_per_s and row.outcome.cell.fault in wanted]
         most = [_point(outcome, outcome.lost_max) for outcome in outcomes if outcome.lost_max is not None]
         often = [
             _point(outcome, outcome.instant_share_losing)

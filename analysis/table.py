@@ -1,5 +1,7 @@
 """The table that ends a run: one row a setting, one line a fault within it, the answer below.
 
+A run of many faults gets a grid instead, one mark a cell (`analysis.grid`); the report has every line.
+
 Colour never stands alone: every result is a word first. Lines are plain text when the output is no terminal.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from analysis import grid
 from analysis.outcome import Outcome, Result, Row, Summary
 from analysis.promises import Keeps
 from rig.arms import DISHONEST_FAULTS
@@ -40,8 +43,13 @@ def print_table(summary: Summary, console: Console | None = None, run_dir: str =
 
     if console is None:
         console = Console() if sys.stdout.isatty() else Console(width=_KEPT_WIDTH)
-    for rows in _tables(summary.rows, console.width):
-        console.print(_table(rows, has_promise=console.width >= _WIDTH_WITH_PROMISES))
+    if len({row.outcome.cell.fault for row in summary.rows}) >= grid.FAULTS_MIN:
+        for one in grid.grids(summary.rows):
+            for part in (Text(one.title), grid.table(one), Text(grid.caption(one))):
+                console.print(part)
+    else:
+        for rows in _tables(summary.rows, console.width):
+            console.print(_table(rows, has_promise=console.width >= _WIDTH_WITH_PROMISES))
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))

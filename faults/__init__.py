@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from faults import bitflip, bitrot, discard, lostrange, lyingflush, misdirected, oscrash, plp, powercut, torn
+from faults import bitflip, bitrot, discard, lostrange, lyingflush, misdirected, oscrash, plp, powercut, shorn, torn
 from faults.content import ContentIndex
 from faults.epochs import Epoch, epochs
 from faults.extents import Extent, base_extents
@@ -46,6 +46,7 @@ class Fault(StrEnum):
 
     POWERCUT = "powercut"
     TORN = "torn"
+    SHORN = "shorn"
     OSCRASH = "oscrash"
     PLP = "plp"
     DISCARD = "discard"
@@ -65,6 +66,7 @@ class _Planner(Protocol):
 _PLANNERS: dict[Fault, _Planner] = {
     Fault.POWERCUT: powercut.states,
     Fault.TORN: torn.states,
+    Fault.SHORN: shorn.states,
     Fault.OSCRASH: oscrash.states,
     Fault.PLP: plp.states,
     Fault.DISCARD: discard.states,

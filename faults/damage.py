@@ -9,8 +9,10 @@ lengths are in bytes and whole sectors of 512:
     ".u" offset ":" length                       the range cannot be read (EIO)
     ".m" entry ":" offset                        the data of a write that did not land stands at another place
     ".d" entry                                   the range of a DISCARD reads zeros, where nothing wrote it since
+    ".g" entry ":" sector ":" count ":" hex16    so many sectors of a torn write, from this one to the end of its block
+                                                 of 4096 or of the write, hold garbage, drawn by the seed
 
-Only the last one is the work of an honest disk.
+Only the last two are the work of an honest disk.
 """
 
 from __future__ import annotations
@@ -99,9 +101,33 @@ class Discarded:
         return f".d{self.entry_index}"
 
 
-Damage = Flip | Zeros | Unreadable | Astray | Discarded
+@dataclass(frozen=True)
+class Garbage:
+    """The rest of a block that a write was interrupted in is noise; sectors are counted from the write's beginning."""
 
-DAMAGE = r"\.(?:x\d{1,18}:\d{1,8}:\d{1,8}:[0-9a-f]{16}|[zu]\d{1,18}:\d{1,8}|m\d{1,18}:\d{1,18}|d\d{1,18})"
+    entry_index: int
+    first_sector: int
+    sector_count: int
+    seed: int
+
+    @property
+    def text(self) -> str:
+        """Return the damage as it stands in an id."""
+        return f".g{self.entry_index}:{self.first_sector}:{self.sector_count}:{self.seed:016x}"
+
+    def data(self) -> bytes:
+        """Return the garbage."""
+        # Philox is specified, so its stream stays the same from version to version of numpy.
+        words = np.random.Philox(key=self.seed).random_raw(self.sector_count * SECTOR_BYTES // 8)
+        return words.astype("<u8").tobytes()
+
+
+Damage = Flip | Zeros | Unreadable | Astray | Discarded | Garbage
+
+DAMAGE = (
+    r"\.(?:x\d{1,18}:\d{1,8}:\d{1,8}:[0-9a-f]{16}|[zu]\d{1,18}:\d{1,8}|m\d{1,18}:\d{1,18}|d\d{1,18}"
+    r"|g\d{1,18}:\d{1,8}:\d{1,8}:[0-9a-f]{16})"
+)
 
 
 def parse_damages(text: str) -> tuple[Damage, ...]:
@@ -126,6 +152,8 @@ def damage_extents(damage: Damage, log: WriteLog, state: CrashState) -> list[Ext
             return [Extent(offset_bytes, int(log.payload_offset_bytes[entry]), int(log.payload_bytes[entry]))]
         case Discarded(entry):
             return _discarded(log, entry, state.epoch.end)
+        case Garbage(entry, first_sector):
+            return [literal_extent(int(log.offset_bytes[entry]) + first_sector * SECTOR_BYTES, damage.data())]
 
 
 def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
@@ -142,6 +170,8 @@ def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
             limit = state.epoch.end if state.fua_count == len(state.epoch.fuas) else state.epoch.begin
             had_completed = state.window is None and entry < limit and bool(log.flags[entry] & EntryFlag.DISCARD)
             return "" if had_completed else "no such DISCARD had completed"
+        case Garbage():
+            return _bad_garbage(damage, log, state)
 
 
 def device_end(log: WriteLog) -> int:
@@ -153,6 +183,8 @@ def _parse(part: str) -> Damage:
     kind, fields = part[1], part[2:].split(":")
     if kind == "x":
         return Flip(int(fields[0]), int(fields[1]), int(fields[2]), int(fields[3], 16))
+    if kind == "g":
+        return Garbage(int(fields[0]), int(fields[1]), int(fields[2]), int(fields[3], 16))
     numbers = [int(field) for field in fields]
     if kind == "d":
         return Discarded(*numbers)
@@ -176,6 +208,30 @@ def _bad_astray(damage: Astray, log: WriteLog, state: CrashState) -> str:
     if overlaps(log, state.window.members, damage.offset_bytes, length_bytes):
         return "the place belongs to a write of the window"
     return _bad_range(log, damage.offset_bytes, length_bytes)
+
+
+def _bad_garbage(damage: Garbage, log: WriteLog, state: CrashState) -> str:
+    units = [tear.units for tear in state.tears if (tear.entry_index, tear.unit_bytes) == (damage.entry_index, 512)]
+    if not units or len(state.damages) != 1:
+        return "one write is interrupted, and it is torn at 512 bytes"
+    if (damage.first_sector, damage.sector_count) not in block_rests(log, damage.entry_index):
+        return "the garbage is not the rest of a block of the write behind its first sectors"
+    begin, end = damage.first_sector, damage.first_sector + damage.sector_count
+    block_begin = max(0, end - 1 - (int(log.offset_bytes[damage.entry_index]) // SECTOR_BYTES + end - 1) % 8)
+    if not set(range(block_begin, begin)) <= set(units[0]) or set(range(begin, end)) & set(units[0]):
+        return "a shorn block is new up to its garbage"
+    return ""
+
+
+def block_rests(log: WriteLog, entry: int) -> list[tuple[int, int]]:
+    """Return the rests of the blocks of a write behind 1, 2, ... sectors: (first sector in the write, sector count)."""
+    sector_begin, count = int(log.offset_bytes[entry]) // SECTOR_BYTES, int(log.payload_bytes[entry]) // SECTOR_BYTES
+    rests = []
+    for sector in range(1, count):
+        place = (sector_begin + sector) % (BLOCK_BYTES // SECTOR_BYTES)
+        if place:
+            rests.append((sector, min(count, sector + BLOCK_BYTES // SECTOR_BYTES - place) - sector))
+    return rests
 
 
 def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:

@@ -16,6 +16,8 @@ behind FLUSH k and not behind FLUSH n, the next one (or the end of the log).
 The rules say which choice of those that may be on the medium is one story:
 - whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one.
 - torn: the same for each unit of 512 or of 4096 bytes, aligned on the device.
+- shorn: as torn, and of one write, in one block of 4096 bytes, what stands behind the first of its sectors there may be
+  anything.
 - ordered (protected disk): the first m of them, whole, for some m.
 - seen (crash of the system): all of them at n. A state that answers for an earlier instant: all FUA writes of the
   epoch, and the first m ordinary ones.
@@ -43,6 +45,7 @@ from faults.log import ByteArray, EntryFlag, WriteLog
 from faults.order import CELL_BYTES, NONE, Order
 
 _Mask = NDArray[np.bool_]
+_BLOCK_CELLS = 4096 // CELL_BYTES
 # Two devices are compared in parts of this size, so that what is compared fits the processor's cache.
 _CHUNK_BYTES = 1 << 20
 
@@ -60,6 +63,7 @@ class Rule(StrEnum):
 
     WHOLE = "whole"
     TORN = "torn"
+    SHORN = "shorn"
     ORDERED = "ordered"
     SEEN = "seen"
     DISCARDS = "discards"
@@ -69,6 +73,7 @@ class Rule(StrEnum):
 RULES = {
     "powercut": Rule.WHOLE,
     "torn": Rule.TORN,
+    "shorn": Rule.SHORN,
     "oscrash": Rule.SEEN,
     "plp": Rule.ORDERED,
     "discard": Rule.DISCARDS,
@@ -215,6 +220,8 @@ class _Story:
         wrong &= ~covered
         if self._rule is Rule.DISCARDS:
             self._forgive_discarded(wrong)
+        if self._rule is Rule.SHORN and self._is_shorn(wrong, [*writes, *self._waiting]):
+            return None
         return _first(wrong)
 
     def _unflushed(self) -> list[int]:
@@ -268,7 +275,7 @@ class _Story:
                 covered[part] |= fits[inside]
 
     def _units(self, place: slice) -> Iterator[slice]:
-        if self._rule is not Rule.TORN:
+        if self._rule not in (Rule.TORN, Rule.SHORN):
             yield place
             return
         size = self._unit_cells
@@ -336,6 +343,22 @@ class _Story:
                 cells = np.arange(place.start, place.stop)
                 since = self._order.last_plain(cells, self._cut.begin) < discard
                 wrong[place] &= ~(since & self._zeroed(discard, self._cut.instant))
+
+    def _is_shorn(self, wrong: _Mask, writes: Sequence[int]) -> bool:
+        """Whether all that is wrong is the rest of one block of one write, behind its first sector there."""
+        cells = np.flatnonzero(wrong)
+        if not len(cells):
+            return True
+        block = int(cells[0]) // _BLOCK_CELLS * _BLOCK_CELLS
+        for rank, entry in enumerate(writes):
+            place = self._order.cells(entry)
+            head, end = max(place.start, block), min(place.stop, block + _BLOCK_CELLS)
+            if head < cells[0] and cells[-1] < end:
+                # The sector is the first of the write in this block, and holds what it or a later one wrote.
+                wrote = [one for one in writes[rank:] if _holds(self._order.cells(one), head)]
+                if any(self._order.data(one, head) == self._cell(head) for one in wrote):
+                    return True
+        return False
 
     def _cell(self, cell: int) -> bytes:
         return bytes(self._content[cell * CELL_BYTES : (cell + 1) * CELL_BYTES])

@@ -12,17 +12,21 @@ are torn:
     all its FUA writes whole, and for each unit of the batch any of its versions: the one before, or that of any write
     of the batch. Legal because the cache holds units and may have written back each of them at any time.
 
+Among them are shorn writes, for each block of 4096 of a write: new in its first 1 to 7 sectors and old behind them, the
+blocks before it new and those behind it old. They stand in every ranking, for batch and FUA writes of any length.
+
 Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. Where the two are
 sampled they take turns. States without a tear are legal here too; they rank last, as a power cut checks them.
 
-Left out: what `faults.powercut` leaves out; garbage in place of a unit, and changes outside the written range
-(neither is the work of an honest disk); tears of several writes at two unit sizes at once.
+Left out: what `faults.powercut` leaves out; garbage in place of a unit (`faults.shorn`) and changes outside the written
+range (not the work of an honest disk); tears of several writes at two unit sizes at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from faults.damage import block_rests
 from faults.epochs import Epoch
 from faults.log import WriteLog
 from faults.powercut import after_fuas, draws
@@ -41,7 +45,8 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         is_small = sum(unit_count(log, member, 512) for member in members) <= UNITS_LISTED_MAX
         fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
         batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
-        return Ranking(in_turns(batch, _torn_fuas(log, epoch), _untorn(epoch)), is_small and fuas_small)
+        rankings = batch, _torn_fuas(log, epoch), _shorn(log, epoch, members), _untorn(epoch)
+        return Ranking(in_turns(*rankings), is_small and fuas_small)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
@@ -76,6 +81,24 @@ def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
         for chosen in dict.fromkeys(choices):
             if 0 < len(chosen) < len(units):
                 yield Tear(entry, unit_bytes, chosen)
+    yield from _shears(log, entry)
+
+
+def _shears(log: WriteLog, entry: int) -> Iterator[Tear]:
+    rests = block_rests(log, entry)
+    for rank in spread(len(rests)):
+        yield Tear(entry, 512, tuple(range(rests[rank][0])))
+
+
+def _shorn(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
+    """Yield every member shorn at every place, the members in turn; the others absent, or there up to it."""
+    return in_turns(*(_shorn_member(log, epoch, members, rank) for rank in spread(len(members))))
+
+
+def _shorn_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: int) -> Iterator[CrashState]:
+    for number, tear in enumerate(_shears(log, members[rank])):
+        whole = members[:rank] if (number + rank) % 2 else ()
+        yield make_state(epoch, len(epoch.fuas), whole=whole, tears=(tear,))
 
 
 def _all_choices(log: WriteLog, epoch: Epoch, members: Sequence[int]) -> Iterator[CrashState]:

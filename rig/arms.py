@@ -37,6 +37,7 @@ class FaultSpec:
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
+    FaultSpec("shorn", Arm.HONEST, "shorn"),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
     # A late discard needs a file system that sends discards.
@@ -46,6 +47,9 @@ _SPECS = (
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
     FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
     FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
+    FaultSpec("clockback", Arm.CLOCK, "powercut", "clockback"),
+    FaultSpec("clockjump", Arm.CLOCK, "powercut", "clockjump"),
+    FaultSpec("clockfrozen", Arm.CLOCK, "powercut", "clockfrozen"),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -58,3 +62,4 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 HONEST_FAULTS = of(Arm.HONEST)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
+CLOCK_FAULTS = of(Arm.CLOCK)

@@ -186,11 +186,12 @@ class Campaign:
     ) -> None:
         with judge.batch() as add:
             states = [cuts_of_content[0].state for cuts_of_content in part]
+            clocks = [cuts_of_content[0].clock for cuts_of_content in part]
 
             def found(rank: int, finding: Finding) -> None:
                 add(part[rank], finding)
 
-            verify(scenario, self._machines.verifier, path, log, states, found, self._stopped)
+            verify(scenario, self._machines.verifier, path, log, states, found, self._stopped, clocks)
 
 
 def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Timeline) -> list[Cut]:
@@ -199,9 +200,9 @@ def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Time
     recovered = {one.state: one.recovered for one in verdicts}
     missing = []
     for cut in planned:
-        prefix = recovered.get(cut.state.id)
+        prefix = recovered.get(cut.name)
         lost_ns = 0 if prefix is None else timeline.lost_ns(prefix, cut.entry)
-        key = cut.state.id, timeline.acked(cut.entry), cut.weight_ns, lost_ns
+        key = cut.name, timeline.acked(cut.entry), cut.weight_ns, lost_ns
         if done[key]:
             done[key] -= 1
         else:

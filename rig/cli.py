@@ -14,6 +14,7 @@ from rig.errors import RigError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from rig.campaign import Progress
+    from rig.matrix import Profile
     from rig.scenario import Scenario
     from rig.store import Run
 
@@ -68,13 +69,15 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
     from rig import matrix
 
     wanted = matrix.profile(profile)
-    chosen = _chosen(cells)
+    chosen = _chosen(cells, wanted)
     for cell in chosen:
         click.echo(cell.id)
-    recordings = len({cell.recording_key for cell in matrix.configured(chosen, wanted)})
+    configured = matrix.configured(chosen, wanted)
+    recordings = len({cell.recording_key for cell in configured})
+    states = sum(wanted.states_max_of(cell) for cell in configured)
     click.echo(
-        f"{len(chosen)} cells from {recordings} recordings of {wanted.transaction_count} transactions; for each up to "
-        f"{wanted.states_max} crash states and {wanted.instants} cut instants (profile {wanted.name})",
+        f"{len(chosen)} cells from {recordings} recordings; at most {states} crash states, and "
+        f"{wanted.instants} cut instants for each cell under powercut (profile {wanted.name})",
         err=True,
     )
 
@@ -95,7 +98,7 @@ def run(*, cells: tuple[str, ...], profile: str, device: str, seed: int, run_dir
     from rig.progress import shown
 
     wanted = matrix.profile(profile)
-    chosen = matrix.configured(_chosen(cells), wanted, matrix.device_profile(device), seed)
+    chosen = matrix.configured(_chosen(cells, wanted), wanted, matrix.device_profile(device), seed)
     with shown() as progress, campaign.machines(progress) as machines:
         definition = _definition(chosen, wanted.name, machines)
         target = _target_run(run_dir, definition, progress)
@@ -198,10 +201,10 @@ def bench(*, quick: bool) -> None:
     measure(click.echo, quick=quick)
 
 
-def _chosen(patterns: tuple[str, ...]) -> list[Scenario]:
+def _chosen(patterns: tuple[str, ...], profile: Profile) -> list[Scenario]:
     from rig import matrix
 
-    return matrix.select(patterns) if patterns else matrix.default_cells()
+    return matrix.select(patterns) if patterns else matrix.default_cells(profile)
 
 
 def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:

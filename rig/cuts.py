@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
-from rig.arms import SPECS
+from rig.arms import SPECS, Arm
+from rig.guest.clock import AFTER_CUT, Clock
 from rig.matrix import Profile
 from rig.results import PlanFacts
 from rig.scenario import Scenario
 from rig.timeline import Timeline
+
+# Of so many states under a wrong clock one is judged under the right one too, so that a difference has a cause.
+_RIGHT_EVERY = 8
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,13 @@ class Cut:
     entry: int
     # The virtual time that the instant stands for; 0 for a state that the fault model planned.
     weight_ns: int
+    # The clock that the machine comes back with, where that is part of the fault.
+    clock: Clock | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the id of the state, and behind an "@" its clock: what a verdict is stored under."""
+        return f"{self.state.id}@{self.clock}" if self.clock else self.state.id
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = plan(
         Fault(model), log, log_epochs,
-        first_entry=timeline.setup.entry_index, states_max=profile.states_max, seed=scenario.seed,
+        first_entry=timeline.setup.entry_index, states_max=profile.states_max_of(scenario), seed=scenario.seed,
     )  # fmt: skip
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
     if scenario.fault == Fault.POWERCUT:
@@ -60,13 +71,22 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
             if not state.epoch.doubtful:
                 found.append(Cut(scenario.id, state, index.digest(state), entry, weight_ns))
     instant_count = len(found) - len(planned.states)
+    if SPECS[scenario.fault].arm is Arm.CLOCK:
+        found = _under_clocks(found, AFTER_CUT[scenario.fault])
     facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, instant_count)
     return Cuts(tuple(found), facts)
 
 
+def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:
+    """Return all cuts under a wrong clock, and a sample of them under the right one as well."""
+    return [replace(cut, clock=wrong) for cut in found] + [
+        replace(cut, clock=Clock.RIGHT) for cut in found[::_RIGHT_EVERY]
+    ]
+
+
 def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
-    """Group cuts of one recording by content, in an order in which a base moves forward only."""
-    groups: dict[str, list[Cut]] = defaultdict(list)
+    """Group cuts of one recording by content and clock, in an order in which a base moves forward only."""
+    groups: dict[tuple[str, Clock | None], list[Cut]] = defaultdict(list)
     for cut in found:
-        groups[cut.content].append(cut)
-    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].state.id))
+        groups[cut.content, cut.clock].append(cut)
+    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].name))

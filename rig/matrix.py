@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, HONEST_FAULTS, SPECS
+from rig.arms import FAULTS, HONEST_FAULTS, SPECS, Arm
 from rig.engines.engine import NAMES as ENGINES
 from rig.errors import UsageError
 from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
@@ -30,17 +30,42 @@ class Profile:
     exposure_min: int
     # Whether every recording is made twice and compared, or only the first.
     reproduce_all: bool
+    # Whether every cell there is belongs to it when none is named.
+    is_whole: bool = True
+    # The same where only detection is judged, or where each cell needs a recording of its own.
+    side_transaction_count: int = 40
+    side_states_max: int = 160
     # Planned states of each cell that an independent checker has to find legal.
     audit_count: int = 4
+
+    def transactions_of(self, cell: Scenario) -> int:
+        """Return how many transactions are recorded for a cell."""
+        is_side = SPECS[cell.fault].injection or cell.shim != "none"
+        return self.side_transaction_count if is_side else self.transaction_count
+
+    def states_max_of(self, cell: Scenario) -> int:
+        """Return how many crash states are planned for a cell: fewest where nothing is promised."""
+        if any(cell.settings.get(name) in values for name, values in engines.named(cell.engine).UNPROTECTED.items()):
+            return min(self.states_max, self.side_states_max)
+        is_side = SPECS[cell.fault].arm is not Arm.HONEST or cell.shim != "none"
+        return self.side_states_max if is_side else self.states_max
 
 
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False),
-        Profile("nightly", 120, states_max=1000, instants=240, exposure_min=300, reproduce_all=True, audit_count=12),
+        Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False, is_whole=False),
+        Profile("nightly", 120, 400, 240, exposure_min=300, reproduce_all=True, side_states_max=120, audit_count=12),
         Profile(
-            "exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, reproduce_all=True, audit_count=12
+            "exhaustive",
+            120,
+            20000,
+            2000,
+            exposure_min=300,
+            reproduce_all=True,
+            side_transaction_count=120,
+            side_states_max=2000,
+            audit_count=12,
         ),
     )
 }
@@ -82,8 +107,14 @@ def all_cells() -> list[Scenario]:
     return sorted(cells, key=lambda cell: cell.id)
 
 
-def default_cells() -> list[Scenario]:
-    """Return the cells of the main job: SQLite's journal modes that keep a journal on disk, and the controls."""
+def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
+    """Return what is measured when no cell is named.
+
+    In the quick profile that is the main job: SQLite's journal modes that keep a journal on disk under the faults that
+    most people mean, and the controls. The others take the whole fault matrix.
+    """
+    if wanted.is_whole:
+        return all_cells()
     return [
         cell
         for cell in all_cells()
@@ -104,8 +135,7 @@ def configured(
     cells: Iterable[Scenario], wanted: Profile, device: DeviceProfile = DeviceProfile.SSD, seed: int = 1
 ) -> list[Scenario]:
     """Return the cells with what the command line decides for all of them."""
-    workload = Workload(wanted.transaction_count)
-    return [replace(cell, workload=workload, profile=device, seed=seed) for cell in cells]
+    return [replace(cell, workload=Workload(wanted.transactions_of(cell)), profile=device, seed=seed) for cell in cells]
 
 
 def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:

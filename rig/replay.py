@@ -9,7 +9,9 @@ from faults import ContentIndex, CrashState, StateIdError, WriteLog, epochs, par
 from rig import recording
 from rig.cuts import Cut
 from rig.errors import StoreError, UsageError
+from rig.guest.clock import AFTER_CUT, Clock
 from rig.results import Verdict
+from rig.scenario import Scenario
 from rig.store import Run
 from rig.timeline import Timeline
 from rig.verification import Finding, verdict, verify
@@ -32,14 +34,15 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
         raise StoreError(f"the recording of {cell} is gone from {run.folder}")
     found: list[Finding] = []
     stored = [one for one in run.verdicts(cell)[0] if one.state == state_id]
+    plain_id, clock = _clock_of(scenario, state_id)
     with recorded.unpacked() as path, WriteLog.open(path) as log:
         try:
-            state = parse_state(state_id, log, epochs(log))
+            state = parse_state(plain_id, log, epochs(log))
         except StateIdError as error:
             raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
         timeline = Timeline(log.marks)
-        cut = Cut(cell, state, ContentIndex(log).digest(state), _entry(state, timeline, stored), 0)
-        verify(scenario, verifier, path, log, [state], lambda _, finding: found.append(finding))
+        cut = Cut(cell, state, ContentIndex(log).digest(state), _entry(state, timeline, stored), 0, clock)
+        verify(scenario, verifier, path, log, [state], lambda _, finding: found.append(finding), clocks=[clock])
         fresh = verdict(cut, found[0], timeline)
         extents = state.extents(log)
     stored = [one for one in stored if one.acked == fresh.acked]
@@ -57,6 +60,18 @@ def replay(run: Run, cell: str, state_id: str, verifier: Template) -> Replay:
     }
     agrees = all((one.kind, one.recovered) == (fresh.kind, fresh.recovered) for one in stored)
     return Replay(facts, agrees)
+
+
+def _clock_of(scenario: Scenario, state_id: str) -> tuple[str, Clock | None]:
+    """Split the clock off the id of a state, where it is part of the fault."""
+    plain_id, at, name = state_id.partition("@")
+    if scenario.fault not in AFTER_CUT and not at:
+        return plain_id, None
+    choices = [AFTER_CUT[scenario.fault], Clock.RIGHT] if scenario.fault in AFTER_CUT else []
+    if name not in choices:
+        expected = " or ".join(f"@{clock}" for clock in choices) or "no clock"
+        raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: its id ends in {expected}")
+    return plain_id, Clock(name)
 
 
 def _entry(state: CrashState, timeline: Timeline, stored: Sequence[Verdict]) -> int:

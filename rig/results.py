@@ -103,6 +103,8 @@ class RecordingFacts:
     syncs: Mapping[str, int]
     # What reopening in the running guest showed, without a cut: see `LiveFinding` for the fields of each.
     live: Sequence[LiveFinding]
+    # What the workload read of its clocks where a wrong one was put under it: see `rig.guest.clock.ProcessClock`.
+    clock: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import numpy as np
 from faults import CrashState, Extent, WriteLog, base_extents
 from rig.cuts import Cut
 from rig.errors import VmError
+from rig.guest.clock import Clock
 from rig.guest.verifier import LITERALS_FROM
 from rig.results import LiveFinding, Verdict, VerdictKind
 from rig.scenario import Scenario
@@ -30,6 +31,8 @@ _READY_LIMIT_S = 60
 # A database on a few megabytes recovers in tens of milliseconds, also under emulation.
 STATE_LIMIT_S = 60
 _AHEAD = 3
+# Reopening takes less than `STATE_LIMIT_S` on the host, and the guest's clock may run ahead of it under emulation.
+_CLOCK_LIMIT_S = 3600
 _TRIES = 2
 _PANIC = "Kernel panic"
 
@@ -43,6 +46,8 @@ class Finding:
     detail: str
     # Milliseconds of each step in the guest, as it measured them.
     ms: dict[str, float]
+    # What the machine's clock read after reopening, in seconds since 1970; None where nobody had set it.
+    clock_s: float | None = None
 
 
 def verify(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
@@ -53,18 +58,21 @@ def verify(  # noqa: PLR0917 - each is of another type, so none can stand in ano
     states: Sequence[CrashState],
     found: Callable[[int, Finding], None],
     stopped: threading.Event | None = None,
+    clocks: Sequence[Clock | None] = (),
 ) -> None:
     """Check states, sorted so that the base moves forward only; call `found` with each one's rank and finding.
 
-    `stopped` says that machines are lost because we are being stopped, which is nobody's verdict.
+    `stopped` says that machines are lost because we are being stopped, which is nobody's verdict. `clocks` has the
+    clock that the machine comes back with, for each state; None, or no clocks at all, leaves it alone.
     """
     done = tries = 0
+    clocks = clocks or [None] * len(states)
     while done < len(states):
         console = ""
         try:
             with template.clone(recording=recording) as machine:
                 try:
-                    for finding in _Session(machine, scenario, log).findings(states[done:]):
+                    for finding in _Session(machine, scenario, log).findings(states[done:], clocks[done:]):
                         found(done, finding)
                         done, tries = done + 1, 0
                 finally:
@@ -84,11 +92,23 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     # A state that answers for fewer marks than were written by then may still hold what those transactions wrote.
     issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
     return _verdict(
-        Verdict(cut.cell, cut.state.id, cut.content, VerdictKind.INCONCLUSIVE, acked, None, 0, 0, cut.weight_ns, ""),
-        finding,
+        Verdict(cut.cell, cut.name, cut.content, VerdictKind.INCONCLUSIVE, acked, None, 0, 0, cut.weight_ns, ""),
+        _under_its_clock(cut, finding),
         issued,
         lambda recovered: timeline.lost_ns(recovered, cut.entry),
     )
+
+
+def _under_its_clock(cut: Cut, finding: Finding) -> Finding:
+    """Return the finding, or that it says nothing of the cut: the clock was not the one that was asked for."""
+    is_answer = finding.kind not in (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
+    if cut.clock is None or not is_answer:
+        return finding
+    read_s = finding.clock_s
+    if read_s is not None and 0 <= read_s - cut.clock.seconds < _CLOCK_LIMIT_S:
+        return finding
+    detail = f"judged while the clock read {read_s}, and it was to be {cut.clock.seconds}; {finding.detail}"
+    return replace(finding, kind=VerdictKind.INCONCLUSIVE, recovered=None, detail=detail)
 
 
 def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable[[int], int]) -> Verdict:
@@ -134,11 +154,11 @@ class _Session:
         self._base_end = 0
         machine.send(scenario.orders)
 
-    def findings(self, states: Sequence[CrashState]) -> Iterable[Finding]:
+    def findings(self, states: Sequence[CrashState], clocks: Sequence[Clock | None]) -> Iterable[Finding]:
         self._machine.receive(_READY_LIMIT_S)
         waiting: list[CrashState] = []
-        for state in states:
-            self._machine.send(self._request(state))
+        for state, clock in zip(states, clocks, strict=True):
+            self._machine.send(self._request(state) | ({"clock": clock.seconds} if clock else {}))
             waiting.append(state)
             if len(waiting) > _AHEAD:
                 yield self._answer(waiting.pop(0))
@@ -161,7 +181,7 @@ class _Session:
         answer = self._machine.receive(STATE_LIMIT_S)
         if answer["state"] != state.id:
             raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
-        return Finding(answer["kind"], answer["recovered"], answer["detail"], answer["ms"])
+        return Finding(answer["kind"], answer["recovered"], answer["detail"], answer["ms"], answer.get("clock"))
 
 
 def _packed(extents: Sequence[Extent]) -> str:

@@ -41,6 +41,8 @@ class Engine(Protocol):
     SETTINGS: Mapping[str, tuple[str, ...]]
     # setting -> default, for what matters to an experiment and is not part of its id.
     TUNING: Mapping[str, str]
+    # setting -> those of its choices under which the engine promises nothing when the power goes.
+    UNPROTECTED: Mapping[str, tuple[str, ...]]
 
     def open_database(self, directory: str, settings: Mapping[str, str]) -> Database:
         """Open the database in a directory, or make a new one there, and recover it if need be."""

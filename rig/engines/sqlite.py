@@ -16,6 +16,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "journal_mode": ("delete", "truncate", "persist", "wal", "memory", "off"),
     "synchronous": ("off", "normal", "full", "extra"),
 }
+UNPROTECTED: Mapping[str, tuple[str, ...]] = {"journal_mode": ("memory", "off"), "synchronous": ("off",)}
 # A checkpoint has to happen several times in a short run; SQLite's default of 1000 pages would never come.
 TUNING: Mapping[str, str] = {"page_size": "4096", "wal_autocheckpoint": "60"}
 

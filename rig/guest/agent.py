@@ -23,7 +23,7 @@ _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
 # Every file that a run could need is read once before the save: a clone must not touch the host's disk.
 # The host is still busy with the monitor when a clone begins to run, and that shows in the clock by some instructions.
 # This many empty rounds outlast it; then all clones wait for the next multiple of this many nanoseconds but one.
-_SPIN_ROUNDS = 3_000_000
+_SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 _WARM_ROOTS = ("/usr",)
 

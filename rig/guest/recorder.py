@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from rig.guest import disks, mounts
+from rig.guest import clock, disks, mounts
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 
 LOG_DISK = "/dev/ram0"
@@ -66,6 +66,7 @@ def _run(scenario: dict[str, Any], device: str) -> dict[str, Any]:
         environment = dict(os.environ)
         if shim := _SHIMS[scenario["shim"]]:
             environment["LD_PRELOAD"] = shim
+        environment |= clock.environment(scenario["injection"])
         process = subprocess.run(
             [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
             capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,

@@ -4,6 +4,7 @@ The base is in guest RAM and only moves forward. A request names extents, each (
 recording's disk, length), first those that move the base to the start of the state's epoch, then those of the state.
 Extents are little-endian triples of 64 bits in base64, because JSON lists take long to parse under emulation.
 A source offset of `LITERALS_FROM` or more is one in the request's own `literals`: bytes that no entry of the log holds.
+`clock` is the time, in seconds since 1970, with which the machine comes back; the answer says what it read then.
 `unreadable` names ranges (offset, length) of the device that give EIO: an error target stands over the layer there.
 """
 
@@ -28,6 +29,7 @@ from typing import Any
 
 from rig.engines import named
 from rig.guest import disks, mounts
+from rig.guest.clock import set_for_fsck, set_wall_clock
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
@@ -80,16 +82,25 @@ class Verifier:
             clock.lap("apply")
             sha256 = self._sha256(device) if request.get("digest") else None
             with self._layers.with_errors(device, request.get("unreadable", ())) as faulty:
-                finding = self._judged(faulty, clock)
+                if "clock" in request:
+                    set_wall_clock(request["clock"])
+                finding, read_s = self._judged(faulty, clock, may_set_clock="clock" in request)
         clock.lap("discard")
-        answer = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms}
+        answer: dict[str, Any] = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail}
+        answer["ms"] = clock.laps_ms
+        if "clock" in request:
+            answer["clock"] = read_s
         return answer | ({"sha256": sha256} if sha256 else {})
 
-    def _judged(self, device: str, clock: _Clock) -> Finding:
+    def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
+        """Return what reopening showed, and the time that the machine's clock read after it."""
         finding = self._reopened(device, clock)
+        read_s = time.time()
+        if may_set_clock and finding.kind != "prefix":
+            set_for_fsck()
         if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
-            return Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
-        return finding
+            finding = Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
+        return finding, read_s
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:

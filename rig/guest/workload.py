@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rig.engines import named
+from rig.guest.clock import ProcessClock
 from rig.guest.devicemapper import DeviceMapper
 from rig.workloads import ledger
 
@@ -37,17 +38,19 @@ def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
     mark("setup")
     user_bytes = 0
     pause = random.Random(f"think {seed}")
+    clock = ProcessClock(orders, mark)
     for number in range(1, orders["transaction_count"] + 1):
         operations = ledger.transaction(seed, number)
         user_bytes += sum(operation.user_bytes for operation in operations)
         _think(pause.uniform(0, 2 * orders["think_ms"]), mark)
+        clock.before(number)
         mark(f"begin-{number}")
         database.commit(operations)
         mark(f"ack-{number}")
     _think(orders["rest_ms"], mark)
     mark("end")
     database.close()
-    return {"settings": read_back, "user_bytes": user_bytes, "live": []}
+    return {"settings": read_back, "user_bytes": user_bytes, "live": [], "clock": clock.readings}
 
 
 def _think(pause_ms: float, mark: Callable[[str], None]) -> None:

@@ -58,7 +58,7 @@ def test_every_honest_fault_has_the_settings_that_must_lose_as_controls(fault: s
     assert [sqlite("delete", "off"), sqlite("wal", "off")] == [dict(one) for one in control_settings("sqlite", fault)]
     names = [control.name for control in check_controls([outcome(cell(WAL_FULL, durable(9), fault))])]
     # Only what reorders or tears has to leave damage behind, and a late discard has to be seen at all.
-    more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"]}
+    more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"], "shorn": ["garbage"]}
     assert ["delete_off", "wal_off", *more.get(fault, [])] == names
 
 

@@ -41,7 +41,7 @@ def test_whole_contents_are_those_that_a_verifier_builds_and_leave_nothing_behin
             assert not device[DISK_CELLS * CELL :].any()
 
 
-@pytest.mark.parametrize("fault", ["powercut", "torn", "oscrash", "plp", "discard"])
+@pytest.mark.parametrize("fault", ["powercut", "torn", "shorn", "oscrash", "plp", "discard"])
 def test_a_sample_of_what_is_planned_is_audited_and_all_of_it_if_there_is_less(tmp_path: Path, fault: str) -> None:
     (scenario,) = matrix.select([f"sqlite-ext4-wal_full_{fault}"])
     run_of(tmp_path / "log", OPS)

@@ -313,3 +313,23 @@ def test_a_content_of_another_length_and_an_entry_behind_the_log_are_refused(pla
             checker.check(np.zeros(CELL, dtype=np.uint8), 0, Rule.WHOLE)
         with pytest.raises(ValueError, match="not in this log"):
             checker.check(np.zeros(DISK_CELLS * CELL, dtype=np.uint8), log.entry_count + 1, Rule.WHOLE)
+
+
+def test_garbage_is_legal_behind_the_head_of_one_unflushed_write_in_one_block_only(place: Path) -> None:
+    run_of(place, [Op("write", 0, 8, 1), *FLUSH, Op("write", 2, 12, 2)])
+    with WriteLog.open(place) as log:
+        tail = epochs(log)[-1]
+        landed = rebuild_device(log, make_state(tail, 0, whole=landable(tail)))
+        checker = Checker(log, len(landed))
+        for garbage, is_legal in (
+            ([7], True), ([3, 4, 5, 6, 7], True), ([9, 13], True), ([], True),
+            # The head, both blocks, before the write, behind it.
+            ([2], False), ([8], False), ([7, 9], False), ([1], False), ([14], False),
+        ):  # fmt: skip
+            content = landed.copy()
+            for sector in garbage:
+                content[sector * CELL + 1] ^= 0x55
+            assert is_legal is (checker.check(content, tail.end, Rule.SHORN).legality is Legality.LEGAL), garbage
+            assert checker.check(content, tail.end, Rule.TORN).legality is (
+                Legality.ILLEGAL if garbage else Legality.LEGAL
+            )

@@ -1,0 +1,119 @@
+"""Settings against faults: the whole run at a glance, one mark a cell, for the terminal and for the page.
+
+A line is a fault, the arms in the order of `rig.arms.Arm`; a column is a value of the first setting (SQLite:
+journal_mode), and within it stands one mark for each value of the others (synchronous). Cells under a shim are left
+out: they speak of the rig's teeth, not of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.outcome import Result, Row
+from analysis.promises import Keeps
+from rig.arms import SPECS, Arm
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# From this many faults on, one line a cell is more than anybody reads.
+FAULTS_MIN = 4
+LEGEND = "+ kept   X broken   ? inconclusive   . nothing promised"
+_MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?"}
+_STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": "dim"}
+_ARMS = list(Arm)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One fault: for each column the rows of its cells, None where a cell was not run."""
+
+    fault: str
+    arm: Arm
+    columns: tuple[tuple[Row | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of one engine on one file system and device."""
+
+    title: str
+    # The values of the first setting, and those of the others, in the order of the run's rows.
+    columns: tuple[str, ...]
+    levels: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def grids(rows: Sequence[Row]) -> list[Grid]:
+    """Return a grid for each engine, file system and device, in the order of the rows."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        cell = row.outcome.cell
+        if cell.shim == "none":
+            groups.setdefault(f"{cell.engine} on {cell.filesystem}, device {cell.profile}", []).append(row)
+    return [_grid(title, group) for title, group in groups.items()]
+
+
+def mark(row: Row | None) -> str:
+    """Return the mark of a cell; a blank where there is none."""
+    if row is None:
+        return " "
+    if row.judgement.result is Result.KEPT and row.promise and row.promise.keeps is Keeps.ANYTHING:
+        return "."
+    return _MARKS[row.judgement.result]
+
+
+def table(grid: Grid) -> Table:
+    """Return a grid for a terminal of 80 columns."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    found.add_column("fault", no_wrap=True)
+    for column in grid.columns:
+        found.add_column(column, no_wrap=True)
+    for index, line in enumerate(grid.lines):
+        if index and line.arm is not grid.lines[index - 1].arm:
+            found.add_section()
+        marks = [[mark(row) for row in column] for column in line.columns]
+        cells = [Text(" ").join(Text(one, style=_STYLES.get(one, "")) for one in column) for column in marks]
+        found.add_row(Text(line.fault), *cells)
+    return found
+
+
+def caption(grid: Grid) -> str:
+    """Return the line that tells how to read the table."""
+    return f"in each column: {', '.join(grid.levels)}; {LEGEND}"
+
+
+def _grid(title: str, rows: Sequence[Row]) -> Grid:
+    found = {(row.outcome.cell.fault, *_place(row)): row for row in rows}
+    columns = tuple(dict.fromkeys(_place(row)[0] for row in rows))
+    levels = tuple(dict.fromkeys(_place(row)[1] for row in rows))
+    faults = sorted({row.outcome.cell.fault for row in rows}, key=_fault_order)
+    lines = tuple(
+        Line(
+            fault,
+            _arm(fault),
+            tuple(tuple(found.get((fault, column, level)) for level in levels) for column in columns),
+        )
+        for fault in faults
+    )
+    return Grid(title, columns, levels, lines)
+
+
+def _place(row: Row) -> tuple[str, str]:
+    first, *others = row.outcome.cell.settings.values()
+    return first, "_".join(others)
+
+
+def _fault_order(fault: str) -> tuple[int, str]:
+    return _ARMS.index(_arm(fault)), fault
+
+
+def _arm(fault: str) -> Arm:
+    # A run of an older rig may hold a fault that is gone.
+    return SPECS[fault].arm if fault in SPECS else Arm.HONEST

@@ -1,0 +1,78 @@
+"""Shorn writes with garbage: the one write that the power cut interrupted left noise in one of its blocks.
+
+Model: the disk of `faults.torn` with atomic units of 512 bytes, which is at work on one write when the power goes. The
+block of 4096 bytes under its head holds what is new in its first 1 to 7 sectors and garbage in the others, as far as
+the write covers them: never a sector outside it. Its other blocks are old or new. Both families of `faults.torn`:
+
+(a) A cut just before FUA_j completes: everything before the epoch, the FUA writes before it whole, none of the batch,
+    and FUA_j shorn. Legal because it had been submitted and was in flight, and such a disk says nothing of the
+    sectors of a write that is interrupted.
+(b) A cut just before the closing FLUSH completes, or at the end of the log for the tail: everything before the epoch,
+    all its FUA writes, any of the batch, and one member of it shorn. Legal because the cache may be carrying any one
+    of them to the medium when the power goes, and at one place at a time.
+
+The disk is honest: what it had said to be durable was not being written. But a file system writes whole blocks, so what
+is rewritten with the same bytes beside the bytes that a program changes is in danger too, and this may have been
+durable. That is collateral damage: the disk has no powersafe overwrite, which SQLite takes for granted unless it is
+told otherwise (psow.html). Shorn writes whose rest is old are states of `faults.torn`.
+
+Left out: what `faults.torn` leaves out; blocks that begin with garbage; several blocks. Garbage is drawn by a seed that
+stands in the id. For each member the other writes of the batch are absent, present up to it, or all present, by turns.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from faults.damage import SECTOR_BYTES, Garbage, block_rests
+from faults.epochs import Epoch
+from faults.log import WriteLog
+from faults.selection import Plan, Ranking, in_turns, select, spread
+from faults.state import CrashState, Tear, landable, make_state, unit_count
+
+
+def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
+    """Plan crash states with one shorn block of garbage, of instants behind `first_entry`; deterministic."""
+
+    def rank(epoch: Epoch) -> Ranking:
+        generator = random.Random(f"{seed}/{epoch.begin}/shorn")
+        ranked = in_turns(_shorn_members(log, epoch, generator), _shorn_fuas(log, epoch, generator))
+        # Garbage cannot be enumerated, so only an epoch without writes is exhausted.
+        return Ranking(ranked, exhaustive=not (landable(epoch) or epoch.fuas))
+
+    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def _shorn_members(log: WriteLog, epoch: Epoch, generator: random.Random) -> Iterator[CrashState]:
+    members = landable(epoch)
+    return in_turns(*(_shorn_member(log, epoch, rank, generator) for rank in spread(len(members))))
+
+
+def _shorn_member(log: WriteLog, epoch: Epoch, rank: int, generator: random.Random) -> Iterator[CrashState]:
+    members = landable(epoch)
+    others = ((), members[:rank], members[:rank] + members[rank + 1 :])
+    for number, (tear, garbage) in enumerate(_shorn(log, members[rank], generator)):
+        whole = others[(number + rank) % len(others)]
+        yield make_state(epoch, len(epoch.fuas), whole=whole, tears=(tear,), damages=(garbage,))
+
+
+def _shorn_fuas(log: WriteLog, epoch: Epoch, generator: random.Random) -> Iterator[CrashState]:
+    return in_turns(*(_shorn_fua(log, epoch, rank, generator) for rank in spread(len(epoch.fuas))))
+
+
+def _shorn_fua(log: WriteLog, epoch: Epoch, rank: int, generator: random.Random) -> Iterator[CrashState]:
+    for tear, garbage in _shorn(log, epoch.fuas[rank], generator):
+        yield make_state(epoch, rank, tears=(tear,), damages=(garbage,))
+
+
+def _shorn(log: WriteLog, entry: int, generator: random.Random) -> Iterator[tuple[Tear, Garbage]]:
+    """Yield every shear of every block of a write, its later blocks old and new by turns, with its garbage."""
+    rests = block_rests(log, entry)
+    for number, rank in enumerate(spread(len(rests))):
+        first, count = rests[rank]
+        later = range(first + count, unit_count(log, entry, SECTOR_BYTES)) if number % 2 else ()
+        yield (
+            Tear(entry, SECTOR_BYTES, (*range(first), *later)),
+            Garbage(entry, first, count, generator.getrandbits(64)),
+        )

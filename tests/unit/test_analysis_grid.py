@@ -1,0 +1,68 @@
+"""The grid: every cell of a run has its place and its mark, and shims have none."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis import grid
+from analysis.outcome import summarise
+from analysis.promises import JOURNAL_MODES, SYNCHRONOUS
+from analysis.report import report_html
+from analysis.table import table_text
+from rig.arms import FAULTS, SPECS, Arm
+from rig.results import CellResult, VerdictKind
+from tests.unit.samples import cell, durable, sqlite, verdict
+
+CELLS = st.sets(
+    st.tuples(st.sampled_from(JOURNAL_MODES), st.sampled_from(SYNCHRONOUS), st.sampled_from(FAULTS)), min_size=1
+)
+
+
+def a_cell(journal_mode: str, synchronous: str, fault: str) -> CellResult:
+    return cell(sqlite(journal_mode, synchronous), durable(3), fault)
+
+
+@given(CELLS)
+def test_every_cell_stands_where_its_fault_and_its_settings_meet(wanted: set[tuple[str, str, str]]) -> None:
+    (found,) = grid.grids(summarise([a_cell(*one) for one in wanted], 1).rows)
+    placed = {
+        (column, level, line.fault): row.outcome.cell
+        for line in found.lines
+        for column, rows in zip(found.columns, line.columns, strict=True)
+        for level, row in zip(found.levels, rows, strict=True)
+        if row
+    }
+    assert wanted == set(placed)
+    assert all(one == (*c.settings.values(), c.fault) for one, c in placed.items())
+    arms = [list(Arm).index(line.arm) for line in found.lines]
+    assert sorted(arms) == arms
+    assert all(line.arm is SPECS[line.fault].arm for line in found.lines)
+
+
+def test_the_marks_tell_kept_broken_doubtful_and_unpromised_apart() -> None:
+    broken = cell(sqlite("wal", "full"), [*durable(3), verdict(VerdictKind.TORN, state="bad")], "oscrash")
+    rows = summarise([broken, a_cell("wal", "off", "bitrot"), a_cell("wal", "full", "plp")], 1).rows
+    marks = {row.outcome.cell.fault: grid.mark(row) for row in rows}
+    assert {"oscrash": "X", "plp": "?", "bitrot": "?"} == marks, "no control fired"
+    assert " " == grid.mark(None)
+
+
+def test_a_run_of_many_faults_is_a_grid_on_the_terminal_and_on_the_page() -> None:
+    cells = [a_cell("wal", "full", fault) for fault in FAULTS]
+    few, many = summarise(cells[: grid.FAULTS_MIN - 1], 1), summarise(cells, 1)
+    assert grid.LEGEND not in table_text(few)
+    assert grid.LEGEND in table_text(many, 100)
+    assert all(len(line) <= 80 for line in table_text(many, 80).split(grid.LEGEND)[0].splitlines())
+    page = report_html(many, {})
+    assert all(f'<th scope="row">{fault}</th>' in page for fault in FAULTS)
+    assert 'class="grid"' not in report_html(summarise(cells[:1], 1), {})
+
+
+def test_what_a_shim_did_is_not_held_against_the_engine() -> None:
+    (found,) = grid.grids(summarise([a_cell("wal", "full", "torn"), shimmed()], 1).rows)
+    assert ["torn"] == [line.fault for line in found.lines]
+
+
+def shimmed() -> CellResult:
+    return cell(sqlite("wal", "full"), durable(3), "plp", "eatmydata")

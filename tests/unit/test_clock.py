@@ -1,0 +1,240 @@
+"""Wrong clocks: when one counts as wrong, which states are judged under which, and what voids a group."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.controls import check_controls, control_settings
+from analysis.outcome import Result, outcome, summarise
+from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from faults import WriteLog
+from rig.arms import CLOCK_FAULTS, SPECS, Arm
+from rig.cuts import Cut, by_content, cuts
+from rig.errors import UsageError
+from rig.guest.clock import AFTER_CUT, Clock, environment, first_wrong, is_wrong
+from rig.matrix import PROFILES
+from rig.replay import _clock_of
+from rig.results import CellResult, Verdict, VerdictKind
+from rig.scenario import FileSystem, Scenario
+from rig.timeline import Timeline
+from rig.verification import Finding, verdict
+from tests.unit.samples import cell, durable, sqlite
+from tests.unit.samples import verdict as row
+from tests.unit.test_cuts import ENTRIES
+from tests.unit.test_faults_log import encode
+
+PROFILE = replace(PROFILES["quick"], states_max=40, instants=20)
+YEAR_NS = 365 * 86_400 * 10**9
+SECOND_NS = 10**9
+STEP_NS = {"clockback": -YEAR_NS, "clockjump": 20 * YEAR_NS}
+
+Readings = list[tuple[int, bool, int, int]]
+
+
+def scenario(fault: str) -> Scenario:
+    return Scenario("sqlite", FileSystem.EXT4, sqlite("wal", "full"), fault)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[WriteLog]:
+    (tmp_path / "log").write_bytes(encode(ENTRIES))
+    with WriteLog.open(tmp_path / "log") as opened:
+        yield opened
+
+
+@st.composite
+def readings(draw: st.DrawFn, fault: str) -> Readings:
+    """What a workload reads under this fault; the two clocks are not read at the same instant."""
+    count = draw(st.integers(3, 12))
+    first = draw(st.integers(2, count - 1))
+    moments = sorted(draw(st.lists(st.integers(1, 10**12), min_size=count + 1, max_size=count + 1, unique=True)))
+    stood_ns = moments[first - 1] // SECOND_NS * SECOND_NS
+    slip_ns = draw(st.integers(0, SECOND_NS // 2))
+    found: Readings = []
+    for rank, moment in enumerate(moments):
+        number = rank + (rank < first)
+        wrong_ns = stood_ns if fault == "clockfrozen" else moment + STEP_NS.get(fault, 0)
+        found.append((number, rank >= first, wrong_ns if rank >= first else moment, moment + slip_ns))
+    return found
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+@given(data=st.data())
+def test_a_clock_is_wrong_in_the_way_of_its_fault_and_of_no_other(fault: str, data: st.DataObject) -> None:
+    found = data.draw(readings(fault))
+    assert is_wrong(fault, found)
+    assert not any(is_wrong(other, found) for other in CLOCK_FAULTS if other != fault)
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+@given(data=st.data())
+def test_a_clock_that_was_right_all_along_or_wrong_from_the_start_is_not_the_fault(
+    fault: str, data: st.DataObject
+) -> None:
+    right = data.draw(readings("right"))
+    assert not is_wrong(fault, right)
+    found = data.draw(readings(fault))
+    assert not is_wrong(fault, [one for one in found if one[1]])
+    assert not is_wrong(fault, [one for one in found if not one[1]])
+    assert not is_wrong(fault, [])
+    # And a right clock that was set back to right again before the end.
+    assert not is_wrong(fault, [*found, (99, False, *found[0][2:])])
+
+
+@given(seed=st.integers(0, 2**32), count=st.integers(2, 500))
+def test_some_transactions_come_before_the_clock_goes_wrong_and_half_of_them_after(seed: int, count: int) -> None:
+    assert 2 <= first_wrong(seed, count) <= max(2, count // 2)
+    assert first_wrong(seed, count) == first_wrong(seed, count)
+
+
+def test_the_seed_decides_when_the_clock_goes_wrong() -> None:
+    assert 10 < len({first_wrong(seed, 40) for seed in range(60)})
+
+
+@pytest.mark.parametrize("fault", sorted(SPECS))
+def test_only_the_clock_arm_gets_a_library_under_its_workload(fault: str) -> None:
+    spec = SPECS[fault]
+    assert (spec.arm is Arm.CLOCK) is bool(environment(spec.injection))
+    assert (spec.arm is Arm.CLOCK) is (fault in AFTER_CUT)
+    if spec.arm is Arm.CLOCK:
+        assert (fault, "powercut") == (spec.injection, spec.model)
+
+
+@pytest.mark.parametrize("injection", ["", *CLOCK_FAULTS])
+def test_a_workload_marks_the_transaction_before_which_its_clock_goes_wrong_and_no_other(injection: str) -> None:
+    """In a process of its own, since it changes its environment; without the library its clock stays right."""
+    program = (
+        "import json, sys; from rig.guest.clock import ProcessClock\n"
+        "marks = []; clock = ProcessClock(json.loads(sys.argv[1]), marks.append)\n"
+        "[clock.before(number) for number in range(1, 9)]\n"
+        "print(json.dumps([marks, clock.readings]))"
+    )
+    orders = f'{{"injection": "{injection}", "seed": 5, "transaction_count": 8}}'
+    told = subprocess.run([sys.executable, "-c", program, orders], capture_output=True, text=True, check=True).stdout
+    marks, found = json.loads(told)
+    first = first_wrong(5, 8)
+    if not injection:
+        assert ([], []) == (marks, found)
+        return
+    assert [f"inject-{first}"] == marks
+    assert sorted([*range(1, 9), first]) == [number for number, *_ in found]
+    assert [number for number, wrong, *_ in found if wrong] == list(range(first, 9))
+    assert not is_wrong(injection, found)
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample_under_the_right_one(
+    fault: str, log: WriteLog
+) -> None:
+    timeline = Timeline(log.marks)
+    plain = cuts(scenario("powercut"), replace(PROFILE, instants=0), log, timeline)
+    found = cuts(scenario(fault), PROFILE, log, timeline)
+    wrong = [cut.state for cut in found.cuts if cut.clock is AFTER_CUT[fault]]
+    right = [cut.state for cut in found.cuts if cut.clock is Clock.RIGHT]
+    assert [cut.state for cut in plain.cuts] == wrong
+    assert right
+    assert set(right) < set(wrong)
+    assert len(found.cuts) == len(wrong) + len(right) == found.facts.state_count
+    # Equal content under another clock is another thing to look at.
+    groups = by_content(found.cuts)
+    assert all(1 == len({(cut.content, cut.clock) for cut in group}) for group in groups)
+    assert len(groups) == len({(cut.content, cut.clock) for cut in found.cuts})
+    assert len(found.cuts) == len({cut.name for cut in found.cuts})
+
+
+def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
+    (cut, *_) = cuts(scenario("powercut"), PROFILE, log, Timeline(log.marks)).cuts
+    timed = Cut(cut.cell, cut.state, cut.content, cut.entry, 0, clock)
+    return verdict(timed, Finding("corrupt", None, "the engine's words", {}, read_s), Timeline(log.marks))
+
+
+@pytest.mark.parametrize("clock", Clock)
+def test_a_verdict_under_another_clock_than_the_one_asked_for_is_none(clock: Clock, log: WriteLog) -> None:
+    told = judged(clock, clock.seconds + 0.4, log)
+    assert (VerdictKind.CORRUPT, "the engine's words") == (told.kind, told.detail)
+    assert told.state.endswith(f"@{clock}")
+    for read_s in (None, clock.seconds - 1, clock.seconds + 86_400, *(o.seconds for o in Clock if o is not clock)):
+        assert VerdictKind.INCONCLUSIVE is judged(clock, read_s, log).kind
+    assert VerdictKind.CORRUPT is judged(None, None, log).kind
+
+
+def test_the_clocks_after_a_cut_are_before_and_after_all_that_was_recorded() -> None:
+    assert Clock.EPOCH.seconds < Clock.STOOD.seconds < Clock.RIGHT.seconds < 2**31 < Clock.AHEAD.seconds
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+def test_a_state_is_replayed_under_the_clock_of_its_id(fault: str) -> None:
+    assert ("e9.f0", AFTER_CUT[fault]) == _clock_of(scenario(fault), f"e9.f0@{AFTER_CUT[fault]}")
+    assert ("e9.f0", Clock.RIGHT) == _clock_of(scenario(fault), "e9.f0@right")
+    others = {*Clock} - {AFTER_CUT[fault], Clock.RIGHT}
+    for text in ("e9.f0", "e9.f0@", "e9.f0@noon", *(f"e9.f0@{other}" for other in others)):
+        with pytest.raises(UsageError, match=f"@{AFTER_CUT[fault]} or @right"):
+            _clock_of(scenario(fault), text)
+
+
+def test_other_faults_have_no_clock_in_their_ids() -> None:
+    assert ("e9.f0", None) == _clock_of(scenario("powercut"), "e9.f0")
+    with pytest.raises(UsageError, match="no clock"):
+        _clock_of(scenario("powercut"), "e9.f0@right")
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+def test_the_promise_under_a_wrong_clock_is_that_of_the_power_cut(fault: str) -> None:
+    for journal_mode in JOURNAL_MODES:
+        for synchronous in SYNCHRONOUS:
+            settings = sqlite(journal_mode, synchronous)
+            own, plain = (promise_for("sqlite", settings, name, "none") for name in (fault, "powercut"))
+            assert own
+            assert plain
+            assert (plain.keeps, plain.atomic, plain.source) == (own.keeps, own.atomic, own.source)
+            assert "clock" in own.note
+
+
+def wrong_readings(fault: str) -> Readings:
+    moments = [1_000 * SECOND_NS + rank * SECOND_NS for rank in range(6)]
+    found: Readings = [(1 + rank, False, moment, moment) for rank, moment in enumerate(moments[:3])]
+    for rank, moment in enumerate(moments[3:]):
+        wall = moments[2] if fault == "clockfrozen" else moment + STEP_NS[fault]
+        found.append((3 + rank, True, wall, moment))
+    return found
+
+
+def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Sequence[str]) -> list[CellResult]:
+    """Three cells of a group, of which the controls lose, judged under these clocks."""
+    cells = []
+    for settings in (*control_settings("sqlite", fault), sqlite("wal", "full")):
+        rows = durable(9) if settings == sqlite("wal", "full") else [row(VerdictKind.LOST_SUFFIX, 3, "lost")]
+        rows = [replace(one, state=f"{one.state}@{clock}") for one in rows for clock in clocks]
+        one = cell(settings, rows, fault)
+        cells.append(replace(one, recording=replace(one.recording, clock=found)))
+    return cells
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+def test_a_clock_that_was_right_voids_its_group(fault: str) -> None:
+    wrong, clocks = wrong_readings(fault), [AFTER_CUT[fault], "right"]
+    assert [sqlite("delete", "off"), sqlite("wal", "off")] == [dict(one) for one in control_settings("sqlite", fault)]
+    assert Result.KEPT is summarise(group(fault, wrong, clocks), 5).result
+    right = [(number, is_late, moment, moment) for number, is_late, _, moment in wrong]
+    for void in (group(fault, right, clocks), group(fault, (), clocks), group(fault, wrong, clocks[:1])):
+        assert Result.INCONCLUSIVE is summarise(void, 5).result
+        assert not next(one for one in check_controls([outcome(c) for c in void]) if one.name == "clock").fired
+
+
+def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
+    fault = "clockback"
+    cells = group(fault, wrong_readings(fault), ["epoch", "right"])
+    rows = [row(VerdictKind.CORRUPT, 0, "e5.f0@epoch"), row(VerdictKind.DURABLE, 0, "e5.f0@right")]
+    cells[0] = replace(cells[0], verdicts=(*cells[0].verdicts, *rows))
+    (control,) = [one for one in check_controls([outcome(c) for c in cells]) if one.name == "clock"]
+    assert "1 verdicts differ" in control.what
+    assert control.fired

@@ -1,0 +1,122 @@
+"""Wrong clocks in the guest: they are wrong where they should be and right everywhere else, and blame nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from faults import CrashState, WriteLog, epochs, everything_unflushed_lost
+from faults.damage import Zeros
+from faults.state import landable, make_state
+from rig import cuts, matrix, recording, verification
+from rig.arms import CLOCK_FAULTS
+from rig.guest.clock import AFTER_CUT, Clock, is_wrong
+from rig.results import VerdictKind
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+from rig.verification import Finding
+from rig.vm.template import Template
+from rig.workloads import ledger
+from tests.vm.samples import Recorder, entries_of, kinds, opened, scenario, write_log
+
+_PROFILE = replace(matrix.profile("quick"), states_max=24, instants=0)
+_BLOCK = 4096
+
+
+def under(
+    clocks: list[Clock | None], cell: Scenario, template: Template, log: WriteLog, states: list[CrashState]
+) -> list[Finding]:
+    """Verify each state under the clock of the same rank."""
+    found: list[Finding] = []
+    verification.verify(cell, template, log.path, log, states, lambda _, finding: found.append(finding), clocks=clocks)
+    return found
+
+
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_the_marks_stay_true(
+    fault: str, recorded: Recorder
+) -> None:
+    cell = scenario("wal_full", fault=fault)
+    plain, wrong = recorded(scenario("wal_full")), recorded(cell)
+    assert is_wrong(fault, wrong.facts.clock), wrong.facts.clock
+    assert not plain.facts.clock
+    with opened(plain) as (_, log), opened(wrong) as (_, wrong_log):
+        lengths_ns = [
+            timeline.end.time_ns - timeline.setup.time_ns
+            for timeline in (Timeline(log.marks), Timeline(wrong_log.marks))
+        ]
+        injected = [moment for moment in Timeline(wrong_log.marks).moments if moment.kind == "inject"]
+    # Sleeps took as long as ever, to a hundredth of the run: the clock that stands still holds nobody up.
+    assert abs(lengths_ns[1] - lengths_ns[0]) < lengths_ns[0] / 100
+    assert [next(number for number, late, *_ in wrong.facts.clock if late)] == [moment.number for moment in injected]
+    assert cell.workload.transaction_count == wrong.facts.transaction_count
+
+
+def test_a_recording_under_a_clock_that_stands_still_is_the_same_again(recorder: Template, tmp_path: Path) -> None:
+    made = recording.record(scenario("wal_full", fault="clockfrozen"), recorder, tmp_path, reproduce=True)
+    assert made.facts.reproduced
+
+
+def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_under_the_one_it_was_told(
+    verifier: Template, recorded: Recorder
+) -> None:
+    cell = scenario("wal_full", fault="clockback")
+    with opened(recorded(cell)) as (path, log):
+        timeline = Timeline(log.marks)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        clocks = [group[0].clock for group in groups]
+        found = under(clocks, cell, verifier, log, [group[0].state for group in groups])
+        assert path == log.path
+        verdicts = [
+            verification.verdict(cut, finding, timeline)
+            for group, finding in zip(groups, found, strict=True)
+            for cut in group
+        ]
+    assert {Clock.EPOCH, Clock.RIGHT} == set(clocks)
+    for clock, finding in zip(clocks, found, strict=True):
+        assert clock
+        assert finding.clock_s is not None
+        assert 0 <= finding.clock_s - clock.seconds < 3600
+    assert {VerdictKind.DURABLE} == {verdict.kind for verdict in verdicts}
+    assert 8 == max(verdict.acked for verdict in verdicts)
+
+
+def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
+    verifier: Template, recorded: Recorder, tmp_path: Path
+) -> None:
+    """A database that is corrupt, with hot journals to delete, makes e2fsck look: it finds what is there, no more."""
+    cell = scenario("delete_full")
+    note = str(ledger.transaction(cell.seed, 7)[2].row[-1]).encode()
+
+    def spoilt(payload: bytes) -> bytes:
+        pages = [payload[begin : begin + _BLOCK] for begin in range(0, len(payload), _BLOCK)]
+        return b"".join(b"\x55" + page[1:] if page[:1] == b"\x0d" and note in page else page for page in pages)
+
+    with opened(recorded(cell)) as (_, honest):
+        entries = [replace(entry, payload=spoilt(entry.payload)) for entry in entries_of(honest)]
+    with WriteLog.open(write_log(tmp_path / "log", entries)) as log:
+        split, timeline = epochs(log), Timeline(log.marks)
+        ends = [moment.entry_index for moment in timeline.moments if moment.number == 8]
+        flushes = [epoch.end for epoch in split if ends[0] < epoch.end < ends[-1]]
+        states = [everything_unflushed_lost(log, split, end) for end in [*flushes, log.entry_count]]
+        # The block bitmap of the first group, behind the superblock and the descriptors.
+        bitmap = int.from_bytes(log.replay(log.entry_count, 1 << 26)[_BLOCK : _BLOCK + 4].tobytes(), "little")
+        tail = split[-1]
+        damage = Zeros(bitmap * _BLOCK, _BLOCK)
+        states.append(make_state(tail, len(tail.fuas), whole=landable(tail), damages=(damage,)))
+        choices: list[Clock | None] = [None, *Clock]
+        pairs = [(state, clock) for state, clock in product(states, choices)]
+        found = under([clock for _, clock in pairs], cell, verifier, log, [state for state, _ in pairs])
+    rows = [kinds(found[begin : begin + len(choices)]) for begin in range(0, len(found), len(choices))]
+    assert all(1 == len(set(row)) for row in rows), rows
+    seen = [row[0][0] for row in rows]
+    assert "corrupt" in seen[:-1]
+    assert "file-system-damage" not in seen[:-1]
+    assert "file-system-damage" == seen[-1]
+
+
+def test_each_clock_after_a_cut_can_be_set_and_belongs_to_one_fault() -> None:
+    assert {Clock.EPOCH, Clock.AHEAD, Clock.STOOD} == set(AFTER_CUT.values())

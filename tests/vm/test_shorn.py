@@ -1,0 +1,72 @@
+"""Garbage in a shorn block: it costs what was durable beside the bytes that were written, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from faults import CrashState, Fault, WriteLog, epochs, plan
+from faults.damage import SECTOR_BYTES, Garbage
+from faults.state import make_state
+from rig import verification
+from rig.cuts import Cut
+from rig.results import Verdict, VerdictKind
+from rig.timeline import Timeline
+from rig.vm.template import Template
+from tests.vm.samples import Recorder, findings, opened, scenario
+
+_COUNT = 8
+
+
+def shorn(log: WriteLog, *, has_neighbour: bool) -> Iterator[CrashState]:
+    """Yield states without other writes, whose garbage hits bytes that were there and were only written along, or none.
+
+    Durable bytes at the beginning of the garbage, and nothing behind them, is how the end of a frame looks in a WAL.
+    """
+    first_entry = Timeline(log.marks).setup.entry_index
+    for state in plan(Fault.SHORN, log, epochs(log), first_entry=first_entry, states_max=600, seed=1).states:
+        (garbage,) = state.damages
+        assert isinstance(garbage, Garbage)
+        if state.whole or state.fua_count < len(state.epoch.fuas):
+            continue
+        skip = garbage.first_sector * SECTOR_BYTES
+        place = int(log.offset_bytes[garbage.entry_index]) + skip
+        old = make_state(state.epoch, state.fua_count).read(log, place, len(garbage.data()))
+        new = bytes(log.payload(garbage.entry_index))[skip : skip + len(old)]
+        neighbour = old.rstrip(b"\0")
+        if bool(neighbour) is has_neighbour and new.startswith(neighbour) and new != old:
+            yield state
+
+
+def judged(template: Template, recorded: Recorder, *, has_neighbour: bool, has_garbage: bool = True) -> list[Verdict]:
+    cell = scenario("wal_full", fault="shorn")
+    with opened(recorded(cell)) as (_, log):
+        states = list(shorn(log, has_neighbour=has_neighbour))
+        states = sorted(states[:: max(1, len(states) // _COUNT)], key=lambda state: (state.base_end, state.id))
+        if not has_garbage:
+            states = [make_state(state.epoch, state.fua_count, tears=state.tears) for state in states]
+        found = findings(cell, template, log, states)
+        timeline = Timeline(log.marks)
+        pairs = zip(states, found, strict=True)
+        return [verification.verdict(Cut(cell.id, s, "", s.instant, 0), one, timeline) for s, one in pairs]
+
+
+def test_garbage_over_the_end_of_a_frame_that_was_synced_loses_it_and_its_checksum_tells(
+    verifier: Template, recorded: Recorder
+) -> None:
+    verdicts = judged(verifier, recorded, has_neighbour=True)
+    lost = [one for one in verdicts if one.kind is VerdictKind.LOST_SUFFIX]
+    assert lost, verdicts
+    assert {1} == {one.lost for one in lost}
+    # Blocks of the file system look like that too, and are its own affair; no database comes back damaged.
+    assert not any(one.kind.is_damage for one in verdicts)
+    with_old_rest = judged(verifier, recorded, has_neighbour=True, has_garbage=False)
+    assert {VerdictKind.DURABLE} == {one.kind for one in with_old_rest}
+
+
+def test_garbage_where_nothing_was_before_costs_nothing_that_was_acknowledged(
+    verifier: Template, recorded: Recorder
+) -> None:
+    verdicts = judged(verifier, recorded, has_neighbour=False)
+    assert len(verdicts) >= _COUNT // 2
+    assert {VerdictKind.DURABLE} == {one.kind for one in verdicts}, verdicts
+    assert max(one.acked for one in verdicts) > 1
