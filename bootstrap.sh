@@ -19,10 +19,14 @@ needs_of_run=(
     "make                make"
     "$DEBIAN_KEYRING     debian-archive-keyring"
 )
-# chromium opens the report as a reader would; vagrant (or where it is not packaged, ruby) reads the Vagrantfile.
+# chromium opens the report as a reader would; vagrant (or where it is not packaged, ruby) reads the Vagrantfile; npm
+# fetches old releases of SQLite with known bugs, which gcc and the C library's headers build.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"
+    "gcc                 gcc"
+    "/usr/include/stdio.h  libc6-dev"
+    "npm                 npm"
     "chromium|chromium-browser|google-chrome  chromium"
     "vagrant|ruby        vagrant|ruby"
 )

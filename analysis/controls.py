@@ -4,24 +4,31 @@ A group is one engine on one file system under one fault. A control of a group f
 a group of which every required control fired may hold a green cell. Required are, for SQLite:
 - under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
+- under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
+- with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
 - under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
   judged under the wrong clock and under the right one;
-- under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something.
+- under errors, `delete_off` and `wal_off` lose as under a power cut, and each cell whose promise can break was told of
+  an error at least once;
+- under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
+- when the process is killed, every cell was hit inside commits, and without a journal on disk (`memory_off`) the
+  database comes back damaged at least once, for nothing else would.
 A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
-cell was run.
+cell was run. A cell whose shim drops one kind of sync is a mutant (`analysis.mutations`) and no control.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
 from rig.guest.clock import is_wrong
+from rig.scenario import DROP_PREFIX
 
 if TYPE_CHECKING:
     from analysis.outcome import Outcome
@@ -66,9 +73,13 @@ def _sqlite(*pairs: tuple[str, str]) -> _Required:
 
 
 _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
-    **{("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off")) for fault in HONEST_FAULTS + CLOCK_FAULTS},
+    **{
+        ("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off"))
+        for fault in FORGETTING_FAULTS + CLOCK_FAULTS + ERROR_FAULTS
+    },
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
 }
+_MUST_DAMAGE: Mapping[tuple[str, str], _Required] = {("sqlite", "processkill"): _sqlite(("memory", "off"))}
 
 
 def group_of(cell: CellResult) -> Group:
@@ -77,26 +88,32 @@ def group_of(cell: CellResult) -> Group:
 
 
 def control_settings(engine: str, fault: str) -> _Required:
-    """Return the settings whose cells must be run, and must lose, for any green cell of this engine and fault."""
-    return _MUST_LOSE.get((engine, fault), ())
+    """Return the settings whose cells must be run, as controls, for any green cell of this engine and fault."""
+    return (*_MUST_LOSE.get((engine, fault), ()), *_MUST_DAMAGE.get((engine, fault), ()))
 
 
 def must_lose(cell: CellResult) -> bool:
     """Return whether this cell is a control that has to lose at least one acknowledged transaction."""
     return cell.shim == "none" and any(
-        _holds(cell.settings, settings) for settings in control_settings(cell.engine, cell.fault)
+        _holds(cell.settings, settings) for settings in _MUST_LOSE.get((cell.engine, cell.fault), ())
     )
 
 
 def must_break(cell: CellResult) -> bool:
     """Return whether this cell has to break its promise: it promises to lose nothing, and its shim swallows syncs."""
     promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-    return is_sabotaged(cell) and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    swallows_all = is_sabotaged(cell) and not is_mutant(cell)
+    return swallows_all and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return cell.shim == "eatmydata" and cell.fault in HONEST_FAULTS
+    return (cell.shim == "eatmydata" and cell.fault in FORGETTING_FAULTS) or is_mutant(cell)
+
+
+def is_mutant(cell: CellResult) -> bool:
+    """Return whether the shim of this cell leaves out one kind of sync."""
+    return cell.shim.startswith(DROP_PREFIX)
 
 
 def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
@@ -105,16 +122,15 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     results: list[ControlResult] = []
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
-        required = control_settings(group.engine, group.fault)
+        required = _MUST_LOSE.get((group.engine, group.fault), ())
+        if (spec := SPECS.get(group.fault)) and spec.injection == "kill":
+            results += _kill_controls(group, members)
+            continue
         results += [_loss_control(group, settings, members) for settings in required]
         if required and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
-        if group.fault == "discard":
-            results.append(_late_control(group, members))
-        if group.fault == "shorn":
-            results.append(_garbage_control(group, members))
-        if group.fault in CLOCK_FAULTS:
-            results.append(_clock_control(group, members))
+        if group.fault in _MUST_BE_SEEN:
+            results.append(_MUST_BE_SEEN[group.fault](group, members))
         if not required and group.fault in DISHONEST_FAULTS:
             results.append(_reach_control(group, members))
         results += _sabotage_controls(group, members)
@@ -158,6 +174,38 @@ def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members
     )
 
 
+def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    inside_count = sum(o.cell.plan.inside_count for o in own if o.state_count >= o.cell.plan.state_count)
+    return ControlResult(
+        name="inside",
+        group=group,
+        fired=inside_count > 0 if own else None,
+        what=f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
+    own = [o for o in members if o.cell.shim == "none" and _can_break(o.cell)]
+    blind = sorted(o.cell.id for o in own if not o.cell.recording.live)
+    blind_text = f", none by {', '.join(blind)}" if blind else ""
+    told_count = sum(len(o.cell.recording.live) for o in members)
+    return ControlResult(
+        name="errors",
+        group=group,
+        fired=told_count > 0 and not blind,
+        what=f"every cell that promises anything must see an error; {told_count} seen{blind_text}",
+        cells=tuple(sorted(o.cell.id for o in members)),
+    )
+
+
+def _can_break(cell: CellResult) -> bool:
+    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    return promise is not None and promise.keeps is not Keeps.ANYTHING
+
+
 def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = [o for o in members if o.cell.shim == "none"]
     # A discard that took effect stands in the id of its state.
@@ -180,6 +228,18 @@ def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         group=group,
         fired=garbage_count > 0 if own else None,
         what=f"some state that a database was judged on must hold garbage; {garbage_count} do",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    own = [o for o in members if o.cell.shim == "none"]
+    apart_count = sum(o.cell.plan.apart_count for o in own)
+    return ControlResult(
+        name="apart",
+        group=group,
+        fired=apart_count > 0 if own else None,
+        what=f"some state must hold what one disk made durable after the other was cut; {apart_count} do",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
 
@@ -219,6 +279,33 @@ def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     )
 
 
+def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
+    own = [o for o in members if o.cell.shim == "none"]
+    hits = [sum(one["issued"] > one["acked"] for one in o.cell.recording.live) for o in own]
+    results = [
+        ControlResult(
+            name="mid-commit",
+            group=group,
+            fired=all(hits) if own else None,
+            what=f"every cell must be killed inside commits; {min(hits, default=0)} times or more",
+            cells=tuple(sorted(o.cell.id for o in own)),
+        )
+    ]
+    for settings in _MUST_DAMAGE.get((group.engine, group.fault), ()):
+        without = [o for o in own if _holds(o.cell.settings, settings)]
+        damage_count = sum(o.damage.count for o in without if not o.settings_mismatches)
+        results.append(
+            ControlResult(
+                name="_".join(settings.values()),
+                group=group,
+                fired=damage_count > 0 if without else None,
+                what=f"without a journal on disk a kill must damage; {damage_count} damaged databases seen",
+                cells=tuple(sorted(o.cell.id for o in without)),
+            )
+        )
+    return results
+
+
 def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
     results = []
     for outcome in members:
@@ -237,3 +324,14 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
             )
         )
     return sorted(results, key=lambda result: result.name)
+
+
+# What the fault does has to be seen at all, in its own way.
+_MUST_BE_SEEN: Mapping[str, Callable[[Group, Sequence[Outcome]], ControlResult]] = {
+    "recoverycut": _inside_control,
+    "discard": _late_control,
+    "shorn": _garbage_control,
+    "twodisk": _apart_control,
+    **dict.fromkeys(CLOCK_FAULTS, _clock_control),
+    **dict.fromkeys(ERROR_FAULTS, _error_control),
+}

@@ -4,8 +4,9 @@ The rules of judgement, in this order:
 1. Settings read back that differ from those asked for: inconclusive, for the promise speaks of other settings.
 2. One verdict that violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
 3. Inconclusive on any of these doubts: no promise is known; no state has a verdict on the database; fewer states judged
-   than planned; more than 1 % of the states ended in a hang, a panic or no verdict; a second recording differed; fewer
-   distinct contents than asked for, unless every epoch was enumerated or nothing is promised anyway.
+   than planned; more than 1 % of the states ended in a hang, a panic or no verdict; a second recording differed; the
+   sync calls of a transaction are not the documented ones; fewer distinct contents than asked for, unless every epoch
+   was enumerated or nothing is promised anyway.
 4. Else kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
 Then the controls speak (`summarise`): a kept cell of a group whose controls did not all fire becomes inconclusive.
 A kept promise of "anything goes" says so among its reasons.
@@ -18,8 +19,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from analysis.controls import ControlResult, check_controls, doubts, group_of, is_sabotaged
+from analysis.controls import ControlResult, check_controls, doubts, group_of, is_mutant, is_sabotaged
 from analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
+from analysis.protocol import difference
 from analysis.statistics import Proportion, proportion
 from rig.arms import SPECS, Arm
 from rig.results import CellResult, Verdict, VerdictKind
@@ -99,12 +101,14 @@ class Row:
     outcome: Outcome
     promise: Promise | None
     judgement: Judgement
-    # A shim swallows every sync here: breaking the promise is no failure of the engine.
+    # A shim swallows syncs here: breaking the promise is no failure of the engine.
     is_sabotaged: bool
 
     @property
     def result_text(self) -> str:
         """Return the result as it is shown; a promise that a shim broke on purpose is a control and says so."""
+        if is_mutant(self.outcome.cell):
+            return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
         if self.is_sabotaged and self.judgement.result is Result.BROKEN:
             return "broken (control)"
         if self.judgement.result is Result.KEPT and self.promise and self.promise.keeps is Keeps.ANYTHING:
@@ -152,7 +156,10 @@ def outcome(cell: CellResult) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        transactions_per_s=_ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
+        # A supervised workload stops at its calls, so its speed says nothing of the setting.
+        transactions_per_s=None
+        if is_mutant(cell) or cell.fault == "processkill"
+        else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
         settings_mismatches=_settings_mismatches(cell),
@@ -181,7 +188,8 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     broken_by = worst_first(verdict for verdict in outcome.cell.verdicts if violates(promise, verdict))
     if broken_by:
         reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
-        return Judgement(Result.BROKEN, (reason, *shown), broken_by)
+        strange = difference(outcome.cell)
+        return Judgement(Result.BROKEN, (reason, *([strange] if strange else []), *shown), broken_by)
     found = _doubts(outcome, promise, exposure_min)
     if found:
         return Judgement(Result.INCONCLUSIVE, (*found, *shown), ())
@@ -220,10 +228,14 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         found.append("no state has a verdict on the database")
     if outcome.state_count < plan.state_count:
         found.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
+    if cell.fault == "recoverycut" and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
+        found.append("no recovery was cut after it had begun to write to the files of the database")
     if unjudged_count > UNJUDGED_SHARE_MAX * outcome.state_count:
         found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
     if cell.recording.reproduced is False:
         found.append("a second run of the same scenario gave another recording")
+    if strange := difference(cell):
+        found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
     if cell.fault in SPECS and SPECS[cell.fault].arm in _SIDE_ARMS:
         exposure_min = -(-exposure_min // _SIDE_SHARE)

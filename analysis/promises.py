@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS
 from rig.results import Verdict, VerdictKind
+from rig.scenario import DROP_PREFIX
 
 
 class Keeps(StrEnum):
@@ -94,25 +95,61 @@ _SQLITE: Mapping[str, _Grid] = {
     "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
     # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
     "plp": _SQLITE_POWERCUT,
+    # Rolling back and recovering a WAL can be done again from the start, so a second cut takes no more than the first.
+    "recoverycut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     # And no page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
+    # No page speaks of a journal of the file system on a disk of its own; two honest disks are honest disks.
+    "twodisk": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
+    # An error is one that the engine is told of, and no page lets go of what was acknowledged because of it; a file
+    # system that gives up and is mounted again forgets what was not synced, as a power cut does.
+    **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
 }
 
+# Said only where a promise is made.
+_PROMISING_NOTES: Mapping[str, str] = {
+    "recoverycut": (
+        "Recovery can be cut and done again from the start: a rollback journal is deleted, and a WAL reset, only after "
+        "the database has been synced (atomiccommit.html, Deleting The Hot Journal [DOC]; for the WAL [MEM])."
+    ),
+    **dict.fromkeys(
+        ERROR_FAULTS,
+        "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it. It "
+        "assumes that a sync which returns is real; after one that failed, Linux counts what it could not write as "
+        "written.",
+    ),
+}
+_FAULT_NOTES: Mapping[str, str] = {
+    **_PROMISING_NOTES,
+    **dict.fromkeys(
+        CLOCK_FAULTS,
+        "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds.",
+    ),
+    "twodisk": "SQLite's own files stay on one disk; the file system's journal is on the other.",
+    "shorn": (
+        "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in the "
+        "rest of a block may hit what was durable and is only written along, so nothing is promised."
+    ),
+}
 _SHIMS = ("none", "eatmydata")
 
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:
     """Return what the documentation promises for these settings under this fault, or None if it is not known."""
-    if engine != "sqlite" or shim not in _SHIMS:
+    if engine != "sqlite" or not (shim in _SHIMS or shim.startswith(DROP_PREFIX)):
         return None
     grid = _SQLITE.get(fault)
     journal_mode, synchronous = settings.get("journal_mode", ""), settings.get("synchronous", "")
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
         return None
     keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
-    notes = (_caveat(fault) if caveat else "", _sqlite_note(journal_mode, synchronous, fault), _fault_note(fault))
+    notes = (
+        _caveat(fault) if caveat else "",
+        _sqlite_note(journal_mode, synchronous, fault),
+        "" if keeps is Keeps.ANYTHING and fault in _PROMISING_NOTES else _FAULT_NOTES.get(fault, ""),
+    )
     return Promise(
         keeps=keeps,
         atomic=atomic,
@@ -163,6 +200,8 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
     if journal_mode in ("memory", "off"):
         return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
     page = f"pragma.html, synchronous {synchronous.upper()}"
+    if fault in ERROR_FAULTS:
+        return f"{page}; testing.html, I/O Error Testing [DOC]"
     if fault == "processkill":
         return "pragma.html, synchronous NORMAL: application crashes [DOC]"
     if journal_mode == "wal" and synchronous != "off":
@@ -177,17 +216,6 @@ def _caveat(fault: str) -> str:
     if fault == "torn":
         words += " For torn writes the loss allowed is taken from the power cut."
     return words
-
-
-def _fault_note(fault: str) -> str:
-    if fault == "shorn":
-        return (
-            "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in "
-            "the rest of a block may hit what was durable and is only written along, so nothing is promised."
-        )
-    if fault not in CLOCK_FAULTS:
-        return ""
-    return "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds."
 
 
 def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from analysis import grid
+from analysis import grid, known_bugs, mutations, protocol
 from analysis.controls import group_of
 from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from analysis.promises import Keeps
-from analysis.table import damage_text, detection_text, headline, number, replay_line, share
+from analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.arms import DISHONEST_FAULTS
 from rig.results import Verdict, VerdictKind
+from rig.scenario import DROP_PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # An allowed loss is illustrated by its worst states; a broken promise shows every state.
@@ -90,10 +91,14 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         detection_text=detection_text,
         dishonest=DISHONEST_FAULTS,
         kinds=_kinds(summary),
+        mutations=mutations.scores(summary),
+        protocols=_protocols(summary),
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),
         common=_common_facts(summary),
         audited_count=sum(row.outcome.cell.plan.audited_count for row in summary.rows),
+        versions=versions(summary),
+        known_bugs=known_bugs.warnings(summary),
         Result=Result,
         Keeps=Keeps,
         id=id,
@@ -111,6 +116,18 @@ def _by_group(summary: Summary) -> list[Row]:
 
 def _seconds(virtual_ns: int) -> str:
     return f"{virtual_ns / 1e9:.3g} s" if virtual_ns else "0"
+
+
+def _protocols(summary: Summary) -> list[tuple[str, str, str]]:
+    """Return settings, what their transactions were seen to sync, and how that differs; once for each setting."""
+    found = {}
+    for row in summary.rows:
+        cell = row.outcome.cell
+        if cell.recording.syncs:
+            seen = sorted(cell.recording.syncs.items(), key=lambda item: (-item[1], item[0]))
+            shown = "; ".join(f"{sequence} ({count})" for sequence, count in seen)
+            found[row.outcome.settings_name, shown] = protocol.difference(cell)
+    return [(name, shown, difference) for (name, shown), difference in found.items()]
 
 
 def _kinds(summary: Summary) -> list[VerdictKind]:
@@ -184,7 +201,7 @@ def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
         states = row.judgement.broken_by
         if states:
             title = f"broke its promise: {row.promise.text if row.promise else ''}"
-            title += ", because its shim swallows every sync (control)" if row.is_sabotaged else ""
+            title += f", because its shim {_shim_text(cell.shim)}" if row.is_sabotaged else ""
             broken.append(Evidence(row, title, _commands(cell.id, states, run_dir), 0))
             continue
         losing = worst_first(verdict for verdict in cell.verdicts if loses(verdict))
@@ -195,6 +212,11 @@ def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
             shown = losing[:_ILLUSTRATIONS_MAX]
             allowed.append(Evidence(row, title, _commands(cell.id, shown, run_dir), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
+
+
+def _shim_text(shim: str) -> str:
+    dropped = shim.removeprefix(DROP_PREFIX)
+    return "swallows every sync (control)" if dropped == shim else f"leaves out {dropped}"
 
 
 def _commands(cell_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from analysis import grid
+from analysis import grid, known_bugs, mutations
 from analysis.outcome import Outcome, Result, Row, Summary
 from analysis.promises import Keeps
 from rig.arms import DISHONEST_FAULTS
@@ -43,20 +43,46 @@ def print_table(summary: Summary, console: Console | None = None, run_dir: str =
 
     if console is None:
         console = Console() if sys.stdout.isatty() else Console(width=_KEPT_WIDTH)
-    if len({row.outcome.cell.fault for row in summary.rows}) >= grid.FAULTS_MIN:
-        for one in grid.grids(summary.rows):
-            for part in (Text(one.title), grid.table(one), Text(grid.caption(one))):
-                console.print(part)
-    else:
-        for rows in _tables(summary.rows, console.width):
-            console.print(_table(rows, has_promise=console.width >= _WIDTH_WITH_PROMISES))
+    for line in versions(summary):
+        console.print(Text(line), soft_wrap=True)
+    for part in _figures(summary, console.width):
+        console.print(part)
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
+    for line in mutations.lines(summary):
+        console.print(Text(line), soft_wrap=True)
+    for line in known_bugs.warnings(summary):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
     for row in summary.rows:
         for line in _explanation(row, run_dir):
             console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)
     console.print(Text(headline(summary), style=_STYLES[summary.result]))
+
+
+def versions(summary: Summary) -> list[str]:
+    """Return a line for each build that was measured: engine, version and source id, read back from it."""
+    found = {
+        (cell.engine, *cell.recording.engine_version.partition(" ")[::2], cell.recording.settings.get("library", ""))
+        for cell in (row.outcome.cell for row in summary.rows)
+    }
+    return [
+        f"{engine} {version}"
+        + (f", source id {source}" if source else "")
+        + (f", library {library}" if library else "")
+        for engine, version, source, library in sorted(found)
+    ]
+
+
+def _figures(summary: Summary, width: int) -> list[Table | Text]:
+    """Return what shows the cells: a line each, or one mark each where there are too many faults for that."""
+    from rich.text import Text
+
+    if len({row.outcome.cell.fault for row in summary.rows}) < grid.FAULTS_MIN:
+        return [_table(rows, has_promise=width >= _WIDTH_WITH_PROMISES) for rows in _tables(summary.rows, width)]
+    return [
+        part for one in grid.grids(summary.rows) for part in (Text(one.title), grid.table(one), Text(grid.caption(one)))
+    ]
 
 
 def table_text(summary: Summary, width: int = 120) -> str:

@@ -18,24 +18,30 @@ from faults.log import EntryFlag, LogError, Mark, WriteLog
 from faults.powercut import everything_unflushed_lost
 from faults.selection import Plan
 from faults.state import CrashState, Draw, Tear
+from faults.twodisk import JointState, parse_joint
+from faults.twologs import Disk, TwoLogs
 
 __all__ = [
     "ContentIndex",
     "CrashState",
+    "Disk",
     "Draw",
     "EntryFlag",
     "Epoch",
     "Extent",
     "Fault",
+    "JointState",
     "LogError",
     "Mark",
     "Plan",
     "StateIdError",
     "Tear",
+    "TwoLogs",
     "WriteLog",
     "base_extents",
     "epochs",
     "everything_unflushed_lost",
+    "parse_joint",
     "parse_state",
     "plan",
 ]

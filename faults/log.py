@@ -101,17 +101,18 @@ class WriteLog:
             column.setflags(write=False)
 
     @classmethod
-    def open(cls, path: str | Path, *, salvage: bool = False) -> WriteLog:
-        """Open the log at `path`; raise `LogError` if it is damaged.
+    def open(cls, path: str | Path, *, salvage: bool = False, begin_bytes: int = 0) -> WriteLog:
+        """Open the log at `path`, from a byte of the file on that is a multiple of the page size.
 
+        Raise `LogError` if it is damaged. All offsets in the log's file, also in errors, count from `begin_bytes`.
         With `salvage`, walk on past the superblock's entry count and stop at the last valid entry instead of raising.
         """
         path = Path(path)
         with path.open("rb") as file:
-            size_bytes = file.seek(0, 2)
+            size_bytes = file.seek(0, 2) - begin_bytes
             if size_bytes < SECTOR_BYTES_MIN:
                 raise LogError(path, None, 0, f"the file has {size_bytes} bytes, less than one sector")
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, offset=begin_bytes)
         try:
             entry_count, sector_bytes = _read_superblock(path, data)
             return cls(path, data, sector_bytes, _walk(path, data, sector_bytes, entry_count, salvage=salvage))

@@ -43,10 +43,9 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
     """Plan the crash states of a power cut, of instants behind entry `first_entry`; deterministic under `seed`."""
 
     def rank(epoch: Epoch) -> Ranking:
-        members = landable(epoch)
-        subsets = _subsets(epoch, members) if 2 ** len(members) <= SUBSETS_MAX else _samples(epoch, members, seed)
-        ranked = _rotated(in_turns(subsets, after_fuas(epoch)), epoch.number % FIRST_KINDS)
-        return Ranking(ranked, 2 ** len(members) <= SUBSETS_MAX)
+        subsets = before_flush(epoch, seed)
+        ranked = rotated(in_turns(subsets.states, after_fuas(epoch)), epoch.number % FIRST_KINDS)
+        return Ranking(ranked, subsets.exhaustive)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
@@ -62,12 +61,20 @@ def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry:
     return make_state(epoch, bisect_left(epoch.fuas, entry))
 
 
-def _rotated(ranked: Iterator[CrashState], by: int) -> Iterator[CrashState]:
+def rotated(ranked: Iterator[CrashState], by: int) -> Iterator[CrashState]:
     """Put the state of rank `by` first, so that a small budget does not look at the same kind in every epoch."""
     skipped = list(islice(ranked, by))
     yield from islice(ranked, 1)
     yield from skipped
     yield from ranked
+
+
+def before_flush(epoch: Epoch, seed: int) -> Ranking:
+    """Return family (b): the cut just before the closing FLUSH."""
+    members = landable(epoch)
+    if 2 ** len(members) <= SUBSETS_MAX:
+        return Ranking(_subsets(epoch, members), exhaustive=True)
+    return Ranking(_samples(epoch, members, seed), exhaustive=False)
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:

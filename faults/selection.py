@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from faults.content import ContentIndex
 from faults.epochs import Epoch
@@ -24,6 +24,13 @@ _T = TypeVar("_T")
 
 # After so many states in a row without new content a sampled epoch is taken to be empty.
 BARREN_DRAWS_MAX = 64
+
+
+class Contents(Protocol):
+    """Tells which states are of equal content."""
+
+    def digest(self, state: CrashState) -> str:
+        """Return a digest of all that there is in this state."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +60,14 @@ def select(
     *,
     first_entry: int,
     states_max: int,
+    contents: Contents | None = None,
 ) -> Plan:
-    """Choose up to `states_max` states with instants behind `first_entry`."""
+    """Choose up to `states_max` states with instants behind `first_entry`; `contents` are of the log if not given."""
     if states_max < 1:
         raise ValueError(f"states_max is {states_max}: a plan without states would prove nothing")
     reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
     runs = [_Run(rank(epoch), first_entry) for epoch in reached if not epoch.doubtful]
-    taken = _Taken(ContentIndex(log))
+    taken = _Taken(contents or ContentIndex(log))
     live = runs
     while live and len(taken.by_content) < states_max:
         for run in evenly_spaced(live, states_max - len(taken.by_content)):
@@ -106,7 +114,7 @@ class _Run:
 class _Taken:
     """The states chosen so far, by content."""
 
-    def __init__(self, index: ContentIndex) -> None:
+    def __init__(self, index: Contents) -> None:
         self.by_content: dict[str, CrashState] = {}
         self._index = index
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from faults.damage import Damage, Unreadable, damage_extents
 from faults.epochs import Epoch
-from faults.extents import Extent, extents_of, read, unit_pieces, whole_pieces
+from faults.extents import Extent, base_extents, extents_of, read, unit_pieces, whole_pieces
 from faults.log import Int64Array, WriteLog
 
 UNIT_BYTES = (512, 4096)
@@ -116,6 +116,15 @@ class CrashState:
     def unreadable(self) -> tuple[tuple[int, int], ...]:
         """Return the ranges of the device that cannot be read, as (offset, length) in bytes."""
         return tuple((one.offset_bytes, one.length_bytes) for one in self.damages if isinstance(one, Unreadable))
+
+    @property
+    def base_text(self) -> str:
+        """Return in words what everything else was put on."""
+        return f"all {self.base_end} entries before the epoch"
+
+    def advance(self, log: WriteLog, from_base: int) -> list[Extent]:
+        """Return what moves a base from the `base_end` of an earlier state, or from an empty disk (0), to this one."""
+        return base_extents(log, from_base, self.base_end)
 
     def pieces(self, log: WriteLog) -> Int64Array:
         """Return rows of (entry index, bytes to skip in its payload, length in bytes), in the order of application."""

@@ -32,16 +32,31 @@ class FaultSpec:
     # What is done while the workload runs, in the words of `rig.guest`; empty if nothing is.
     injection: str = ""
     mount_options: str = ""
+    # Whether no engine's documentation promises anything under it, though the disk is honest.
+    is_unpromised: bool = False
+    # Whether the recovery from each cut is itself recorded and cut, see `rig.recoverycuts`.
+    cuts_recovery: bool = False
 
 
+# ext4 by default allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12
+# does not convert the block then (stale data would show) nor when a later write to it succeeds: what was synced reads
+# as zeros after a cut, whatever the engine does. With this option it is not so.
+_WRITES_STAY = "dioread_lock"
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
-    FaultSpec("shorn", Arm.HONEST, "shorn"),
+    FaultSpec("shorn", Arm.HONEST, "shorn", is_unpromised=True),
+    FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
+    # Nothing is cut: the process dies, the page cache lives.
+    FaultSpec("processkill", Arm.HONEST, "", injection="kill"),
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
+    # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush
+    # the data disk at the fsync of a file that grew, and no setting of a database keeps anything: "jbd2: add a missing
+    # data flush during file and fs synchronization", Zhang Yi, linux-ext4, 2024-12-06.
+    FaultSpec("twodisk", Arm.HONEST, "twodisk", injection="twodisk", mount_options="dioread_lock"),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
@@ -50,6 +65,13 @@ _SPECS = (
     FaultSpec("clockback", Arm.CLOCK, "powercut", "clockback"),
     FaultSpec("clockjump", Arm.CLOCK, "powercut", "clockjump"),
     FaultSpec("clockfrozen", Arm.CLOCK, "powercut", "clockfrozen"),
+    # Requests fail while the workload runs, as `rig.guest.injections` plans it; then the power is cut.
+    FaultSpec("ioerror-write", Arm.ERROR, "powercut", "ioerror-write", _WRITES_STAY),
+    FaultSpec("ioerror-fsync", Arm.ERROR, "powercut", "ioerror-fsync", _WRITES_STAY),
+    FaultSpec("ioerror-fsyncs", Arm.ERROR, "powercut", "ioerror-fsyncs", _WRITES_STAY),
+    FaultSpec("ioerror-read", Arm.ERROR, "powercut", injection="ioerror-read"),
+    FaultSpec("diskfull-log", Arm.ERROR, "powercut", injection="diskfull-log"),
+    FaultSpec("diskfull-data", Arm.ERROR, "powercut", injection="diskfull-data"),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -61,5 +83,8 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 
 HONEST_FAULTS = of(Arm.HONEST)
+# Under these a disk loses what it was not told to keep.
+FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
 CLOCK_FAULTS = of(Arm.CLOCK)
+ERROR_FAULTS = of(Arm.ERROR)

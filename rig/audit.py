@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -28,8 +29,11 @@ class Auditor:
 
     def __init__(self, log: WriteLog) -> None:
         """Take a log that passed the recording's self-check: replaying all of it gives the device."""
-        self._log = log
-        self._checker = Checker(log, _DEVICE_BYTES)
+        self.log = log
+
+    @cached_property
+    def _checker(self) -> Checker:
+        return Checker(self.log, _DEVICE_BYTES)
 
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
         """Check a seeded sample of the cuts of a cell and return how many were found legal.
@@ -41,7 +45,7 @@ class Auditor:
             return 0
         chosen = random.Random(f"audit {scenario.seed} {scenario.id}").sample(cuts, min(count, len(cuts)))
         chosen.sort(key=lambda cut: (cut.state.base_end, cut.entry))
-        for cut, content in zip(chosen, contents(self._log, [cut.state for cut in chosen]), strict=True):
+        for cut, content in zip(chosen, contents(self.log, [cut.state for cut in chosen]), strict=True):
             answer = self._checker.check(content, cut.entry, rule)
             if answer.legality is not Legality.LEGAL and cut.entry < cut.state.latest_instant:
                 # It answers for fewer acknowledgements than it could, which wrongs nobody.

@@ -16,9 +16,12 @@ from pathlib import Path
 
 from faults import CrashState, WriteLog
 from rig import campaign, matrix, recording
+from rig.arms import FAULTS, SPECS
 from rig.cuts import by_content, cuts
+from rig.errors import RigError
 from rig.recording import Recording
 from rig.scenario import Scenario, Workload
+from rig.store import Run
 from rig.timeline import Timeline
 from rig.verification import Finding, verify
 from rig.vm.argv import Role
@@ -43,6 +46,11 @@ def measure(say: Callable[[str], None], *, quick: bool) -> None:
         states_max = 160 if quick else 400
         _state_cost(say, machines, Path(scratch), states_max)
         _lengths(say, machines, Path(scratch), _LENGTHS[:2] if quick else _LENGTHS)
+        say("")
+        say("| fault, wal_full | states judged | states/s, all machines | recording |")
+        say("|---|---|---|---|")
+        for fault in FAULTS:
+            _fault(say, machines, Path(scratch) / fault, fault)
 
 
 def _clone_start(say: Callable[[str], None], machines: campaign.Machines, repeats: int) -> None:
@@ -101,6 +109,20 @@ def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: P
         rate, _ = _check(scenario, machines.verifier, recorded, 160, 1)
         rates.append(f"{1000 / rate:.1f} ms at {recorded.facts.entry_count} entries")
     say(f"| cost of a state by length of the log | {', '.join(rates)} | flat |")
+
+
+def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path, fault: str) -> None:
+    """Time the cell of a fault in the quick profile, its recording apart from all that follows."""
+    profile = matrix.profile("quick")
+    (cell,) = matrix.configured(matrix.select([f"sqlite-ext4-wal_full_{fault}"]), profile)
+    run = Run.create(folder, {"bench": fault})
+    record_s = _seconds(lambda: recording.record(cell, machines.recorder, run.recording_folder(cell)))
+    judge_s = _seconds(lambda: campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell]))
+    if failures := run.failures():
+        raise RigError(f"{cell.id} could not be measured: {failures[cell.id]}")
+    count = len(run.verdicts(cell.id)[0])
+    rate = f"{count / judge_s:.1f}" if SPECS[fault].model else f"{count / record_s:.1f}, while it is recorded"
+    say(f"| {fault} | {count} | {rate} | {record_s:.1f} s |")
 
 
 def _check(

@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Protocol
 
 from faults import LogError, WriteLog
-from rig import recording
+from rig import recording, recoverycuts
+from rig.arms import SPECS
 from rig.audit import Auditor
 from rig.cuts import Cut, by_content, cuts
 from rig.doctor import require_qemu
 from rig.errors import LegalityError, RigError
+from rig.libraries import Library, require_loadable
 from rig.matrix import Profile
-from rig.results import RecordingFacts, Verdict
+from rig.recovery import OpenRecovery
+from rig.results import PlanFacts, RecordingFacts, Verdict
 from rig.scenario import Scenario
 from rig.store import Run
 from rig.timeline import Timeline
@@ -72,18 +75,24 @@ class Machines:
 
 
 @contextmanager
-def machines(progress: Progress) -> Iterator[Machines]:
-    """Hold an image and both templates for the length of a block, making what the cache lacks."""
+def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[Machines]:
+    """Hold an image and both templates for the length of a block, making what the cache lacks.
+
+    Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest could not load.
+    """
     require_qemu()
     recipe = image.recipe()
     if not image.is_built(recipe):
         progress.says(f"building the guest image {recipe.name} (about a minute)")
     guest = image.build(recipe)
+    for library in libraries:
+        require_loadable(library, guest)
+    paths = sorted({library.path for library in libraries})
     accelerator, reason = best_accelerator(guest)
     progress.says(f"verifiers run under {accelerator}: {reason}")
     with ExitStack() as stack:
-        recorder = stack.enter_context(template(Role.RECORDER, guest))
-        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator)))
+        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths))
+        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths)))
 
 
 class Campaign:
@@ -133,11 +142,7 @@ class Campaign:
                 log = stack.enter_context(WriteLog.open(path))
                 self._judge_group(group, recorded.facts, path, log, vms)
             except (RigError, LogError, TimeoutError) as error:
-                if self._stopped.is_set():
-                    raise
-                for cell in group:
-                    self._run.write_failure(cell, str(error))
-                    self._progress.says(f"{cell.id} could not be measured: {error}")
+                self._failed(group, error)
 
     def _judge_group(
         self, group: Sequence[Scenario], facts: RecordingFacts, path: Path, log: WriteLog, vms: ThreadPoolExecutor
@@ -145,34 +150,53 @@ class Campaign:
         timeline = Timeline(log.marks)
         auditor = Auditor(log)
         found: list[Cut] = []
-        for cell in group:
+        parts: list[_Part] = []
+        with ExitStack() as stack:
+            for cell in group:
+                try:
+                    batches, plan = self._planned(cell, auditor, timeline, vms, stack)
+                except (RigError, LogError, TimeoutError) as error:
+                    # Recoveries are of one cell only; the others are cut from a recording that is sound.
+                    self._failed([cell], error)
+                    continue
+                self._run.write_plan(cell, replace(plan, state_count=plan.state_count + len(facts.live)))
+                for damage in self._run.mend(cell.id):
+                    self._progress.says(f"{damage}; it is judged again")
+                verdicts, _ = self._run.verdicts(cell.id)
+                self._store_live(cell, facts, verdicts)
+                for opened, planned in batches:
+                    missing = _missing(planned, verdicts, timeline)
+                    if opened:
+                        parts.append(_Part(opened.path, opened.log, by_content(missing)))
+                    else:
+                        found += missing
+            contents = by_content(found)
+            size = -(-len(contents) // self._jobs) or 1
+            parts += [_Part(path, log, contents[begin : begin + size]) for begin in range(0, len(contents), size)]
+            parts = [part for part in parts if part.contents]
+            self._progress.planned(sum(len(same) for part in parts for same in part.contents))
+            judge = _Judge(self._run, timeline, self._progress)
+            futures: list[Future[None]] = [vms.submit(self._verify_part, group[0], part, judge) for part in parts]
+            # Logs and files are in use until the last part is done, also when another has failed.
+            wait(futures)
+            for future in futures:
+                future.result()
+
+    def _planned(
+        self, cell: Scenario, auditor: Auditor, timeline: Timeline, vms: ThreadPoolExecutor, stack: ExitStack
+    ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
+        """Return the cuts of a cell, each batch with the recovery it is cut from, None for the recording itself."""
+        log = auditor.log
+        if not SPECS[cell.fault].cuts_recovery:
             planned = cuts(cell, self._profile, log, timeline)
-            try:
-                audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
-            except LegalityError as illegal:
-                self._run.void(cell, str(illegal))
-                self._progress.says(str(illegal))
-                continue
-            state_count = planned.facts.state_count + len(facts.live)
-            self._run.write_plan(cell, replace(planned.facts, state_count=state_count, audited_count=audited_count))
-            for error in self._run.mend(cell.id):
-                self._progress.says(f"{error}; it is judged again")
-            verdicts, _ = self._run.verdicts(cell.id)
-            self._store_live(cell, facts, verdicts)
-            found += _missing(planned.cuts, verdicts, timeline)
-        del auditor
-        contents = by_content(found)
-        self._progress.planned(len(found))
-        judge = _Judge(self._run, timeline, self._progress)
-        size = -(-len(contents) // self._jobs) or 1
-        parts = [contents[begin : begin + size] for begin in range(0, len(contents), size)]
-        futures: list[Future[None]] = [
-            vms.submit(self._verify_part, group[0], path, log, part, judge) for part in parts
-        ]
-        # Log and file are in use until the last part is done, also when another has failed.
-        wait(futures)
-        for future in futures:
-            future.result()
+            audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
+            return [(None, planned.cuts)], replace(planned.facts, audited_count=audited_count)
+        kept = self._run.recoveries(cell.id)
+        kept.remove_leftovers()
+        if kept.index() is None:
+            verifier = self._machines.verifier
+            vms.submit(recoverycuts.record, cell, self._profile, verifier, log, kept, self._stopped).result()
+        return recoverycuts.cuts(cell, self._profile, log, kept, stack)
 
     def _store_live(self, cell: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
         """Store what the recording itself showed of a cell, unless that was done before."""
@@ -181,17 +205,33 @@ class Campaign:
         if fresh:
             self._run.append(cell.id, fresh)
 
-    def _verify_part(
-        self, scenario: Scenario, path: Path, log: WriteLog, part: Sequence[Sequence[Cut]], judge: _Judge
-    ) -> None:
+    def _verify_part(self, scenario: Scenario, part: _Part, judge: _Judge) -> None:
         with judge.batch() as add:
-            states = [cuts_of_content[0].state for cuts_of_content in part]
-            clocks = [cuts_of_content[0].clock for cuts_of_content in part]
+            states = [same[0].state for same in part.contents]
+            clocks = [same[0].clock for same in part.contents]
 
             def found(rank: int, finding: Finding) -> None:
-                add(part[rank], finding)
+                add(part.contents[rank], finding)
 
-            verify(scenario, self._machines.verifier, path, log, states, found, self._stopped, clocks)
+            verify(scenario, self._machines.verifier, part.path, part.log, states, found, self._stopped, clocks)
+
+    def _failed(self, cells: Sequence[Scenario], error: Exception) -> None:
+        """Note why cells could not be measured; raise the error if that is because we are being stopped."""
+        if self._stopped.is_set():
+            raise error
+        for cell in cells:
+            note = self._run.void if isinstance(error, LegalityError) else self._run.write_failure
+            note(cell, str(error))
+            self._progress.says(f"{cell.id} could not be measured: {error}")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one machine verifies: the cuts of each content, all of one log."""
+
+    path: Path
+    log: WriteLog
+    contents: Sequence[Sequence[Cut]]
 
 
 def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Timeline) -> list[Cut]:

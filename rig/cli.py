@@ -59,6 +59,9 @@ _seed_option = click.option(
 _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
+_library_option = click.option(
+    "--sqlite-library", "library", metavar="WHICH", help="A shared library of SQLite, or apsw==VERSION from PyPI."
+)
 
 
 @main.command()
@@ -87,20 +90,32 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
 @_profile_option
 @_device_option
 @_seed_option
+@_library_option
 @_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one a processor].")
-def run(*, cells: tuple[str, ...], profile: str, device: str, seed: int, run_dir: Path | None, jobs: int) -> None:
+def run(
+    *,
+    cells: tuple[str, ...],
+    profile: str,
+    device: str,
+    seed: int,
+    library: str | None,
+    run_dir: Path | None,
+    jobs: int,
+) -> None:
     """Measure cells (default: the SQLite matrix), print the table and write the report.
 
     A run that was stopped goes on where it stopped when the same command is given again.
     """
-    from rig import campaign, matrix
+    from rig import campaign, libraries, matrix
     from rig.progress import shown
 
     wanted = matrix.profile(profile)
-    chosen = matrix.configured(_chosen(cells, wanted), wanted, matrix.device_profile(device), seed)
-    with shown() as progress, campaign.machines(progress) as machines:
-        definition = _definition(chosen, wanted.name, machines)
+    chosen, speed = _chosen(cells, wanted), matrix.device_profile(device)
+    build = libraries.library(library) if library else None
+    chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
+    with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+        definition = _definition(chosen, wanted.name, machines) | {"sqlite_library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
     sys.exit(_conclude(target, wanted.exposure_min))
@@ -120,17 +135,19 @@ def report(run_dir: Path | None) -> None:
 @main.command()
 @click.argument("cell")
 @click.argument("state")
+@_library_option
 @_run_dir_option
-def replay(cell: str, state: str, run_dir: Path | None) -> None:
+def replay(cell: str, state: str, library: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and show the verdict beside the stored one."""
-    from rig import campaign
+    from rig import campaign, libraries
     from rig.progress import shown
     from rig.replay import replay as replay_state
     from rig.store import Run
 
     target = Run.open(run_dir or _newest_run(having=cell))
-    with shown() as progress, campaign.machines(progress) as machines:
-        answer = replay_state(target, cell, state, machines.verifier)
+    build = libraries.library_of_run(target.scenario(cell).tuning.get("library", ""), library)
+    with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+        answer = replay_state(target, cell, state, machines)
     for name, value in answer.facts.items():
         click.echo(f"{name:12} {value}")
     if not answer.agrees:

@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
+from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan, twodisk
 from rig.arms import SPECS, Arm
 from rig.guest.clock import AFTER_CUT, Clock
 from rig.matrix import Profile
 from rig.results import PlanFacts
 from rig.scenario import Scenario
 from rig.timeline import Timeline
+from rig.twodisk import two_logs
 
 # Of so many states under a wrong clock one is judged under the right one too, so that a difference has a cause.
 _RIGHT_EVERY = 8
@@ -52,6 +53,8 @@ class Cuts:
 
 def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline) -> Cuts:
     """Plan the cuts of one cell; deterministic."""
+    if SPECS[scenario.fault].model == "twodisk":
+        return _joint_cuts(scenario, profile, log, timeline)
     log_epochs = epochs(log)
     index = ContentIndex(log)
     model = SPECS[scenario.fault].model
@@ -82,6 +85,22 @@ def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:
     return [replace(cut, clock=wrong) for cut in found] + [
         replace(cut, clock=Clock.RIGHT) for cut in found[::_RIGHT_EVERY]
     ]
+
+
+def _joint_cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline) -> Cuts:
+    logs = two_logs(log)
+    index = twodisk.JointIndex(logs)
+    planned = twodisk.states(
+        logs, index,
+        first_mark=timeline.mark_number(timeline.setup),
+        states_max=profile.states_max_of(scenario), seed=scenario.seed,
+    )  # fmt: skip
+    states = [state for state in planned.states if isinstance(state, twodisk.JointState)]
+    facts = PlanFacts(
+        len(states), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, 0,
+        apart_count=sum(state.is_apart for state in states),
+    )  # fmt: skip
+    return Cuts(tuple(Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in states), facts)
 
 
 def by_content(found: Sequence[Cut]) -> list[list[Cut]]:

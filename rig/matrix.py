@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, HONEST_FAULTS, SPECS, Arm
+from rig.arms import FAULTS, FORGETTING_FAULTS, SPECS, Arm
 from rig.engines.engine import NAMES as ENGINES
+from rig.engines.syncs import kinds
 from rig.errors import UsageError
-from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+from rig.scenario import DROP_PREFIX, DeviceProfile, FileSystem, Scenario, Shim, Workload
 
 _DEFAULT_FAULTS = ("powercut", "torn")
+_BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
+_CONTROL_SETTINGS = ("delete_off", "wal_off")
+_MUTATION_FAULTS = ("powercut", "torn")
 _DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
@@ -32,7 +36,7 @@ class Profile:
     reproduce_all: bool
     # Whether every cell there is belongs to it when none is named.
     is_whole: bool = True
-    # The same where only detection is judged, or where each cell needs a recording of its own.
+    # The same where each cell has a recording of its own; half as many states where there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
     # Planned states of each cell that an independent checker has to find legal.
@@ -44,18 +48,18 @@ class Profile:
         return self.side_transaction_count if is_side else self.transaction_count
 
     def states_max_of(self, cell: Scenario) -> int:
-        """Return how many crash states are planned for a cell: fewest where nothing is promised."""
-        if any(cell.settings.get(name) in values for name, values in engines.named(cell.engine).UNPROTECTED.items()):
-            return min(self.states_max, self.side_states_max)
-        is_side = SPECS[cell.fault].arm is not Arm.HONEST or cell.shim != "none"
-        return self.side_states_max if is_side else self.states_max
+        """Return how many crash states are planned for a cell."""
+        spec = SPECS[cell.fault]
+        if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
+            return max(1, self.side_states_max // 2)
+        return self.states_max if spec.arm is Arm.HONEST else self.side_states_max
 
 
 PROFILES = {
     profile.name: profile
     for profile in (
         Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False, is_whole=False),
-        Profile("nightly", 120, 400, 240, exposure_min=300, reproduce_all=True, side_states_max=120, audit_count=12),
+        Profile("nightly", 120, 320, 240, exposure_min=300, reproduce_all=True, side_states_max=120, audit_count=12),
         Profile(
             "exhaustive",
             120,
@@ -102,23 +106,53 @@ def all_cells() -> list[Scenario]:
     cells += [
         replace(cell, shim=Shim.EATMYDATA)
         for cell in cells
-        if cell.settings_name == "wal_full" and cell.fault in HONEST_FAULTS
+        if cell.settings_name == "wal_full" and cell.fault in FORGETTING_FAULTS
     ]
-    return sorted(cells, key=lambda cell: cell.id)
+    return sorted([*cells, *mutation_cells()], key=lambda cell: cell.id)
+
+
+def mutation_cells() -> list[Scenario]:
+    """Return the cells in which one sync is left out: every sync that transactions of these settings make."""
+    return [
+        Scenario(
+            engine, filesystem, settings, fault, dict(spec.TUNING), SPECS[fault].mount_options,
+            shim=f"{DROP_PREFIX}{kind}",
+        )
+        for engine in ENGINES
+        for spec in [engines.named(engine)]
+        for filesystem, values, fault in itertools.product(
+            FileSystem, itertools.product(*spec.SETTINGS.values()), _MUTATION_FAULTS
+        )
+        for settings in [dict(zip(spec.SETTINGS, values, strict=True))]
+        # Where nothing is promised there is nothing to break.
+        if settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES
+        for kind in kinds(engine, settings)
+    ]  # fmt: skip
+
+
+def is_unprotected(cell: Scenario) -> bool:
+    """Return whether the engine promises nothing under these settings when the power goes."""
+    return any(cell.settings.get(name) in values for name, values in engines.named(cell.engine).UNPROTECTED.items())
 
 
 def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
     """Return what is measured when no cell is named.
 
     In the quick profile that is the main job: SQLite's journal modes that keep a journal on disk under the faults that
-    most people mean, and the controls. The others take the whole fault matrix.
+    most people mean, and the controls. The others take the whole fault matrix: every cell with a promise to break, and
+    of the others those that show what is lost without one, and the controls.
     """
     if wanted.is_whole:
-        return all_cells()
+        return [
+            cell
+            for cell in all_cells()
+            if not is_unprotected(cell) or cell.fault in _BARE_FAULTS or cell.settings_name in _CONTROL_SETTINGS
+        ]
     return [
         cell
         for cell in all_cells()
-        if cell.settings["journal_mode"] in _DEFAULT_JOURNAL_MODES and cell.fault in _DEFAULT_FAULTS
+        if cell.settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES and cell.fault in _DEFAULT_FAULTS
+        if not cell.dropped_sync
     ]
 
 
@@ -132,10 +166,22 @@ def select(patterns: Sequence[str]) -> list[Scenario]:
 
 
 def configured(
-    cells: Iterable[Scenario], wanted: Profile, device: DeviceProfile = DeviceProfile.SSD, seed: int = 1
+    cells: Iterable[Scenario],
+    wanted: Profile,
+    device: DeviceProfile = DeviceProfile.SSD,
+    seed: int = 1,
+    library: str = "",
 ) -> list[Scenario]:
-    """Return the cells with what the command line decides for all of them."""
-    return [replace(cell, workload=Workload(wanted.transactions_of(cell)), profile=device, seed=seed) for cell in cells]
+    """Return the cells with what the command line decides for all of them; `library` is a build of SQLite."""
+    found = [
+        replace(cell, workload=Workload(wanted.transactions_of(cell)), profile=device, seed=seed) for cell in cells
+    ]
+    if not library:
+        return found
+    # Cells of other engines beside SQLite's, such as controls, are none of its business.
+    return [
+        replace(cell, tuning={**cell.tuning, "library": library}) if cell.engine == "sqlite" else cell for cell in found
+    ]
 
 
 def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:

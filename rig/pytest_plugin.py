@@ -17,6 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from analysis.outcome import Row, Summary
     from rig.campaign import Machines
+    from rig.libraries import Library
     from rig.scenario import Scenario
 
 _SHOWN_MAX = 5
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rig-profile", default="quick", help="how closely to look: quick, nightly or exhaustive")
     group.addoption("--rig-device", default="ssd", help="device profile: none, ssd or hdd")
     group.addoption("--rig-seed", default=1, type=int, help="seed of workload and sampling")
+    group.addoption("--rig-sqlite-library", default=None, help="a shared library of SQLite, or apsw==VERSION from PyPI")
     group.addoption("--rig-run-dir", default=None, help="keep the run here; goes on with what is there")
     group.addoption("--rig-cells", default="default", help="cells to offer: default, all, or a pattern of ids")
 
@@ -38,8 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that wants `durability_cell` all cells."""
-    if "durability_cell" not in metafunc.fixturenames:
+    """Give a test that wants `durability_cell` all cells, unless it names its own."""
+    own = [str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")]
+    if "durability_cell" not in metafunc.fixturenames or "durability_cell" in own:
         return
     cells = _offered(metafunc.config)
     metafunc.parametrize(
@@ -58,6 +61,16 @@ class Measured:
     failures: dict[str, str]
     run_dir: Path
 
+    @property
+    def is_expected_survivor(self) -> bool:
+        """Whether this cell leaves a sync out that does not matter to its promise."""
+        from analysis.mutations import expectation
+        from rig.scenario import DROP_PREFIX
+
+        cell = self.row.outcome.cell
+        found = expectation(cell.settings, cell.shim.removeprefix(DROP_PREFIX))
+        return cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters
+
     def text(self) -> str:
         """Return the figures of the cell and its controls, and what broke the promise, with a line to replay it."""
         from analysis.outcome import Result
@@ -73,11 +86,24 @@ class Measured:
 
 
 @pytest.fixture(scope="session")
-def rig_machines() -> Iterator[Machines]:
+def rig_library(request: pytest.FixtureRequest) -> Library | None:
+    """Return the build of SQLite that the session asks for; None for that of the guest."""
+    from rig import libraries
+    from rig.errors import RigError
+
+    word = request.config.getoption("--rig-sqlite-library")
+    try:
+        return libraries.library(word) if word else None
+    except RigError as error:
+        pytest.fail(f"--rig-sqlite-library: {error}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def rig_machines(rig_library: Library | None) -> Iterator[Machines]:
     """Hold the guest image and the templates for the session, making what the cache lacks."""
     from rig import campaign
 
-    with campaign.machines(campaign.Silent()) as machines:
+    with campaign.machines(campaign.Silent(), [rig_library] if rig_library else []) as machines:
         yield machines
 
 
@@ -94,6 +120,7 @@ def rig_run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def durability_cell(
     request: pytest.FixtureRequest,
     rig_machines: Machines,
+    rig_library: Library | None,
     rig_run_dir: Path,
     record_property: Callable[[str, object], None],
 ) -> Measured:
@@ -106,11 +133,13 @@ def durability_cell(
     profile = matrix.profile(config.getoption("--rig-profile"))
     device = matrix.device_profile(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
-    wanted = matrix.configured([cell, *_controls_of(cell)], profile, device, seed)
+    library = rig_library.name if rig_library else ""
+    wanted = matrix.configured([cell, *_controls_of(cell)], profile, device, seed, library)
     definition = {
         "profile": profile.name,
         "device": device,
         "seed": seed,
+        "sqlite_library": library,
         "recorder": rig_machines.recorder.identity,
         "verifier": rig_machines.verifier.identity,
     }
@@ -150,7 +179,7 @@ def _controls_of(cell: Scenario) -> list[Scenario]:
     return [
         one
         for one in group
-        if one.id != cell.id and (one.shim is Shim.EATMYDATA or dict(one.settings) in [dict(s) for s in required])
+        if one.id != cell.id and (one.shim == Shim.EATMYDATA or dict(one.settings) in [dict(s) for s in required])
     ]
 
 

@@ -3,6 +3,8 @@
 A recording is a folder with `log.zst` (the write log) and `facts.json`. It is void, and never kept, unless
 replaying every entry gives the device byte for byte, the log was not cut short, the disk counted as many flushes as
 the log holds, nothing was read from the host's disk meanwhile, and the engine read back the settings it was told.
+Where the journal has a disk of its own there is a second log, `log-b.zst`, of which the same must be true, and both
+must hold the same marks. Unpacked it stands behind the first in the same file.
 """
 
 from __future__ import annotations
@@ -21,20 +23,22 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from faults import EntryFlag, LogError, WriteLog
+from faults import Disk, EntryFlag, LogError, WriteLog
 from rig import host
 from rig.arms import SPECS, Arm
 from rig.errors import RecordingError
+from rig.guest import journaldisk
 from rig.guest.disks import DISK_MIB
-from rig.results import RecordingFacts
+from rig.results import LiveFinding, RecordingFacts
 from rig.scenario import Scenario
 from rig.timeline import Timeline
+from rig.twodisk import SECOND_LOG_BYTES, two_logs
 from rig.vm.argv import RECORDING_BYTES
 from rig.vm.template import Template, qemu_version
 
 _RECORD_LIMIT_S = 900
 _RUNS_MAX = 4
-_ARCHIVE, _FACTS = "log.zst", "facts.json"
+_ARCHIVE, _SECOND_ARCHIVE, _FACTS = "log.zst", "log-b.zst", "facts.json"
 # A log of the longest workload, uncompressed, and its archive.
 _SPACE_BYTES = 256 << 20
 
@@ -53,12 +57,18 @@ class Recording:
         descriptor, name = tempfile.mkstemp(dir=self.folder, prefix="log.")
         os.close(descriptor)
         path = Path(name)
+        parts = [(self.folder / _ARCHIVE, 0, self.facts.log_bytes, self.facts.digest)]
+        if self.facts.journal_digest:
+            second = self.folder / _SECOND_ARCHIVE
+            parts.append((second, SECOND_LOG_BYTES, self.facts.journal_log_bytes, self.facts.journal_digest))
         try:
-            _unpack((self.folder / _ARCHIVE).read_bytes(), path)
-            # A frame that was cut off unpacks without an error, to less.
-            if _digest(path, self.facts.log_bytes) != self.facts.digest:
-                archive = self.folder / _ARCHIVE
-                raise RecordingError(f"{archive} is damaged: not what was recorded; remove the folder to record anew")
+            for archive, begin, size, digest in parts:
+                _unpack(archive.read_bytes(), path, archive, begin)
+                # A frame that was cut off unpacks without an error, to less.
+                if _digest(path, size, begin) != digest:
+                    raise RecordingError(
+                        f"{archive} is damaged: not what was recorded; remove the folder to record anew"
+                    )
             yield path
         finally:
             path.unlink(missing_ok=True)
@@ -82,16 +92,31 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
                 break
             seen[archive] = told
     path = folder / "log"
+    first, second = archive, b""
+    if "journal" in told:
+        begin = told["journal"]["begin_bytes"]
+        first, second = archive[:begin], archive[begin:]
     try:
-        _unpack(archive, path)
+        _unpack(first, path, folder / _ARCHIVE)
+        if second:
+            _unpack(second, path, folder / _SECOND_ARCHIVE, SECOND_LOG_BYTES)
         facts = _facts(scenario, template, told, path)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error
     finally:
         path.unlink(missing_ok=True)
-    host.atomic_write(folder / _ARCHIVE, archive)
+    if second:
+        host.atomic_write(folder / _SECOND_ARCHIVE, second)
+    host.atomic_write(folder / _ARCHIVE, first)
     host.atomic_write(folder / _FACTS, json.dumps(asdict(replace(facts, reproduced=reproduced)), indent=1).encode())
     return Recording(folder, replace(facts, reproduced=reproduced))
+
+
+def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:
+    """Run a scenario once more and return what its recording shows by itself; nothing is kept."""
+    told, _ = _run(scenario, template)
+    found: list[LiveFinding] = told["live"]
+    return found
 
 
 def load(folder: Path) -> Recording | None:
@@ -103,8 +128,9 @@ def load(folder: Path) -> Recording | None:
         recording = Recording(folder, RecordingFacts(**json.loads(path.read_text())))
     except (ValueError, TypeError) as error:
         raise RecordingError(f"{path} is damaged: {error}; remove the folder to record anew") from None
-    if not (folder / _ARCHIVE).exists():
-        raise RecordingError(f"{folder} has facts but no {_ARCHIVE}; remove the folder to record anew")
+    for name in (_ARCHIVE, *([_SECOND_ARCHIVE] if recording.facts.journal_digest else [])):
+        if not (folder / name).exists():
+            raise RecordingError(f"{folder} has facts but no {name}; remove the folder to record anew")
     return recording
 
 
@@ -124,26 +150,33 @@ def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], bytes]
     return told, b"".join(archive)
 
 
-def _unpack(archive: bytes, path: Path) -> None:
+def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int = 0) -> None:
+    """Unpack an archive's data to a place in a file of the size of a clone's recording disk; the first log first."""
     try:
-        with open(path, "wb") as file:
-            zstandard.ZstdDecompressor().copy_stream(io.BytesIO(archive), file)
+        with open(path, "r+b" if begin_bytes else "wb") as file:
+            file.seek(begin_bytes)
+            zstandard.ZstdDecompressor().copy_stream(io.BytesIO(data), file)
             if file.tell() > RECORDING_BYTES:
-                raise RecordingError(f"{path}: a log of {file.tell()} bytes does not fit the recording disk")
+                raise RecordingError(
+                    f"{archive}: a log that ends at byte {file.tell()} does not fit the recording disk"
+                )
             file.truncate(RECORDING_BYTES)
     except zstandard.ZstdError as error:
-        raise RecordingError(
-            f"{path.with_name(_ARCHIVE)} is damaged: {error}; remove the folder to record anew"
-        ) from None
+        raise RecordingError(f"{archive} is damaged: {error}; remove the folder to record anew") from None
 
 
 def _facts(scenario: Scenario, template: Template, told: Mapping[str, Any], path: Path) -> RecordingFacts:
     with WriteLog.open(path) as log:
         timeline = Timeline(log.marks)
         _require_sound(scenario, told, log)
-        first, last = timeline.setup.entry_index, timeline.end.entry_index
-        flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
-        ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]
+        counts = [_counts(log)]
+        journal: dict[str, Any] = {}
+        if "journal" in told:
+            second = two_logs(log).sides[Disk.B].log
+            _require_same_disk(scenario, told["journal"], second, journaldisk.DISK_MIB)
+            counts.append(_counts(second))
+            journal["journal_digest"] = _digest(path, second.end_bytes, SECOND_LOG_BYTES)
+            journal["journal_log_bytes"] = second.end_bytes
         return RecordingFacts(
             key=scenario.recording_key,
             digest=_digest(path, log.end_bytes),
@@ -157,16 +190,26 @@ def _facts(scenario: Scenario, template: Template, told: Mapping[str, Any], path
             transaction_count=len(timeline.acks),
             busy_virtual_ns=timeline.busy_ns,
             span_virtual_ns=timeline.end.time_ns - timeline.setup.time_ns,
-            flush_count=sum(int(np.count_nonzero((flushes > begin) & (flushes < ack))) for begin, ack in ranges),
-            written_bytes=int(log.payload_bytes[first:last].sum()),
+            flush_count=sum(flushes for flushes, _ in counts),
+            written_bytes=sum(written for _, written in counts),
             user_bytes=told["user_bytes"],
             entry_count=log.entry_count,
             log_bytes=log.end_bytes,
             reproduced=None,
             syncs=told["syncs"],
             live=told["live"],
-            clock=told["clock"],
+            clock=told.get("clock", []),
+            **journal,
         )
+
+
+def _counts(log: WriteLog) -> tuple[int, int]:
+    """Return the FLUSH entries between begin and ack of all transactions, and the bytes written from setup to end."""
+    timeline = Timeline(log.marks)
+    flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
+    ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]
+    written = log.payload_bytes[timeline.setup.entry_index : timeline.end.entry_index].sum()
+    return sum(int(np.count_nonzero((flushes > begin) & (flushes < ack))) for begin, ack in ranges), int(written)
 
 
 def _require_sound(scenario: Scenario, told: Mapping[str, Any], log: WriteLog) -> None:
@@ -174,23 +217,31 @@ def _require_sound(scenario: Scenario, told: Mapping[str, Any], log: WriteLog) -
     void = f"the recording of {scenario.id} is void"
     if told["root_reads"]:
         raise RecordingError(f"{void}: {told['root_reads']} reads went to the host's disk while it was made")
-    flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
-    if flush_count != told["requests"]["flushes"]:
-        raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {told['requests']['flushes']}")
-    digest = hashlib.sha256(log.replay(log.entry_count, DISK_MIB << 20).tobytes()).hexdigest()
-    if digest != told["device_sha256"]:
-        raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
+    _require_same_disk(scenario, told, log, DISK_MIB)
     for name, asked in {**scenario.tuning, **scenario.settings}.items():
         if told["settings"].get(name) != asked:
             raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
     acks = sum(mark.text.startswith("ack-") for mark in log.marks)
     spec = SPECS[scenario.fault]
-    if acks != scenario.workload.transaction_count and (not spec.injection or spec.arm is Arm.CLOCK):
+    must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection == journaldisk.INJECTION
+    if acks != scenario.workload.transaction_count and must_finish:
         raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")
 
 
-def _digest(path: Path, size: int) -> str:
+def _require_same_disk(scenario: Scenario, told: Mapping[str, Any], log: WriteLog, disk_mib: int) -> None:
+    """Raise RecordingError unless a log is all that its disk saw."""
+    void = f"the recording of {scenario.id} is void"
+    flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
+    if flush_count != told["requests"]["flushes"]:
+        raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {told['requests']['flushes']}")
+    digest = hashlib.sha256(log.replay(log.entry_count, disk_mib << 20).tobytes()).hexdigest()
+    if digest != told["device_sha256"]:
+        raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
+
+
+def _digest(path: Path, size: int, begin_bytes: int = 0) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
+        file.seek(begin_bytes)
         digest.update(file.read(size))
     return digest.hexdigest()

@@ -6,7 +6,7 @@ Times are virtual nanoseconds of the recorder's guest clock; byte and entry coun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
 
@@ -104,7 +104,10 @@ class RecordingFacts:
     # What reopening in the running guest showed, without a cut: see `LiveFinding` for the fields of each.
     live: Sequence[LiveFinding]
     # What the workload read of its clocks where a wrong one was put under it: see `rig.guest.clock.ProcessClock`.
-    clock: Sequence[Sequence[int]] = ()
+    clock: Sequence[Sequence[int]] = field(default_factory=list)
+    # The log of the journal's disk, where it has one of its own.
+    journal_digest: str = ""
+    journal_log_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,12 @@ class PlanFacts:
     epochs_exhaustive: int
     epochs_sampled: int
     instant_count: int
+    # Recoveries that were recorded and cut, and the states of which one had begun to write to the files of the
+    # database, and had more to write.
+    recovery_count: int = 0
+    inside_count: int = 0
+    # Of two disks: the states in which the one holds what became durable behind the last that the other holds.
+    apart_count: int = 0
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
 

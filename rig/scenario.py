@@ -30,10 +30,14 @@ class DeviceProfile(StrEnum):
 
 
 class Shim(StrEnum):
-    """A library put under the workload's process that changes what its system calls do."""
+    """What stands between the workload and its system calls, beside `drop-KIND`: one of the engine's syncs dropped."""
 
     NONE = "none"
+    # A library that makes every sync do nothing.
     EATMYDATA = "eatmydata"
+
+
+DROP_PREFIX = "drop-"
 
 
 @dataclass(frozen=True)
@@ -62,14 +66,15 @@ class Scenario:
     mount_options: str = ""
     profile: DeviceProfile = DeviceProfile.SSD
     workload: Workload = field(default_factory=Workload)
-    shim: Shim = Shim.NONE
+    # A `Shim`, or `drop-` and the name of a sync (`rig.engines.syncs`): that one is answered and not done.
+    shim: str = Shim.NONE
     seed: int = 1
 
     @property
     def settings_name(self) -> str:
         """Return the settings as they stand in the test id, such as `wal_normal` or `wal_full+eatmydata`."""
         name = "_".join(self.settings.values())
-        return name if self.shim is Shim.NONE else f"{name}+{self.shim}"
+        return name if self.shim == Shim.NONE else f"{name}+{self.shim}"
 
     @property
     def id(self) -> str:
@@ -92,6 +97,11 @@ class Scenario:
             "think_ms": self.workload.think_ms,
             "rest_ms": self.workload.rest_ms,
         }
+
+    @property
+    def dropped_sync(self) -> str:
+        """Return the name of the sync that this scenario leaves out, or nothing."""
+        return self.shim.removeprefix(DROP_PREFIX) if self.shim.startswith(DROP_PREFIX) else ""
 
     @property
     def recording_key(self) -> str:

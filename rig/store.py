@@ -5,6 +5,7 @@
     cells/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
     cells/ID/plan.json       how much of what could happen is looked at; written before the first verdict
     cells/ID/failure         why the cell could not be measured, if it could not
+    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recovery`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
 A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
@@ -25,8 +26,9 @@ from typing import Any, BinaryIO, TextIO
 
 from rig import host, recording
 from rig.errors import RecordingError, RigError, StoreError
+from rig.recovery import Recoveries
 from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
-from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+from rig.scenario import DeviceProfile, FileSystem, Scenario, Workload
 
 _FORMAT = 1
 _SPACE_BYTES = 64 << 20
@@ -82,6 +84,10 @@ class Run:
     def recording_folder(self, scenario: Scenario) -> Path:
         """Return the folder of the recording that a cell is cut from."""
         return self.folder / "recordings" / scenario.recording_key
+
+    def recoveries(self, cell: str) -> Recoveries:
+        """Return the recordings of recoveries of a cell, for a fault that cuts these."""
+        return Recoveries(self._cell(cell) / "recoveries")
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
@@ -192,14 +198,19 @@ class Run:
 
 
 def write_parquet(results: Sequence[CellResult], path: Path) -> None:
-    """Write all verdicts as one Parquet table, a column for each field of `Verdict`."""
+    """Write all verdicts as one Parquet table: a column for each field of `Verdict`, and the engine's version."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [asdict(verdict) for result in results for verdict in result.verdicts]
+    rows = [
+        {**asdict(verdict), "engine_version": result.recording.engine_version}
+        for result in results
+        for verdict in result.verdicts
+    ]
     # Named, not guessed from the rows: a column of which nothing is known yet is one nevertheless.
     types = {"str": pa.string(), "VerdictKind": pa.string(), "int": pa.int64(), "int | None": pa.int64()}
-    schema = pa.schema([(field.name, types[str(field.type)]) for field in fields(Verdict)])
+    columns = [(field.name, types[str(field.type)]) for field in fields(Verdict)]
+    schema = pa.schema([*columns, ("engine_version", pa.string())])
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema), sink)
     host.atomic_write(path, sink.getvalue().to_pybytes())
@@ -241,7 +252,7 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
     try:
         plan = json.loads(path.read_text())
         known = plan["scenario"]
-        closed = {"filesystem": FileSystem, "profile": DeviceProfile, "shim": Shim}
+        closed = {"filesystem": FileSystem, "profile": DeviceProfile}
         words = {name: words(known[name]) for name, words in closed.items()}
         scenario = Scenario(**{**known, **words, "workload": Workload(**known["workload"])})
         return scenario, PlanFacts(**plan["plan"])

@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from faults import CrashState, Extent, WriteLog, base_extents
+from faults import CrashState, Extent, WriteLog
 from rig.cuts import Cut
 from rig.errors import VmError
 from rig.guest.clock import Clock
@@ -86,6 +86,41 @@ def verify(  # noqa: PLR0917 - each is of another type, so none can stand in ano
                 done, tries = done + 1, 0
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """How one crash state was recovered."""
+
+    finding: Finding
+    # The write log of the recovery, as dm-log-writes wrote it.
+    log: bytes
+    # Of the whole disk afterwards, see `rig.guest.recovery.digest`.
+    digest: str
+    # Where the files on it stand afterwards: (offset, length) in bytes, sorted.
+    files: tuple[tuple[int, int], ...]
+
+
+def recover(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
+    scenario: Scenario,
+    template: Template,
+    recording: Path,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    stopped: threading.Event | None = None,
+) -> list[Recovered | None]:
+    """Record how each state, sorted as for `verify`, is recovered; None where the machine was lost over it."""
+    found: list[Recovered | None] = []
+    while len(found) < len(states):
+        try:
+            with template.clone(recording=recording) as machine:
+                for one in _Session(machine, scenario, log).recoveries(states[len(found) :]):
+                    found.append(one)  # noqa: PERF402 - what came before an error stays
+        except (VmError, TimeoutError):
+            if stopped and stopped.is_set():
+                raise
+            found.append(None)
+    return found
+
+
 def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     """Judge a finding at the instant of a cut."""
     acked = timeline.acked(cut.entry)
@@ -132,9 +167,9 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
     return replace(blank, kind=kind, recovered=finding.recovered, lost=lost, lost_virtual_ns=lost_ns, detail=detail)
 
 
-def live_verdicts(cell: str, findings: Iterable[LiveFinding]) -> list[Verdict]:
+def live_verdicts(cell: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
     """Judge what was found in the running guest: there `acked` transactions had been acknowledged, `issued` begun."""
-    return [
+    judged = [
         _verdict(
             Verdict(cell, one["state"], one["state"], VerdictKind.INCONCLUSIVE, one["acked"], None, 0, 0, 0, ""),
             Finding(one["kind"], one["recovered"], one["detail"], {}),
@@ -142,6 +177,11 @@ def live_verdicts(cell: str, findings: Iterable[LiveFinding]) -> list[Verdict]:
             lambda _: 0,
         )
         for one in findings
+    ]
+    # What was done to the machine belongs to whatever came of it.
+    return [
+        one if told["detail"] in one.detail else replace(one, detail=f"{one.detail}; {told['detail']}")
+        for one, told in zip(judged, findings, strict=True)
     ]
 
 
@@ -165,8 +205,17 @@ class _Session:
         for state in waiting:
             yield self._answer(state)
 
+    def recoveries(self, states: Sequence[CrashState]) -> Iterable[Recovered]:
+        self._machine.receive(_READY_LIMIT_S)
+        for state in states:
+            self._machine.send(self._request(state) | {"recover": True})
+            answer = self._machine.receive(STATE_LIMIT_S)
+            finding = self._finding(state, answer)
+            files = tuple((offset, length) for offset, length in answer["files"])
+            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], files)
+
     def _request(self, state: CrashState) -> dict[str, Any]:
-        advance = base_extents(self._log, self._base_end, state.base_end)
+        advance = state.advance(self._log, self._base_end)
         self._base_end = state.base_end
         extents = state.extents(self._log)
         request: dict[str, Any] = {"state": state.id, "advance": _packed(advance), "extents": _packed(extents)}
@@ -178,7 +227,10 @@ class _Session:
         return request
 
     def _answer(self, state: CrashState) -> Finding:
-        answer = self._machine.receive(STATE_LIMIT_S)
+        return self._finding(state, self._machine.receive(STATE_LIMIT_S))
+
+    @staticmethod
+    def _finding(state: CrashState, answer: Mapping[str, Any]) -> Finding:
         if answer["state"] != state.id:
             raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
         return Finding(answer["kind"], answer["recovered"], answer["detail"], answer["ms"], answer.get("clock"))

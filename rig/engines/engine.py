@@ -34,6 +34,36 @@ class Database(Protocol):
         """Close as a careful program would."""
 
 
+class EnduringDatabase(Database, Protocol):
+    """What the error arm asks besides, of a database whose requests fail."""
+
+    def rollback(self) -> None:
+        """Give up the transaction that raised, if the engine has not done so itself."""
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is a log that is moved into the database now and then."""
+
+    def checkpoint(self) -> None:
+        """Do so now."""
+
+    def shrink_log(self) -> None:
+        """Give back the space of the log, so that the next transaction has to take some."""
+
+    def forget(self) -> None:
+        """Drop the pages that the connection holds in memory."""
+
+
+class EnduringEngine(Protocol):
+    """A module whose databases can be asked that."""
+
+    def open_database(self, directory: str, settings: Mapping[str, str]) -> EnduringDatabase:
+        """Open as `Engine.open_database` does."""
+
+    def is_fault(self, error: Exception) -> bool:
+        """Return whether an error tells of the disk or of what is on it, and not of a mistake of the program."""
+
+
 class Engine(Protocol):
     """A module of this package."""
 

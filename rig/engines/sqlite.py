@@ -1,4 +1,4 @@
-"""SQLite through Python's own driver.
+"""SQLite through Python's own driver, or a build of the user's choice: the setting `library`, see `sqlite_library`.
 
 `synchronous` is a property of the connection and is stored nowhere, so it is set at every open and read back.
 A `cache_size` of the default keeps a transaction of the workloads in memory: nothing spills before the commit.
@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rig.engines import sqlite_library
+from rig.engines.sqlite_library import Connection
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -21,6 +23,8 @@ UNPROTECTED: Mapping[str, tuple[str, ...]] = {"journal_mode": ("memory", "off"),
 TUNING: Mapping[str, str] = {"page_size": "4096", "wal_autocheckpoint": "60"}
 
 _FILE = "test.db"
+# Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
+_FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 _SYNCHRONOUS = SETTINGS["synchronous"]
 _TYPES = {int: "INTEGER", str: "TEXT"}
 
@@ -29,8 +33,10 @@ class SqliteDatabase:
     """One connection in autocommit mode; transactions are written out."""
 
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._library = settings.get("library", "")
+        self._connection = _connected(path, self._library)
         self._columns: dict[str, list[str]] = {}
+        self._journal_mode = settings.get("journal_mode", "")
         try:
             # page_size first: it cannot change once journal_mode=wal has written the header.
             for name in ("page_size", "journal_mode", "synchronous", "wal_autocheckpoint"):
@@ -69,7 +75,7 @@ class SqliteDatabase:
 
     def problems(self) -> list[str]:
         """Return what integrity_check (tables, indexes, constraints) and foreign_key_check complain about."""
-        rows = self._connection.execute("PRAGMA integrity_check(5)").fetchall()
+        rows = self._connection.execute("PRAGMA integrity_check(5)")
         found = [str(row[0]) for row in rows if row[0] != "ok"]
         return found + [f"foreign key: {row}" for row in self._connection.execute("PRAGMA foreign_key_check")]
 
@@ -78,16 +84,44 @@ class SqliteDatabase:
         names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint", "foreign_keys", "locking_mode")
         found = {name: str(self._scalar(f"PRAGMA {name}")) for name in names}
         found["synchronous"] = _SYNCHRONOUS[int(found["synchronous"])]
-        found["version"] = sqlite3.sqlite_version
+        found["version"] = str(self._scalar("SELECT sqlite_version()"))
         found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
+        if self._library:
+            found["library"] = sqlite_library.digest(self._library)
         return found
+
+    def rollback(self) -> None:
+        """Give up the transaction that raised, if SQLite has not done so itself."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is a WAL."""
+        return self._journal_mode == "wal"
+
+    def checkpoint(self) -> None:
+        """Checkpoint as SQLite does by itself, but raise what it would keep silent about."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def shrink_log(self) -> None:
+        """Empty the WAL, or remove a journal that persists."""
+        if self._journal_mode == "wal":
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        elif self._journal_mode == "persist":
+            self._connection.execute("PRAGMA journal_mode=delete").fetchall()
+            self._connection.execute("PRAGMA journal_mode=persist").fetchall()
+
+    def forget(self) -> None:
+        """Drop the page cache of the connection."""
+        self._connection.execute("PRAGMA shrink_memory").fetchall()
 
     def close(self) -> None:
         """Close the connection; the last one checkpoints a WAL."""
         self._connection.close()
 
     def _scalar(self, query: str) -> object:
-        return self._connection.execute(query).fetchone()[0]
+        return next(iter(self._connection.execute(query)))[0]
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -109,6 +143,17 @@ class SqliteDatabase:
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
     return SqliteDatabase(str(Path(directory) / _FILE), settings)
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether SQLite speaks of the disk or of what is on it."""
+    return sqlite_library.error_code(error) in _FAULT_CODES
+
+
+def _connected(path: str, library: str) -> Connection:
+    if library:
+        return sqlite_library.connect(path, library)
+    return sqlite3.connect(path, isolation_level=None)
 
 
 def _parameters(operation: Operation) -> Row:

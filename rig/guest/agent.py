@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rig.engines import sqlite_library
 from rig.guest import recorder, verifier
 
 READY, FAILED = "RIG-READY", "RIG-FAILED"
@@ -50,6 +51,9 @@ def _record(port: int) -> None:
         {"journal_mode": "wal", "synchronous": "full"},
     ):
         recorder.record(_WARM_SCENARIO | {"settings": settings})
+    for library in sqlite_library.names():
+        settings = {"journal_mode": "delete", "synchronous": "full", "library": library}
+        recorder.record(_WARM_SCENARIO | {"settings": settings, "transaction_count": 2})
     print(READY, flush=True)
     while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):
         time.sleep(0.01)
@@ -87,6 +91,8 @@ def _sleep_until(moment_ns: int) -> None:
 
 def _verify(port: int) -> None:
     layers = verifier.Layers()
+    for library in sqlite_library.names():
+        sqlite_library.connect(":memory:", library).close()
     print(READY, flush=True)
     verifier.serve(layers, _requests(port), lambda answer: _send(port, answer))
 

@@ -17,6 +17,8 @@ _HEADER = struct.Struct("<IIIIIIiIIIQ128s129s7x")
 _TARGET = struct.Struct("<QQiI16s")
 _FLAG_READ_ONLY = 1
 _FLAG_SUSPEND = 2
+_FLAG_SKIP_LOCKFS = 1 << 10
+_FLAG_NOFLUSH = 1 << 11
 _STATUS_BYTES_MAX = 16384
 SECTOR_BYTES = 512
 
@@ -47,10 +49,13 @@ class DeviceMapper:
             self.remove(name)
             raise
 
-    def swap(self, name: str, *targets: Target) -> None:
-        """Replace the table of a live device; waits for the requests that are under way."""
+    def swap(self, name: str, *targets: Target, unsynced: bool = False) -> None:
+        """Replace the table of a live device; waits for the requests that are under way.
+
+        A suspend freezes the file system above first, which writes out and syncs all it holds: `unsynced` does not.
+        """
         self._load(name, targets)
-        self._call(_SUSPEND, name, flags=_FLAG_SUSPEND)
+        self._call(_SUSPEND, name, flags=_FLAG_SUSPEND | (_FLAG_SKIP_LOCKFS | _FLAG_NOFLUSH if unsynced else 0))
         self._resume(name)
 
     def remove(self, name: str) -> None:

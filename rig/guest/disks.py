@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 DISK_MIB = 64
-_NULL_BLK = Path("/sys/kernel/config/nullb/nullb0")
+_NULL_BLK = Path("/sys/kernel/config/nullb")
 _MODULES = Path("/run/modules")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,15 +31,17 @@ def unload_module(name: str) -> None:
         raise OSError(number, f"module {name}: {os.strerror(number)}")
 
 
-def add_cached_disk() -> str:
-    """Add a zeroed disk with a volatile write cache and 512-byte sectors; return its node."""
-    load_module("null_blk", "nr_devices=0")
-    _NULL_BLK.mkdir()
+def add_cached_disk(number: int = 0, size_mib: int = DISK_MIB) -> str:
+    """Add a zeroed disk with a volatile write cache and 512-byte sectors; return its node. Number 0 comes first."""
+    if number == 0:
+        load_module("null_blk", "nr_devices=0")
+    folder = _NULL_BLK / f"nullb{number}"
+    folder.mkdir()
     attributes = {
-        "size": DISK_MIB,
+        "size": size_mib,
         "blocksize": 512,
         "memory_backed": 1,
-        "cache_size": DISK_MIB,
+        "cache_size": size_mib,
         # One queue: two flushes in flight on different queues could be logged inverted.
         "submit_queues": 1,
         "queue_mode": 2,
@@ -47,14 +49,15 @@ def add_cached_disk() -> str:
         "power": 1,
     }
     for name, value in attributes.items():
-        (_NULL_BLK / name).write_text(str(value))
-    return "/dev/nullb0"
+        (folder / name).write_text(str(value))
+    return f"/dev/{folder.name}"
 
 
 def remove_cached_disk() -> None:
-    """Take the disk away and free its memory."""
-    (_NULL_BLK / "power").write_text("0")
-    _NULL_BLK.rmdir()
+    """Take the disk away, and all that were added beside it, and free the memory."""
+    for folder in sorted(_NULL_BLK.glob("nullb*")):
+        (folder / "power").write_text("0")
+        folder.rmdir()
     unload_module("null_blk")
 
 

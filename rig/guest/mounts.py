@@ -36,6 +36,11 @@ def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
         unmount()
 
 
+def with_journal(options: str, journal: str) -> str:
+    """Return mount options for a file system whose journal is on this device; empty for one that has it inside."""
+    return ",".join(option for option in (options, f"journal_path={journal}" if journal else "") if option)
+
+
 def ext4_error_count(device: str) -> int:
     """Return how many errors ext4 has noted in the superblock of a mounted device."""
     return int(Path("/sys/fs/ext4", Path(device).name, "errors_count").read_text())

@@ -45,25 +45,31 @@ class Oracle:
         self._models = models
         self._transaction = transaction
 
-    def judge(self, open_database: Callable[[], Database]) -> Finding:
+    def judge(self, open_database: Callable[[], Database], *, keep_open: bool = False) -> Finding:
         """Open, check and compare; the engine's exceptions become findings."""
         # An engine may raise anything at all over a damaged file: whatever it is, these are its words.
         try:
             database = open_database()
         except Exception as error:  # noqa: BLE001
             return Finding("unopenable", detail=_words(error))
-        content: Content = {}
-        problems = []
+        finding = self.judge_open(database)
+        try:
+            if not keep_open:
+                database.close()
+        except Exception as error:  # noqa: BLE001
+            problems = [finding.detail] if finding.kind == "corrupt" else []
+            return Finding("corrupt", detail="; ".join([*problems, f"close: {_words(error)}"]))
+        return finding
+
+    def judge_open(self, database: Database) -> Finding:
+        """Check and compare over a connection that stays open."""
         try:
             problems = database.problems()
-            content = {} if problems else database.content(self._tables)
+            if not problems:
+                return self.judge_content(database.content(self._tables))
         except Exception as error:  # noqa: BLE001
             problems = [_words(error)]
-        try:
-            database.close()
-        except Exception as error:  # noqa: BLE001
-            problems = [*problems, f"close: {_words(error)}"]
-        return Finding("corrupt", detail="; ".join(problems)) if problems else self.judge_content(content)
+        return Finding("corrupt", detail="; ".join(problems))
 
     def judge_content(self, content: Content) -> Finding:
         """Compare a whole content with every model."""

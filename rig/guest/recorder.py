@@ -1,7 +1,9 @@
 """Record one scenario: a write log that begins before mkfs and ends after the last unmount.
 
 All devices are in guest RAM, so that nothing outside decides when a request completes. The stack, from below:
-null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, the file system.
+null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, for the error arm
+a layer that can fail, the file system.
+For a journal on a disk of its own there is a second such stack, see `rig.guest.journaldisk`.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ import sys
 import time
 from typing import Any
 
-from rig.guest import clock, disks, mounts
+from rig.guest import clock, disks, drops, faultlayer, journaldisk, kills, mounts
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.injections import Injection
+from rig.guest.sample import sample
 
 LOG_DISK = "/dev/ram0"
 LOG_MIB = 640
@@ -23,6 +27,7 @@ _SECTORS = disks.DISK_MIB * 2048
 # Milliseconds for a read, a write and a flush.
 _DELAYS_MS = {"ssd": (0, 0, 1), "hdd": (4, 4, 8)}
 _UUID = "12345678-1234-1234-1234-123456789abc"
+_JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
 _SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so"}
 _ARCHIVE = "/run/log.zst"
 _WORKLOAD_LIMIT_S = 3600
@@ -30,17 +35,28 @@ _WORKLOAD_LIMIT_S = 3600
 
 def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Record; return facts for the host and the path of the compressed log. Whatever voids the recording raises."""
-    disks.load_module("brd", f"rd_nr=1 rd_size={LOG_MIB * 1024}")
+    has_journal = journaldisk.is_wanted(scenario)
+    disks.load_module("brd", f"rd_nr={1 + has_journal} rd_size={LOG_MIB * 1024}")
     disk = disks.add_cached_disk()
     root_reads = disks.request_counts("/dev/vda")["reads"]
     mapper = DeviceMapper()
     below = disk
     if scenario["profile"] != "none":
         below = mapper.create("profile", Target("delay", _delay_params(disk, scenario["profile"]), _SECTORS))
-    device = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
-    for node in {disk, below, device}:
+    log = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
+    can_fail = scenario["injection"] in list(Injection)
+    device = faultlayer.FaultLayer(mapper, log).create() if can_fail else log
+    for node in {disk, below, log, device}:
         disks.require_write_cache(node)
-    facts = _run(scenario, device)
+    journal = None
+    if has_journal:
+        profile = scenario["profile"]
+        journal = journaldisk.JournalDisk(
+            mapper, lambda disk: "" if profile == "none" else _delay_params(disk, profile)
+        )
+    facts = _run(scenario | {"device": device, "device_below": log}, device, journal.node if journal else "")
+    if can_fail:
+        mapper.remove(faultlayer.NAME)
     status = mapper.status("log")
     if "logging_disabled" in status:
         raise RuntimeError(f"the log of {LOG_MIB} MiB is full; record fewer transactions")
@@ -52,40 +68,68 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
     facts |= {"log_status": status, "requests": counts, "root_reads": root_reads, "kernel": os.uname().release}
     facts["device_sha256"] = _digest(disk)
-    facts["log_bytes"] = _compress_log(int(status.split()[1]))
+    facts["log_bytes"] = _compress_log(LOG_DISK, status)
+    if journal:
+        # Its log comes behind the other in the same archive.
+        facts["journal"] = {"begin_bytes": os.path.getsize(_ARCHIVE)}
+        status, counts = journal.remove()
+        facts["journal"] |= {"requests": counts, "device_sha256": _digest(journal.disk)}
+        facts["journal"]["log_bytes"] = _compress_log(journaldisk.LOG_DISK, status, "ab")
     disks.remove_cached_disk()
     disks.unload_module("brd")
+    # After all else, so that nothing of the recording knows of it.
+    is_plain = scenario["shim"] == "none" and not scenario["injection"]
+    facts["syncs"] = sample(scenario).syncs if is_plain else {}
     return facts, _ARCHIVE
 
 
-def _run(scenario: dict[str, Any], device: str) -> dict[str, Any]:
-    _make_filesystem(scenario["filesystem"], device)
+def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
+    _make_filesystem(scenario["filesystem"], device, journal)
+    if journal:
+        # mkfs leaves what it wrote there of its file system unflushed, and without it nothing can be mounted.
+        journaldisk.settle(journal)
     begin_ns = time.monotonic_ns()
-    with mounts.mounted(device, scenario["filesystem"], scenario["mount_options"]) as directory:
+    options = mounts.with_journal(scenario["mount_options"], journal)
+    with mounts.mounted(device, scenario["filesystem"], options) as directory:
+        if journal:
+            journaldisk.settle(device)
         orders = scenario | {"directory": directory, "log_device": "log"}
-        environment = dict(os.environ)
-        if shim := _SHIMS[scenario["shim"]]:
-            environment["LD_PRELOAD"] = shim
-        environment |= clock.environment(scenario["injection"])
-        process = subprocess.run(
-            [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
-            capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
-        )  # fmt: skip
-        if process.returncode:
-            raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
-    facts: dict[str, Any] = json.loads(process.stdout)
+        if scenario["injection"] == "kill":
+            facts = kills.run(orders)
+        else:
+            facts = drops.run(orders) if scenario["shim"].startswith(drops.PREFIX) else _run_apart(orders)
     facts["virtual_ns"] = time.monotonic_ns() - begin_ns
-    facts["syncs"] = {}
     return facts
 
 
-def _make_filesystem(filesystem: str, device: str) -> None:
+def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
+    """Run the workload as a program of its own."""
+    environment = dict(os.environ)
+    if shim := _SHIMS[orders["shim"]]:
+        environment["LD_PRELOAD"] = shim
+    environment |= clock.environment(orders["injection"])
+    process = subprocess.run(
+        [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
+        capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
+    )  # fmt: skip
+    if process.returncode:
+        raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
+    facts: dict[str, Any] = json.loads(process.stdout)
+    return facts
+
+
+def _make_filesystem(filesystem: str, device: str, journal: str) -> None:
     # Everything is written now and nothing is random, so that the recording holds all there is to know.
     extended = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+    where, size = "size=4", []
+    if journal:
+        command = ["mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", journal]
+        subprocess.run(command, check=True, capture_output=True)
+        where, size = f"device={journal}", [f"{journaldisk.DATA_MIB}M"]
     commands = {
-        "ext4": ["mkfs.ext4", "-q", "-F", "-b", "4096", "-N", "256", "-U", _UUID, "-E", extended, "-J", "size=4"],
+        "ext4": ["mkfs.ext4", "-q", "-F", "-b", "4096", "-N", "256", "-U", _UUID, "-E", extended, "-J", where],
     }
-    subprocess.run([*commands[filesystem], device], check=True, capture_output=True)
+    subprocess.run([*commands[filesystem], device, *size], check=True, capture_output=True)
 
 
 def _delay_params(disk: str, profile: str) -> str:
@@ -101,10 +145,10 @@ def _digest(device: str) -> str:
     return digest.hexdigest()
 
 
-def _compress_log(last_sector: int) -> int:
-    """Compress the log up to a sector that surely lies behind its last entry; return the bytes taken."""
-    size = (last_sector + 64) * SECTOR_BYTES
-    with open(LOG_DISK, "rb") as log, open(_ARCHIVE, "wb") as archive:
+def _compress_log(log_disk: str, status: str, mode: str = "wb") -> int:
+    """Compress a log up to a sector that surely lies behind its last entry; return the bytes taken."""
+    size = (int(status.split()[1]) + 64) * SECTOR_BYTES
+    with open(log_disk, "rb") as log, open(_ARCHIVE, mode) as archive:
         process = subprocess.Popen(["zstd", "-1", "-q", "-c"], stdin=subprocess.PIPE, stdout=archive)
         assert process.stdin
         left = size

@@ -6,6 +6,7 @@ Extents are little-endian triples of 64 bits in base64, because JSON lists take 
 A source offset of `LITERALS_FROM` or more is one in the request's own `literals`: bytes that no entry of the log holds.
 `clock` is the time, in seconds since 1970, with which the machine comes back; the answer says what it read then.
 `unreadable` names ranges (offset, length) of the device that give EIO: an error target stands over the layer there.
+A request with `recover` true has the recovery itself recorded, see `rig.guest.recovery`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,24 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from rig.engines import named
-from rig.guest import disks, mounts
+from rig.guest import disks, journaldisk, mounts, recovery
 from rig.guest.clock import set_for_fsck, set_wall_clock
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.faultlayer import Ballast
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
 
 RECORDING_DISK = "/dev/vdb"
 _BASE = "/dev/ram0"
 _LAYER_COUNT = 4
+# Behind the stores of the layers: where a recovery is logged.
+_LOG = f"/dev/ram{1 + _LAYER_COUNT}"
 _SECTORS = disks.DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
@@ -62,6 +66,9 @@ class Verifier:
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layers = layers
+        self._has_journal = journaldisk.is_wanted(scenario)
+        # The node of the journal's disk while a state is checked, where it has one of its own.
+        self._journal = ""
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds.
@@ -81,16 +88,41 @@ class Verifier:
                 os.close(target)
             clock.lap("apply")
             sha256 = self._sha256(device) if request.get("digest") else None
-            with self._layers.with_errors(device, request.get("unreadable", ())) as faulty:
+            if request.get("recover"):
+                return self._recorded(device, clock)
+            with self._layers.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
                 if "clock" in request:
                     set_wall_clock(request["clock"])
-                finding, read_s = self._judged(faulty, clock, may_set_clock="clock" in request)
+                finding, read_s = self._judged(data, clock, may_set_clock="clock" in request)
         clock.lap("discard")
         answer: dict[str, Any] = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail}
         answer["ms"] = clock.laps_ms
         if "clock" in request:
             answer["clock"] = read_s
         return answer | ({"sha256": sha256} if sha256 else {})
+
+    def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
+        """Judge the crash state on a layer under record; return the log, and the layer and its files afterwards."""
+        with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
+            finding = self._reopened(node, clock)
+        files: list[tuple[int, int]] = []
+        digest = recovery.digest(self._chunks(device))
+        if finding.kind != "file-system-damage":
+            with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
+                files = recovery.places(directory)
+        return {
+            "kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms,
+            "log": recovery.packed(archive), "digest": digest, "files": files,
+        }  # fmt: skip
+
+    @contextmanager
+    def _split(self, device: str) -> Iterator[str]:
+        """Give the disk with the data; where the journal has one of its own, each is a part of the device."""
+        if not self._has_journal:
+            yield device
+            return
+        with self._layers.parts(device, journaldisk.FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
+            yield data
 
     def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
         """Return what reopening showed, and the time that the machine's clock read after it."""
@@ -104,11 +136,12 @@ class Verifier:
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:
-            mounts.mount(device, self._filesystem, self._mount_options)
+            mounts.mount(device, self._filesystem, mounts.with_journal(self._mount_options, self._journal))
         except OSError as error:
             return Finding("file-system-damage", detail=str(error))
         clock.lap("mount")
         try:
+            self._give_space_back()
             finding = self._oracle.judge(self._open)
             errors = mounts.ext4_error_count(device) if self._filesystem == "ext4" else 0
             clock.lap("reopen")
@@ -121,22 +154,35 @@ class Verifier:
             )
         return finding
 
+    @staticmethod
+    def _give_space_back() -> None:
+        """Free a file system that was full at the cut: that nothing opens there says nothing of what is kept."""
+        ballast = Ballast(mounts.MOUNT_POINT)
+        if ballast.is_there:
+            ballast.remove()
+            # ext4 gives freed blocks out again only after the journal transaction that freed them.
+            os.sync()
+
     def _sha256(self, device: str) -> str:
         """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
         digest = hashlib.sha256()
+        for chunk in self._chunks(device):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def _chunks(self, device: str) -> Iterator[bytes]:
         source = os.open(device, os.O_RDONLY | os.O_DIRECT)
         try:
             while size := os.readv(source, [self._buffer]):
-                digest.update(self._buffer[:size])
+                for begin in range(0, size, recovery.CHUNK_BYTES):
+                    yield bytes(self._buffer[begin : begin + recovery.CHUNK_BYTES])
         finally:
             os.close(source)
-        return digest.hexdigest()
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
-        process = subprocess.run(
-            ["e2fsck", "-f", "-n", device], capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False
-        )
+        command = ["e2fsck", "-f", "-n", *(["-j", self._journal] if self._journal else []), device]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False)
         if process.returncode == _FSCK_CLEAN:
             return ""
         return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
@@ -162,8 +208,8 @@ class Layers:
     """
 
     def __init__(self) -> None:
-        disks.load_module("brd", f"rd_nr={1 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
-        self._mapper = DeviceMapper()
+        disks.load_module("brd", f"rd_nr={2 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
+        self.mapper = DeviceMapper()
         self._fresh: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         self._used: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         for slot in range(1, 1 + _LAYER_COUNT):
@@ -194,19 +240,30 @@ class Layers:
         if end < _SECTORS:
             targets.append(Target("linear", f"{device} {end}", _SECTORS - end, end))
         try:
-            yield self._mapper.create("errors", *targets)
+            yield self.mapper.create("errors", *targets)
         finally:
-            self._mapper.remove("errors")
+            self.mapper.remove("errors")
+
+    @contextmanager
+    def parts(self, device: str, first_sectors: int) -> Iterator[tuple[str, str]]:
+        """Give two nodes: of the first sectors of a device, and of all that follow."""
+        sizes = {"first": (first_sectors, 0), "second": (_SECTORS - first_sectors, first_sectors)}
+        with ExitStack() as stack:
+            nodes = []
+            for name, (count, begin) in sizes.items():
+                nodes.append(self.mapper.create(name, Target("linear", f"{device} {begin}", count)))
+                stack.callback(self.mapper.remove, name)
+            yield nodes[0], nodes[1]
 
     def _renew(self) -> None:
         while True:
             layer = self._used.get()
-            self._mapper.remove(layer.name)
+            self.mapper.remove(layer.name)
             self._fresh.put(self._made(layer.name, layer.store))
 
     def _made(self, name: str, store: str) -> _Layer:
         target = Target("snapshot", f"{_BASE} {store} N {_CHUNK_SECTORS}", _SECTORS)
-        return _Layer(name, store, self._mapper.create(name, target))
+        return _Layer(name, store, self.mapper.create(name, target))
 
 
 @dataclass(frozen=True)

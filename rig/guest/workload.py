@@ -3,7 +3,9 @@
 It is a process of its own, so that a shim can be put under it and that it can be killed. It reads its orders as JSON
 from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`,
-`tick-T` while it thinks, `end-T`.
+`tick-T` while it thinks, `end-T`. In the error arm the transactions are those of `rig.guest.survivor`, which adds
+`fail-N-T`, `inject-N-T` and `heal-N-T`. With a journal on a disk of its own both logs get them, and ticks while it
+commits.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rig.engines import named
+from rig.engines import Database, named
+from rig.guest import journaldisk
 from rig.guest.clock import ProcessClock
 from rig.guest.devicemapper import DeviceMapper
+from rig.guest.injections import Injection
+from rig.guest.survivor import Survivor
 from rig.workloads import ledger
 
 # Think time is random, so that background writeback gets its turn at different places of different transactions;
@@ -26,7 +32,11 @@ from rig.workloads import ledger
 _TICK_MS = 250
 
 
-def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    orders: dict[str, Any],
+    mark: Callable[[str], None],
+    while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
     database = named(orders["engine"]).open_database(orders["directory"], orders["settings"])
     seed = orders["seed"]
@@ -36,21 +46,35 @@ def run(orders: dict[str, Any], mark: Callable[[str], None]) -> dict[str, Any]:
     # The experiment begins from a durable database, whatever the settings: only acknowledged transactions are at stake.
     os.sync()
     mark("setup")
-    user_bytes = 0
     pause = random.Random(f"think {seed}")
     clock = ProcessClock(orders, mark)
-    for number in range(1, orders["transaction_count"] + 1):
-        operations = ledger.transaction(seed, number)
-        user_bytes += sum(operation.user_bytes for operation in operations)
+
+    def think() -> None:
         _think(pause.uniform(0, 2 * orders["think_ms"]), mark)
-        clock.before(number)
-        mark(f"begin-{number}")
-        database.commit(operations)
-        mark(f"ack-{number}")
+
+    live: list[dict[str, Any]] = []
+    issued = orders["transaction_count"]
+    last: Database | None = database
+    if orders["injection"] in list(Injection):
+        survivor = Survivor(orders, database, mark, think)
+        survivor.run()
+        last, live, issued = survivor.database, survivor.live, survivor.issued
+    else:
+        for number in range(1, issued + 1):
+            operations = ledger.transaction(seed, number)
+            think()
+            clock.before(number)
+            mark(f"begin-{number}")
+            with while_committing():
+                database.commit(operations)
+            mark(f"ack-{number}")
     _think(orders["rest_ms"], mark)
     mark("end")
-    database.close()
-    return {"settings": read_back, "user_bytes": user_bytes, "live": [], "clock": clock.readings}
+    if last:
+        last.close()
+    operations = tuple(one for number in range(1, issued + 1) for one in ledger.transaction(seed, number))
+    user_bytes = sum(one.user_bytes for one in operations)
+    return {"settings": read_back, "user_bytes": user_bytes, "live": live, "clock": clock.readings}
 
 
 def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
@@ -60,15 +84,25 @@ def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
         mark("tick")
 
 
+def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
+    """Return a function that writes a mark with the time into the log."""
+
+    def mark(text: str) -> None:
+        mapper.message(log_device, f"mark {text}-{time.monotonic_ns()}")
+
+    return mark
+
+
 def main() -> None:
     """Read orders, run, report."""
     orders = json.load(sys.stdin)
     mapper = DeviceMapper()
-
-    def mark(text: str) -> None:
-        mapper.message(orders["log_device"], f"mark {text}-{time.monotonic_ns()}")
-
-    json.dump(run(orders, mark), sys.stdout)
+    if journaldisk.is_wanted(orders):
+        both = journaldisk.Marker(mapper)
+        facts = run(orders, both.mark, both.ticking)
+    else:
+        facts = run(orders, marker(mapper, orders["log_device"]))
+    json.dump(facts, sys.stdout)
 
 
 if __name__ == "__main__":

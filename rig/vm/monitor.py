@@ -60,7 +60,7 @@ async def _connected(monitor: socket.socket) -> AsyncIterator[QMPClient]:
     from qemu.qmp import QMPClient
 
     client = QMPClient()
-    # A descriptor of its own: QEMU is not told of a hang-up, which would cost its main loop work in the middle of a run.
+    # A descriptor of its own: QEMU is not told of a hang-up, which would cost its main loop work amid a run.
     await client.connect(monitor.dup())
     try:
         await client.execute("migrate-set-capabilities", _IGNORE_SHARED)

@@ -82,9 +82,14 @@ class Template:
 
 
 @contextmanager
-def template(role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG) -> Iterator[Template]:
-    """Hold a template for the length of a block, booting and saving it first if the cache has none."""
-    code = _code_archive()
+def template(
+    role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG, libraries: Sequence[Path] = ()
+) -> Iterator[Template]:
+    """Hold a template for the length of a block, booting and saving it first if the cache has none.
+
+    `libraries` travel with our code, see `rig.libraries`.
+    """
+    code = _code_archive(libraries)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
     folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
     spec = replace(spec, initrd=folder / "initrd.cpio")
@@ -103,12 +108,14 @@ def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) 
             pass
 
 
-def remove_templates(*, keep: Path | None = None, role: str = "") -> list[Path]:
-    """Remove the templates that nobody uses, of one role or of all; return the folders removed."""
+def remove_templates(*, keep: Path | None = None, role: str = "", spared_count: int = 0) -> list[Path]:
+    """Remove the templates that nobody uses, of one role or of all; return the folders removed.
+
+    So many of them are spared, those used last.
+    """
     removed = []
-    for folder in sorted((cache_folder() / "templates").glob(f"{role}*-*")):
-        if folder == keep or not folder.is_dir():
-            continue
+    found = [path for path in (cache_folder() / "templates").glob(f"{role}*-*") if path.is_dir() and path != keep]
+    for folder in sorted(found, key=_last_use_ns)[: max(0, len(found) - spared_count)]:
         with open(f"{folder}.lock", "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,6 +124,11 @@ def remove_templates(*, keep: Path | None = None, role: str = "") -> list[Path]:
             shutil.rmtree(folder)
             removed.append(folder)
     return removed
+
+
+def _last_use_ns(folder: Path) -> int:
+    lock = Path(f"{folder}.lock")
+    return lock.stat().st_mtime_ns if lock.exists() else 0
 
 
 @contextmanager
@@ -128,6 +140,7 @@ def _in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
         with open(f"{folder}.lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             if (folder / "identity").exists():
+                os.utime(file.fileno())
                 yield
                 return
         with locked(folder):
@@ -142,7 +155,8 @@ def qemu_version() -> str:
 
 
 def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    remove_templates(keep=folder, role=spec.role)
+    # Who works with another SQLite and with the guest's own in turn needs the other one again.
+    remove_templates(keep=folder, role=spec.role, spared_count=1)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
@@ -233,10 +247,11 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def _code_archive() -> bytes:
+def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
-    return cpio.archive({f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found})
+    code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
+    return cpio.archive(code | {f"code/libraries/{path.name}": (path.read_bytes(), 0o755) for path in libraries})
 
 
 def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Mapping
 
-from rig.results import CellResult, PlanFacts, RecordingFacts, Verdict, VerdictKind
+from rig.results import CellResult, LiveFinding, PlanFacts, RecordingFacts, Verdict, VerdictKind
 
 SECOND_NS = 1_000_000_000
 
@@ -59,6 +59,7 @@ def cell(
     reproduced: bool | None = True,
     busy_virtual_ns: int = SECOND_NS,
     flush_count: int = 40,
+    live: tuple[LiveFinding, ...] = (),
 ) -> CellResult:
     """Return a cell of SQLite on ext4 with these verdicts; its facts are plausible and fixed."""
     rows = tuple(verdicts)
@@ -83,7 +84,7 @@ def cell(
         entry_count=912,
         log_bytes=2_103_296,
         syncs={},
-        live=(),
+        live=live,
         reproduced=reproduced,
     )
     plan = PlanFacts(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.controls import check_controls, control_settings
 from analysis.outcome import Result, outcome, summarise
 from analysis.report import report_html
 from analysis.table import detection_text, table_text
-from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
 from rig.results import Verdict, VerdictKind
 from tests.unit.samples import cell, durable, sqlite, verdict
 
@@ -53,12 +55,13 @@ def test_a_lying_flush_that_costs_a_full_setting_nothing_is_no_result(blind: str
     assert Result.KEPT is summarise([cell(sqlite(m, "full"), loss, "lyingflush") for m in ("wal", "delete")], 5).result
 
 
-@pytest.mark.parametrize("fault", HONEST_FAULTS)
-def test_every_honest_fault_has_the_settings_that_must_lose_as_controls(fault: str) -> None:
+@pytest.mark.parametrize("fault", FORGETTING_FAULTS)
+def test_every_disk_that_forgets_has_the_settings_that_must_lose_as_controls(fault: str) -> None:
     assert [sqlite("delete", "off"), sqlite("wal", "off")] == [dict(one) for one in control_settings("sqlite", fault)]
     names = [control.name for control in check_controls([outcome(cell(WAL_FULL, durable(9), fault))])]
-    # Only what reorders or tears has to leave damage behind, and a late discard has to be seen at all.
+    # Only what reorders or tears has to leave damage behind; these others have to be seen at all.
     more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"], "shorn": ["garbage"]}
+    more |= {"recoverycut": ["inside"], "twodisk": ["apart"]}
     assert ["delete_off", "wal_off", *more.get(fault, [])] == names
 
 
@@ -68,6 +71,15 @@ def test_discards_prove_nothing_until_one_took_effect(state: str, result: Result
     controls = [cell(sqlite(mode, "off"), [lost], "discard") for mode in ("delete", "wal")]
     summary = summarise([cell(WAL_FULL, [*durable(9), verdict(state=state)], "discard"), *controls], 5)
     assert result is summary.result
+
+
+@pytest.mark.parametrize(("apart_count", "result"), [(0, Result.INCONCLUSIVE), (1, Result.KEPT)])
+def test_two_disks_prove_nothing_until_one_was_cut_before_the_other(apart_count: int, result: Result) -> None:
+    lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
+    controls = [cell(sqlite(mode, "off"), [lost], "twodisk") for mode in ("delete", "wal")]
+    good = cell(WAL_FULL, durable(9), "twodisk")
+    good = replace(good, plan=replace(good.plan, apart_count=apart_count))
+    assert result is summarise([good, *controls], 5).result
 
 
 def test_detection_is_shown_for_dishonest_disks_only() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
-from rig.arms import DISHONEST_FAULTS, HONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 
@@ -26,7 +26,7 @@ def promise(settings: dict[str, str], fault: str = "powercut", shim: str = "none
     return found
 
 
-@pytest.mark.parametrize("fault", [fault for fault in HONEST_FAULTS if fault != "shorn"])
+@pytest.mark.parametrize("fault", [fault for fault in FORGETTING_FAULTS if fault != "shorn"])
 @pytest.mark.parametrize("journal_mode", JOURNAL_MODES)
 def test_sqlite_promises_under_a_cut_are_those_of_its_documentation(journal_mode: str, fault: str) -> None:
     promised = [promise(sqlite(journal_mode, synchronous), fault) for synchronous in SYNCHRONOUS]
@@ -52,6 +52,17 @@ def test_a_process_kill_loses_nothing_where_a_journal_is_on_disk() -> None:
     assert promise(sqlite("memory", "full"), "processkill").keeps is ANY
 
 
+@pytest.mark.parametrize("fault", ERROR_FAULTS)
+def test_an_error_lets_no_more_go_than_a_power_cut_and_the_promise_says_that_it_is_inferred(fault: str) -> None:
+    for mode in JOURNAL_MODES:
+        assert POWERCUT[mode] == tuple(promise(sqlite(mode, level), fault).keeps for level in SYNCHRONOUS)
+    kept = promise(sqlite("wal", "full"), fault)
+    assert kept.atomic
+    assert "Taken from the power cut" in kept.note
+    assert "Taken from" not in promise(sqlite("wal", "off"), fault).note
+    assert "Taken from" not in promise(sqlite("wal", "full")).note
+
+
 @pytest.mark.parametrize("fault", DISHONEST_FAULTS)
 def test_a_dishonest_disk_voids_every_promise(fault: str) -> None:
     assert {ANY} == {promise(sqlite(m, s), fault).keeps for m in JOURNAL_MODES for s in SYNCHRONOUS}
@@ -70,7 +81,7 @@ def test_garbage_beside_what_is_written_breaks_what_sqlite_takes_for_granted_so_
 def test_every_promise_names_its_source() -> None:
     for journal_mode in JOURNAL_MODES:
         for synchronous in SYNCHRONOUS:
-            for fault in (*HONEST_FAULTS, "processkill", "lyingflush"):
+            for fault in (*FORGETTING_FAULTS, "processkill", "lyingflush"):
                 assert promise(sqlite(journal_mode, synchronous), fault).source.endswith("[DOC]")
 
 

@@ -136,7 +136,7 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
     fault: str, log: WriteLog
 ) -> None:
     timeline = Timeline(log.marks)
-    plain = cuts(scenario("powercut"), replace(PROFILE, instants=0), log, timeline)
+    plain = cuts(scenario("powercut"), replace(PROFILE, instants=0, states_max=PROFILE.side_states_max), log, timeline)
     found = cuts(scenario(fault), PROFILE, log, timeline)
     wrong = [cut.state for cut in found.cuts if cut.clock is AFTER_CUT[fault]]
     right = [cut.state for cut in found.cuts if cut.clock is Clock.RIGHT]

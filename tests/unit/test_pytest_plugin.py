@@ -48,7 +48,7 @@ def test_the_name_that_the_readme_promises_selects_exactly_one_test() -> None:
 
 
 def test_offered_are_the_cells_of_the_main_job_sorted_and_ascii() -> None:
-    found = [id_of(line) for line in collected("tests/durability")]
+    found = [id_of(line) for line in collected("tests/durability/test_promises.py")]
     assert [cell.id for cell in matrix.default_cells()] == found
     assert sorted(set(found)) == found
     assert all(name.isascii() for name in found)
@@ -134,3 +134,19 @@ def test_without_a_machine_program_the_cell_is_an_error_and_not_a_failure_and_ju
     assert "qemu-system-x86_64 is not installed" in result.stdout.str()
     (case,) = ET.parse(project.path / "out.xml").iter("testcase")  # noqa: S314 - our own file
     assert ["error"] == [child.tag for child in case if child.tag != "properties"]
+
+
+def test_a_sqlite_library_that_is_none_fails_with_a_sentence(project: pytest.Pytester) -> None:
+    words = ["-p", "no:xdist", "-p", "no:cacheprovider", "-k", "wal_normal_powercut", "--rig-sqlite-library=absent.so"]
+    # A process of its own: the fixtures of a session inside ours would be at work twice.
+    result = project.runpytest_subprocess(*words)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--rig-sqlite-library: the SQLite library absent.so cannot be read*"])
+
+
+def test_known_bugs_are_selected_by_that_name_and_may_name_cells_of_their_own() -> None:
+    found = collected("-k", "known_bug", "tests/durability")
+    assert {"tests/durability/test_known_bugs.py"} == {line.partition("::")[0] for line in found}
+    cells = [id_of(line) for line in found if "[" in line]
+    assert ["sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut"] == cells
+    assert 4 == len(found)

@@ -95,7 +95,7 @@ FACTS = RecordingFacts(
     key="k", digest=hashlib.sha256(LOG).hexdigest(), template="t", image="i", qemu_version="7", kernel="6",
     engine_version="3", settings={"synchronous": "full"}, seed=1, transaction_count=1, busy_virtual_ns=1,
     span_virtual_ns=3, flush_count=0, written_bytes=512, user_bytes=8, entry_count=len(ENTRIES), log_bytes=len(LOG),
-    syncs={}, live=[], reproduced=None,
+    syncs={}, live=[], clock=[], reproduced=None,
 )  # fmt: skip
 
 

@@ -1,0 +1,40 @@
+"""Whether an engine makes the sync calls it is known to make, measured before any crash claim is believed.
+
+A sample of transactions was watched at the end of each plain recording (`rig.guest.sample`). What the settings are
+known to do stands in `rig.engines.NAME_syncs`. A transaction that did something else, or none that did the common
+thing, means that this build or these settings are not what the documentation speaks of: a counterexample still counts,
+a kept promise does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rig.engines.syncs import in_roles, syncs_of
+
+if TYPE_CHECKING:
+    from rig.results import CellResult
+
+
+def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what one transaction of these settings may do, the common sequence first; empty if it is not known."""
+    syncs = syncs_of(engine)
+    found = syncs.sequences(settings) if syncs else ()
+    return tuple(dict.fromkeys(in_roles(engine, sequence) for sequence in found))
+
+
+def difference(cell: CellResult) -> str:
+    """Return how the sampled sync calls differ from the known ones, naming both; empty if they agree or are unknown."""
+    known, measured = known_sequences(cell.engine, cell.settings), cell.recording.syncs
+    if not known or not measured:
+        return ""
+    strange = sorted(sequence for sequence in measured if sequence not in known)
+    if not strange and known[0] in measured:
+        return ""
+    shown = ", ".join(f"'{sequence}' ({measured[sequence]})" for sequence in strange or sorted(measured))
+    return f"the syncs of a transaction are not the documented ones: measured {shown}, documented {_listed(known)}"
+
+
+def _listed(sequences: tuple[str, ...]) -> str:
+    return " or ".join(f"'{sequence}'" for sequence in sequences)

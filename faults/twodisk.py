@@ -1,0 +1,192 @@
+"""Power cut on two honest disks that need not die at one instant: a file system whose journal has a disk of its own.
+
+SQLite cannot put its log and its data on two disks; ext4 below it can put its journal on another one, and then flushes
+the data disk before it commits to the journal. Each disk has a write log of its own, see `faults.twologs`.
+
+Model: each disk is that of `faults.powercut`. One, the early disk, dies first; the late disk goes on, and the host with
+it, until it needs the early one. What the host did after it had seen a FLUSH or FUA of the early disk complete, it
+cannot have done if that disk had died before. So a joint state is legal if
+(x) the late disk is in any state of the families (a) and (b) of a power cut, at that state's instant, and
+(y) the early disk has lost all that was not flushed, at a moment such that nothing became durable on it between that
+    moment and the instant of the late disk: no FUA completed, and no FLUSH that took a write.
+Legal because a disk may lose its whole cache at any moment, and because what was durable on the early disk stayed the
+same for that time: whether it died at the beginning of it or at the end, this is what it holds.
+
+Provable from the logs: the marks must place each FUA, and each FLUSH that took a write, of the early disk either before
+the instant of the late disk or behind it. The early disk is then pinned behind the last of those before. If the marks
+leave a single one open, or its log does not tell what the pin holds (`Epoch.doubtful`), no state is claimed.
+Acknowledged is, in a joint state, what the marks before the instant of the late disk say, in the log of that disk: the
+host went on until then, and the pin holds all that had become durable on the other disk by then.
+
+Left out: parts of the early disk's cache, as no log tells when a write that was not flushed completed; other instants
+of the late disk than the latest for its content (with nothing unflushed, that is the other role's pin); torn writes.
+
+The id of a joint state is `DISK:ID+DISK:ID`, the late disk first, such as `a:e43.f2.w12+b:e17.f1`; `faults.ids` tells
+how the two ids are spelled. That of the early disk follows from the other, and is there to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from faults.content import ContentIndex
+from faults.epochs import Epoch
+from faults.extents import Extent
+from faults.ids import StateIdError, parse_state
+from faults.log import WriteLog
+from faults.powercut import FIRST_KINDS, after_fuas, before_flush, rotated
+from faults.selection import Plan, Ranking, in_turns, select
+from faults.state import CrashState, make_state
+from faults.twologs import Disk, TwoLogs
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointState(CrashState):
+    """A state of the late disk, and with it what the early one holds. Bases and instants are those of `TwoLogs`."""
+
+    late: Disk = field(compare=False, repr=False)
+    states: Mapping[Disk, CrashState] = field(compare=False, repr=False)
+    logs: TwoLogs = field(compare=False, repr=False)
+
+    @property
+    def base_end(self) -> int:
+        """Return the number of the furthest base that both disks stand on."""
+        return self.logs.base(self.states)
+
+    @property
+    def latest_instant(self) -> int:
+        """Return the entry of log `a` just behind the last mark that was seen."""
+        return self.logs.entry_behind(self.logs.marks_seen(self.late, self.states[self.late]))
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the late disk surely holds what became durable behind the last that the early one holds."""
+        return self.logs.is_apart(self.late, self.states[self.late], self.states[self.late.other])
+
+    @property
+    def base_text(self) -> str:
+        """Return in words what everything else was put on."""
+        ends = " and ".join(f"all {self.states[disk].base_end} entries of disk {disk}" for disk in Disk)
+        return f"{ends} before the epochs"
+
+    def advance(self, log: WriteLog, from_base: int) -> list[Extent]:  # noqa: ARG002 - the state knows both logs
+        """Return what moves a base of both disks, from the `base_end` of an earlier joint state on, to this one."""
+        return self.logs.advance(from_base, self.base_end)
+
+    def extents(self, log: WriteLog) -> list[Extent]:  # noqa: ARG002 - the state knows both logs
+        """Return what to put on top of the base of both disks, in order."""
+        return self.logs.extents(self.base_end, self.states)
+
+
+class JointIndex:
+    """Digests of both disks; hashes both logs once, when built."""
+
+    def __init__(self, logs: TwoLogs) -> None:
+        self._indices = {disk: ContentIndex(side.log) for disk, side in logs.sides.items()}
+
+    def digest(self, state: JointState) -> str:
+        """Return the digest of both disks in this state: 64 hexadecimal digits."""
+        return self.digest_of(state.states)
+
+    def digest_of(self, states: Mapping[Disk, CrashState]) -> str:
+        """Return the digest of a state of each disk."""
+        return "".join(self._indices[disk].digest(states[disk]) for disk in Disk)
+
+
+def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
+    """Plan joint states of both roles, of instants behind mark number `first_mark`; deterministic under `seed`.
+
+    Epochs in which nothing is proven count as doubtful.
+    """
+    half = (states_max + 1) // 2
+    first = _select(logs, Disk.A, index, first_mark=first_mark, states_max=half, seed=seed)
+    left = max(1, states_max - len(first.states))
+    second = _select(logs, Disk.B, index, first_mark=first_mark, states_max=left, seed=seed)
+    found: dict[str, JointState] = {}
+    for late, plan in ((Disk.A, first), (Disk.B, second)):
+        for of_late in plan.states:
+            state = make_joint(logs, late, of_late, _pinned(logs, late, of_late))
+            known = found.get(content := index.digest(state))
+            if known is None or known.instant < state.instant:
+                found[content] = state
+    return Plan(
+        tuple(sorted(found.values(), key=lambda state: (state.base_end, state.id))),
+        first.epoch_count + second.epoch_count,
+        first.epochs_exhaustive + second.epochs_exhaustive,
+        first.epochs_sampled + second.epochs_sampled,
+        first.epochs_doubtful + second.epochs_doubtful,
+    )
+
+
+def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashState) -> JointState:
+    """Build a joint state and its id; that it is legal is the caller's duty (`parse_joint` checks)."""
+    text = f"{late}:{of_late.id}+{late.other}:{of_early.id}"
+    chosen = (of_late.epoch, of_late.fua_count, of_late.whole, of_late.tears, of_late.draw)
+    return JointState(text, *chosen, late=late, states={late: of_late, late.other: of_early}, logs=logs)
+
+
+def parse_joint(text: str, logs: TwoLogs) -> JointState:
+    """Rebuild the joint state of this id; raise `StateIdError` if there is none or the logs do not prove it legal."""
+    late_text, plus, early_text = text.partition("+")
+    late_name, early_name = late_text[:2], early_text[:2]
+    if not plus or {late_name, early_name} != {f"{disk}:" for disk in Disk}:
+        raise StateIdError(f"{text[:80]!r} is not the id of two disks; one looks like a:e43.f2.w12+b:e17.f1")
+    late = Disk(late_name[0])
+    side, other = logs.sides[late], logs.sides[late.other]
+    of_late = parse_state(late_text[2:], side.log, side.epochs)
+    of_early = parse_state(early_text[2:], other.log, other.epochs)
+    is_plain = not (of_late.window or of_late.tears or of_late.damages or of_late.cut_at is not None)
+    if not is_plain or (of_late.draw and of_late.draw.unit_bytes) or of_late.epoch.doubtful:
+        raise StateIdError(f"{text[:80]!r}: disk {late} is in no state of a power cut that loses or keeps whole writes")
+    pinned = logs.pin(late, of_late)
+    if pinned is None:
+        raise StateIdError(f"{text[:80]!r}: the marks do not tell what had become durable on disk {late.other} by then")
+    if pinned != of_early:
+        raise StateIdError(f"{text[:80]!r}: at that instant of disk {late} disk {late.other} held {pinned.id}")
+    return make_joint(logs, late, of_late, of_early)
+
+
+class _WithPin:
+    """Digests of both disks, for states of the late one."""
+
+    def __init__(self, logs: TwoLogs, late: Disk, index: JointIndex) -> None:
+        self._logs = logs
+        self._late = late
+        self._index = index
+
+    def digest(self, state: CrashState) -> str:
+        pinned = _pinned(self._logs, self._late, state)
+        return self._index.digest_of({self._late: state, self._late.other: pinned})
+
+
+def _pinned(logs: TwoLogs, late: Disk, of_late: CrashState) -> CrashState:
+    pinned = logs.pin(late, of_late)
+    assert pinned is not None, f"{of_late.id} was chosen without proof"
+    return pinned
+
+
+def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
+    side = logs.sides[late]
+
+    def is_proven(state: CrashState) -> bool:
+        return logs.pin(late, state) is not None
+
+    # A state with all FUA writes and nothing of the batch stands for the cut at the end of its epoch.
+    ends = {epoch.number: is_proven(make_state(epoch, len(epoch.fuas))) for epoch in side.epochs}
+    fuas = {epoch.number: [one for one in after_fuas(epoch) if is_proven(one)] for epoch in side.epochs}
+
+    def rank(epoch: Epoch) -> Ranking:
+        before_end = before_flush(epoch, seed) if ends[epoch.number] else Ranking((), exhaustive=False)
+        ranked: Iterator[CrashState] = in_turns(before_end.states, fuas[epoch.number])
+        is_whole = before_end.exhaustive and len(fuas[epoch.number]) == len(epoch.fuas)
+        return Ranking(rotated(ranked, epoch.number % FIRST_KINDS), is_whole)
+
+    first_entry = side.marks[first_mark]
+    claimed = [epoch for epoch in side.epochs if ends[epoch.number] or fuas[epoch.number]]
+    plan = select(
+        side.log, claimed, rank,
+        first_entry=first_entry, states_max=states_max, contents=_WithPin(logs, late, index),
+    )  # fmt: skip
+    open_count = sum(epoch.end > first_entry for epoch in side.epochs) - plan.epoch_count
+    return Plan(plan.states, plan.epoch_count, plan.epochs_exhaustive, plan.epochs_sampled, open_count)

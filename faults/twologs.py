@@ -1,0 +1,154 @@
+"""Two write logs of one run, with common marks, and what these prove of the order of their entries.
+
+The program under test writes each of its marks to both logs, to that of disk `a` first and to that of `b` then, one
+mark after the other; so all marks of both logs stand in one order. An entry lies between two marks of its own log.
+Of two entries of different logs one is proven to have completed first if a mark stands between them: behind the one in
+its log, before the other in the other log, and in this order among all marks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import takewhile
+
+from faults.epochs import epochs
+from faults.extents import Extent, base_extents
+from faults.log import LogError, WriteLog
+from faults.powercut import everything_unflushed_lost
+from faults.state import CrashState
+
+# The kernel's own mark, written to each log when its target is removed.
+_END_MARK = "dm-log-writes-end"
+_NEVER = 1 << 62
+
+
+class Disk(StrEnum):
+    """One of the two; the value is the spelling in ids."""
+
+    A = "a"
+    B = "b"
+
+    @property
+    def other(self) -> Disk:
+        """Return the other disk."""
+        return Disk.B if self is Disk.A else Disk.A
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a moment lies in the order of all marks: behind mark `after`, before mark `before`."""
+
+    after: int
+    before: int
+
+
+class Side:
+    """One log of the two."""
+
+    def __init__(self, log: WriteLog, rank: int) -> None:
+        self.log = log
+        self.epochs = epochs(log)
+        marks = [mark for mark in log.marks if mark.text != _END_MARK]
+        self.texts = [mark.text for mark in marks]
+        self.marks = [mark.entry_index for mark in marks]
+        self._rank = rank
+        # The entries that change what is durable: FUA writes, and FLUSHes that took a write.
+        self.durable = sorted(
+            entry for epoch in self.epochs
+            for entry in (*epoch.fuas, *([epoch.flush] if epoch.flush is not None and epoch.batch else []))
+        )  # fmt: skip
+        self.spans = [self.span(entry) for entry in self.durable]
+        flushes = [epoch.end for epoch in self.epochs[:-1]]
+        # Base 0 is the empty disk, base n what is durable when the epoch of mark n - 1 starts.
+        self.bases = [0, *(self.epochs[bisect_left(flushes, mark)].begin for mark in self.marks)]
+
+    def span(self, entry: int) -> Span:
+        """Return where the moment lies just before an entry completes, and that of its completion."""
+        count = bisect_left(self.marks, entry)
+        after = 2 * (count - 1) + self._rank if count else -1
+        return Span(after, 2 * count + self._rank if count < len(self.marks) else _NEVER)
+
+    def durable_count(self, moment: Span) -> int | None:
+        """Return how many entries had changed what is durable at a moment of the other log; None if not proven."""
+        surely = bisect_right([span.before for span in self.spans], moment.after)
+        at_most = bisect_left([span.after for span in self.spans], moment.before)
+        return surely if surely == at_most else None
+
+
+class TwoLogs:
+    """Both logs; raise `LogError` if their marks are not the same.
+
+    `b_device_bytes` is where disk `b` begins on the device that extents speak of, `b_source_bytes` where its log begins
+    in the file they are copied from; disk `a` and its log begin at 0.
+    """
+
+    def __init__(self, a: WriteLog, b: WriteLog, *, b_device_bytes: int = 0, b_source_bytes: int = 0) -> None:
+        self.sides = {Disk.A: Side(a, 0), Disk.B: Side(b, 1)}
+        self._begins = {Disk.A: (0, 0), Disk.B: (b_device_bytes, b_source_bytes)}
+        ours, theirs = self.sides[Disk.B].texts, self.sides[Disk.A].texts
+        if ours != theirs:
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
+            raise LogError(
+                b.path,
+                None,
+                0,
+                f"{len(ours)} marks, and {len(theirs)} in the log of the other disk; the first {same} are the same",
+            )
+
+    def pin(self, late: Disk, state: CrashState) -> CrashState | None:
+        """Return what is left of the early disk at the instant of a state of the late one; None if it is not proven."""
+        early = self.sides[late.other]
+        count = early.durable_count(self.sides[late].span(state.instant))
+        if count is None:
+            return None
+        entry = early.durable[count - 1] + 1 if count else 0
+        pinned = everything_unflushed_lost(early.log, early.epochs, entry)
+        return None if pinned.epoch.doubtful else pinned
+
+    def is_apart(self, late: Disk, of_late: CrashState, of_early: CrashState) -> bool:
+        """Whether the late disk surely holds what became durable behind the last that the early one holds."""
+        x, y = self.sides[late], self.sides[late.other]
+        own, others = bisect_left(x.durable, of_late.instant), bisect_left(y.durable, of_early.instant)
+        return own > 0 and (others == 0 or x.spans[own - 1].after >= y.spans[others - 1].before)
+
+    def marks_seen(self, disk: Disk, state: CrashState) -> int:
+        """Return how many marks stand before the instant of a state of a disk."""
+        return bisect_left(self.sides[disk].marks, state.instant)
+
+    def entry_behind(self, mark_count: int) -> int:
+        """Return the entry of log `a` just behind so many marks."""
+        return self.sides[Disk.A].marks[mark_count - 1] + 1 if mark_count else 0
+
+    def base(self, states: Mapping[Disk, CrashState]) -> int:
+        """Return the number of the furthest base that both states stand on; see `Side.bases`."""
+        return min(bisect_right(self.sides[disk].bases, state.base_end) for disk, state in states.items()) - 1
+
+    def advance(self, from_base: int, to_base: int) -> list[Extent]:
+        """Return what moves both disks from one base to another."""
+        return [
+            extent
+            for disk, side in self.sides.items()
+            for extent in self._placed(disk, base_extents(side.log, side.bases[from_base], side.bases[to_base]))
+        ]
+
+    def extents(self, base: int, states: Mapping[Disk, CrashState]) -> list[Extent]:
+        """Return what to put on a base to give these states, in order."""
+        found: list[Extent] = []
+        for disk, side in self.sides.items():
+            own = base_extents(side.log, side.bases[base], states[disk].base_end)
+            found += self._placed(disk, own + states[disk].extents(side.log))
+        return found
+
+    def _placed(self, disk: Disk, extents: Sequence[Extent]) -> list[Extent]:
+        device, source = self._begins[disk]
+        return [
+            replace(
+                one,
+                device_offset_bytes=one.device_offset_bytes + device,
+                source_offset_bytes=one.source_offset_bytes + source,
+            )
+            for one in extents
+        ]

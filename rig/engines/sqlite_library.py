@@ -1,0 +1,254 @@
+"""Connections to a SQLite that the user brought, offering just what `rig.engines.sqlite` uses.
+
+A library is one file in `FOLDER`, of one of two kinds, told by the beginning of its name: `so-...` is a shared library
+that exports SQLite's C functions, driven here through ctypes; `apsw-...` is the extension module of a wheel of APSW,
+which holds a SQLite of its own and exports nothing but the module. The rest of the name is the digest of the file, so
+a name read back from the file that was opened says which build was at work.
+
+The driver of Python itself needs functions that old releases lack; this one asks only for what SQLite 3.7.15 has.
+Each statement is prepared anew, so virtual times are comparable among libraries of one kind and not across kinds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+from typing import Any, Protocol
+
+FOLDER = Path("/run/code/libraries")
+SHARED, APSW = "so-", "apsw-"
+# Every C function that is called below -> its result and arguments.
+_P, _I, _B = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "sqlite3_open_v2": (_I, (_B, _P, _I, _B)),
+    "sqlite3_close": (_I, (_P,)),
+    "sqlite3_errmsg": (_B, (_P,)),
+    "sqlite3_extended_errcode": (_I, (_P,)),
+    "sqlite3_get_autocommit": (_I, (_P,)),
+    "sqlite3_busy_timeout": (_I, (_P, _I)),
+    "sqlite3_prepare_v2": (_I, (_P, _P, _I, _P, _P)),
+    "sqlite3_step": (_I, (_P,)),
+    "sqlite3_finalize": (_I, (_P,)),
+    "sqlite3_bind_parameter_count": (_I, (_P,)),
+    "sqlite3_bind_null": (_I, (_P, _I)),
+    "sqlite3_bind_int64": (_I, (_P, _I, ctypes.c_int64)),
+    "sqlite3_bind_double": (_I, (_P, _I, ctypes.c_double)),
+    "sqlite3_bind_text": (_I, (_P, _I, _B, _I, _P)),
+    "sqlite3_bind_blob": (_I, (_P, _I, _B, _I, _P)),
+    "sqlite3_column_count": (_I, (_P,)),
+    "sqlite3_column_type": (_I, (_P, _I)),
+    "sqlite3_column_int64": (ctypes.c_int64, (_P, _I)),
+    "sqlite3_column_double": (ctypes.c_double, (_P, _I)),
+    "sqlite3_column_text": (_P, (_P, _I)),
+    "sqlite3_column_blob": (_P, (_P, _I)),
+    "sqlite3_column_bytes": (_I, (_P, _I)),
+}
+_OK, _ROW, _DONE = 0, 100, 101
+_READWRITE_CREATE = 2 | 4
+_INTEGER, _FLOAT, _TEXT, _BLOB = 1, 2, 3, 4
+# The C API's word for "make a copy of this before you return".
+_TRANSIENT = -1
+# As the driver of Python has it.
+_BUSY_LIMIT_MS = 5000
+
+Value = int | float | str | bytes | None
+
+
+class LibraryError(Exception):
+    """SQLite's own message, with its extended result code under the name that the driver of Python has for it."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(f"{message} (code {code})" if code else message)
+        self.sqlite_errorcode = code
+
+
+class Rows(Protocol):
+    """The rows of a statement."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through them."""
+
+    def fetchall(self) -> list[Any]:
+        """Return them all."""
+
+
+class Connection(Protocol):
+    """What a connection is to the engine; those of the drivers of Python and of APSW are such without more ado."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
+        """Carry out one statement and return its rows."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    def close(self) -> None:
+        """Close."""
+
+
+def error_code(error: Exception) -> int:
+    """Return the primary result code of SQLite that an error of any driver carries; 0 if it carries none."""
+    return int(getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0)) & 0xFF
+
+
+def connect(path: str, library: str, folder: Path | None = None) -> Connection:
+    """Open a database in autocommit mode with a library of `FOLDER` or of another; errors are those of its driver."""
+    file = str((folder or FOLDER) / library)
+    if library.startswith(APSW):
+        module = _module(file)
+        connection = module.Connection(path)
+        connection.set_busy_timeout(_BUSY_LIMIT_MS)
+        return connection  # type: ignore[no-any-return] # the module is found at run time
+    return _CtypesConnection(_functions(file), path)
+
+
+def names(folder: Path | None = None) -> list[str]:
+    """Return the libraries that came with our code."""
+    own = folder or FOLDER
+    return sorted(path.name for path in own.iterdir()) if own.is_dir() else []
+
+
+@cache
+def digest(library: str, folder: Path | None = None) -> str:
+    """Return the name that the content of a library's file gives it: the same, unless it was mixed up."""
+    kind = APSW if library.startswith(APSW) else SHARED
+    return name(kind, ((folder or FOLDER) / library).read_bytes())
+
+
+def name(kind: str, content: bytes) -> str:
+    """Return the name of a library of that kind and content."""
+    return kind + hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+@cache
+def _module(file: str) -> Any:
+    loader = ExtensionFileLoader("apsw", file)
+    spec = importlib.util.spec_from_loader("apsw", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@cache
+def _functions(file: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(file, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    for function, (result, arguments) in FUNCTIONS.items():
+        found = getattr(library, function)
+        found.restype, found.argtypes = result, arguments
+    return library
+
+
+class _Rows(list[tuple[Value, ...]]):
+    def fetchall(self) -> list[Any]:
+        return self
+
+
+class _CtypesConnection:
+    """A connection through the C functions of a shared library."""
+
+    def __init__(self, library: ctypes.CDLL, path: str) -> None:
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        code = library.sqlite3_open_v2(os.fsencode(path), ctypes.byref(self._handle), _READWRITE_CREATE, None)
+        if code != _OK:
+            error = self._error(code)
+            library.sqlite3_close(self._handle)
+            raise error
+        library.sqlite3_busy_timeout(self._handle, _BUSY_LIMIT_MS)
+
+    def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
+        """Carry out one statement to its end and return its rows; raise LibraryError with SQLite's words."""
+        statement = self._prepared(sql.encode())
+        try:
+            count = self._library.sqlite3_bind_parameter_count(statement)
+            if count != len(parameters):
+                raise LibraryError(f"{sql!r} has {count} parameters, {len(parameters)} were given")
+            for index, value in enumerate(parameters, start=1):
+                self._check(self._bind(statement, index, value))
+            rows = _Rows()
+            while (code := self._library.sqlite3_step(statement)) == _ROW:
+                columns = range(self._library.sqlite3_column_count(statement))
+                rows.append(tuple(self._column(statement, column) for column in columns))
+            if code != _DONE:
+                raise self._error(code)
+            return rows
+        finally:
+            # It repeats the error of the last step, which was raised above.
+            self._library.sqlite3_finalize(statement)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return not self._library.sqlite3_get_autocommit(self._handle)
+
+    def close(self) -> None:
+        """Close; every statement has been finalized."""
+        if self._handle.value:
+            self._check(self._library.sqlite3_close(self._handle))
+            self._handle = ctypes.c_void_p()
+
+    def _prepared(self, sql: bytes) -> ctypes.c_void_p:
+        if not self._handle.value:
+            raise LibraryError("the connection is closed")
+        statement = ctypes.c_void_p()
+        text = ctypes.create_string_buffer(sql)
+        rest = ctypes.c_void_p()
+        self._check(
+            self._library.sqlite3_prepare_v2(self._handle, text, -1, ctypes.byref(statement), ctypes.byref(rest))
+        )
+        unread = len(sql) - ((rest.value or 0) - ctypes.addressof(text))
+        if not statement.value or sql[len(sql) - unread :].strip():
+            self._library.sqlite3_finalize(statement)
+            raise LibraryError(f"{sql.decode()!r} is not one statement")
+        return statement
+
+    def _bind(self, statement: ctypes.c_void_p, index: int, value: Value) -> int:
+        library = self._library
+        if value is None:
+            code = library.sqlite3_bind_null(statement, index)
+        elif isinstance(value, int):
+            if not -(1 << 63) <= value < 1 << 63:
+                raise OverflowError(f"{value} does not fit into an INTEGER of SQLite")
+            code = library.sqlite3_bind_int64(statement, index, value)
+        elif isinstance(value, float):
+            code = library.sqlite3_bind_double(statement, index, value)
+        elif isinstance(value, str):
+            data = value.encode()
+            code = library.sqlite3_bind_text(statement, index, data, len(data), _TRANSIENT)
+        else:
+            code = library.sqlite3_bind_blob(statement, index, value, len(value), _TRANSIENT)
+        return int(code)
+
+    def _column(self, statement: ctypes.c_void_p, column: int) -> Value:
+        library = self._library
+        kind = library.sqlite3_column_type(statement, column)
+        if kind == _INTEGER:
+            return int(library.sqlite3_column_int64(statement, column))
+        if kind == _FLOAT:
+            return float(library.sqlite3_column_double(statement, column))
+        if kind not in (_TEXT, _BLOB):
+            return None
+        read = library.sqlite3_column_text if kind == _TEXT else library.sqlite3_column_blob
+        # The value first, then its length: reading a text may convert it.
+        place = read(statement, column)
+        data = ctypes.string_at(place, library.sqlite3_column_bytes(statement, column)) if place else b""
+        return data.decode() if kind == _TEXT else data
+
+    def _check(self, code: int) -> None:
+        if code != _OK:
+            raise self._error(code)
+
+    def _error(self, code: int) -> LibraryError:
+        if not self._handle.value:
+            return LibraryError("SQLite could not allocate a connection", code)
+        words = self._library.sqlite3_errmsg(self._handle).decode(errors="replace")
+        # It is the code of the last failed call, which the caller's may not have been.
+        extended = self._library.sqlite3_extended_errcode(self._handle)
+        return LibraryError(words, extended if extended & 0xFF == code & 0xFF else code)

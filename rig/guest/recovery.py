@@ -1,0 +1,106 @@
+"""Record how a crash state is recovered: dm-log-writes over its throw-away layer while it is mounted and reopened.
+
+The layer stands on brd, which has no write cache; dm-log-writes tells the block layer that it has one itself, so FLUSH
+and FUA reach it and are logged. That is checked, not assumed, and so is that the log was not cut short.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rig.guest import disks
+from rig.guest.devicemapper import DeviceMapper, Target
+
+_NAME = "recovery"
+# As `faults.log` has it.
+_SUPERBLOCK = struct.Struct("<QQQI")
+_HEADER = struct.Struct("<QQQQ")
+_DISCARD = 4
+# include/uapi/linux/fiemap.h; _IOWR('f', 11, struct fiemap).
+_FIEMAP = 0xC020660B
+_FIEMAP_HEADER = struct.Struct("<QQIIII")
+_FIEMAP_EXTENT = struct.Struct("<QQQ16xI12x")
+_FIEMAP_EXTENTS_MAX = 512
+CHUNK_BYTES = 1 << 16
+_ZEROS = bytes(CHUNK_BYTES)
+# UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE: no place on the device holds these bytes as they are.
+_NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
+
+
+@contextmanager
+def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int) -> Iterator[tuple[str, bytearray]]:
+    """Give a node above a device, and the bytes of the log of what is written to it, which are there after the block.
+
+    Raise RuntimeError if flushes would not be logged or the log is full: then the recording is void.
+    """
+    log = bytearray()
+    node = mapper.create(_NAME, Target("log-writes", f"{device} {log_disk}", sector_count))
+    try:
+        disks.require_write_cache(node)
+        yield node, log
+        status = mapper.status(_NAME)
+    finally:
+        mapper.remove(_NAME)
+    if "logging_disabled" in status:
+        raise RuntimeError(f"the log of a recovery did not fit its disk of {disks.DISK_MIB} MiB")
+    log += _content(log_disk)
+
+
+def packed(log: bytes | bytearray) -> str:
+    """Return a log compressed, as text."""
+    return base64.b64encode(zlib.compress(log, 1)).decode()
+
+
+def digest(chunks: Iterable[bytes]) -> str:
+    """Return a digest of a disk, given as chunks of `CHUNK_BYTES`: sha256 over the number and bytes of all but zeros.
+
+    Most of a disk is zeros, and digesting these under emulation takes longer than the recovery.
+    """
+    found = hashlib.sha256()
+    for number, chunk in enumerate(chunks):
+        if chunk != _ZEROS:
+            found.update(number.to_bytes(8, "little") + chunk)
+    return found.hexdigest()
+
+
+def places(directory: str) -> list[tuple[int, int]]:
+    """Return where the files in a directory and below stand on its device: (offset, length) in bytes, sorted."""
+    found = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            file = os.open(os.path.join(folder, name), os.O_RDONLY)
+            try:
+                found += _extents(file)
+            finally:
+                os.close(file)
+    return sorted(found)
+
+
+def _extents(file: int) -> list[tuple[int, int]]:
+    reply = bytearray(_FIEMAP_HEADER.size + _FIEMAP_EXTENTS_MAX * _FIEMAP_EXTENT.size)
+    _FIEMAP_HEADER.pack_into(reply, 0, 0, (1 << 64) - 1, 0, 0, _FIEMAP_EXTENTS_MAX, 0)
+    fcntl.ioctl(file, _FIEMAP, reply)
+    count = _FIEMAP_HEADER.unpack_from(reply)[3]
+    rows = (_FIEMAP_EXTENT.unpack_from(reply, _FIEMAP_HEADER.size + n * _FIEMAP_EXTENT.size) for n in range(count))
+    return [(physical, length) for _, physical, length, flags in rows if not flags & _NOWHERE]
+
+
+def _content(log_disk: str) -> bytes:
+    """Return a finished log up to its last entry: behind it stands what an older and longer one has left."""
+    source = os.open(log_disk, os.O_RDONLY)
+    try:
+        _, _, entry_count, sector_bytes = _SUPERBLOCK.unpack(os.pread(source, _SUPERBLOCK.size, 0))
+        end = sector_bytes
+        for _ in range(entry_count):
+            _, payload_sectors, flags, _ = _HEADER.unpack(os.pread(source, _HEADER.size, end))
+            end += sector_bytes * (1 + (0 if flags & _DISCARD else payload_sectors))
+        return os.pread(source, end, 0)
+    finally:
+        os.close(source)

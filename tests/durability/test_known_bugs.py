@@ -1,0 +1,153 @@
+"""Known bugs of SQLite: each is found in a release that has it, and not in one that has not.
+
+`pytest -k known_bug` runs these. They are the rig's teeth: a rig that sees nothing in the bad release would see nothing
+in the next one either.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rig import matrix
+from rig.matrix import Profile
+from rig.pytest_plugin import Measured
+from rig.scenario import Workload
+
+# What needs numpy or a machine is imported where it is used: collecting tests stays a matter of milliseconds.
+if TYPE_CHECKING:
+    from analysis.outcome import Row
+    from rig.campaign import Machines
+    from rig.libraries import Library
+
+Say = Callable[[str, object], None]
+
+# The cut must be able to come before jbd2's commit, and the last transaction must have its 5 seconds.
+_WORKLOAD = Workload(transaction_count=10, think_ms=300, rest_ms=6000)
+_LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, reproduce_all=False)
+
+_BY_DESIGN = ("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
+_RACE = Path(__file__).with_name("wal_reset.py")
+_TRIAL_S = 6
+_TRIALS_MAX = 20
+# The good release is exposed so many times as much as the bad one was when it failed, and to no less than this.
+_EXPOSURE_FACTOR = 10
+_CHECKPOINTS_MIN = 300
+# What a trial may take beside its own time: a large database is made and looked through.
+_TRIAL_LIMIT_S = 240
+
+
+@pytest.fixture(scope="module")
+def old_builds() -> dict[str, Library]:
+    from tests.durability import builds
+
+    return builds.for_the_guest()
+
+
+@pytest.fixture(scope="module")
+def machines_with_old_builds(old_builds: dict[str, Library]) -> Iterator[Machines]:
+    from rig import campaign
+
+    with campaign.machines(campaign.Silent(), list(old_builds.values())) as machines:
+        yield machines
+
+
+def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_in_3_8_9(
+    machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
+) -> None:
+    from analysis.outcome import Result, summarise
+    from analysis.table import table_text
+    from rig import campaign
+    from rig.replay import replay
+    from rig.store import Run
+
+    def measured(version: str) -> tuple[Row, str]:
+        (cell,) = matrix.configured(
+            matrix.select(["sqlite-ext4-truncate_full_powercut"]), _LOOK, library=old_builds[version].name
+        )
+        run = Run.create(tmp_path / version, {"library": version})
+        scenario = replace(cell, workload=_WORKLOAD)
+        campaign.Campaign(run, _LOOK, machines_with_old_builds, campaign.Silent()).measure([scenario])
+        results, damaged = run.results()
+        assert ({}, []) == (run.failures(), damaged)
+        summary = summarise(results, _LOOK.exposure_min)
+        (row,) = summary.rows
+        assert version == row.outcome.cell.recording.engine_version.split()[0]
+        text = table_text(summary)
+        record_property(f"sqlite {version}", f"{row.outcome.losing_count} of {row.outcome.database_count} states lose")
+        print(text)  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
+        return row, text
+
+    bad, text = measured("3.8.5")
+    assert (Result.BROKEN, 1, 0) == (bad.judgement.result, bad.outcome.lost_max, bad.outcome.damage.count), text
+    assert "3.8.5 has the known bug truncate-not-synced" in text
+    worst = bad.judgement.broken_by[0]
+    again = replay(Run.open(tmp_path / "3.8.5"), worst.cell, worst.state, machines_with_old_builds)
+    assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
+    good, text = measured("3.8.9")
+    assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
+    assert good.outcome.content_count >= _LOOK.exposure_min, text
+    assert "known bug" not in text
+    # One sync more a transaction, which is the correction.
+    assert (bad.outcome.flush_per_transaction or 0) + 0.5 < (good.outcome.flush_per_transaction or 0)
+
+
+@pytest.mark.parametrize(
+    "durability_cell",
+    [
+        pytest.param(cell, id=cell.id)
+        for cell in matrix.select([f"sqlite-ext4-delete_{level}_powercut" for level in ("extra", "full")])
+    ],
+    indirect=True,
+)
+def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra_nothing(
+    durability_cell: Measured,
+) -> None:
+    outcome = durability_cell.row.outcome
+    loses = outcome.cell.settings["synchronous"] == "full"
+    assert (loses, int(loses), 0) == (outcome.losing_count > 0, outcome.lost_max, outcome.damage.count)
+    assert (outcome.instant_share_losing or 0) > 0 if loses else outcome.instant_share_losing == 0
+
+
+def test_known_bug_of_the_wal_reset_is_found_in_3_51_2_and_not_in_3_51_3(tmp_path: Path, record_property: Say) -> None:
+    from analysis.statistics import proportion
+
+    needed, words = 0, ""
+    for _ in range(_TRIALS_MAX):
+        facts = _trial("3.51.2.0", tmp_path)
+        needed += facts["checkpoints"]
+        if words := facts["wrong"]:
+            break
+    else:
+        limit = f"{_TRIALS_MAX} trials of {_TRIAL_S} s"
+        pytest.fail(f"inconclusive: {needed} checkpoints in {limit} did not meet the race in 3.51.2", pytrace=False)
+    record_property("3.51.2", f"{words} (after {needed} checkpoints)")
+    exposure = 0
+    while exposure < max(_CHECKPOINTS_MIN, _EXPOSURE_FACTOR * needed):
+        facts = _trial("3.51.3.0", tmp_path)
+        assert "" == facts["wrong"]
+        exposure += facts["checkpoints"]
+    record_property("3.51.3", proportion(0, exposure).text)
+    print(f"3.51.2 {words}, after {needed} checkpoints; 3.51.3 {proportion(0, exposure).text}")  # noqa: T201 - as above
+
+
+def _trial(version: str, folder: Path) -> dict[str, Any]:
+    from rig import host
+    from tests.durability import builds
+
+    database = folder / "race.db"
+    argv = [sys.executable, str(_RACE), "trial", str(database), str(_TRIAL_S)]
+    environment = {"PYTHONPATH": str(builds.apsw_of_the_host(version))}
+    try:
+        facts: dict[str, Any] = json.loads(host.run(argv, timeout_s=_TRIAL_LIMIT_S, env=environment))
+    finally:
+        for path in folder.glob("race.db*"):
+            path.unlink()
+    assert version.startswith(facts["version"])
+    return facts

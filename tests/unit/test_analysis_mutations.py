@@ -1,0 +1,147 @@
+"""What leaving a sync out shows, the syncs that a transaction was seen to make, and what a killed process must show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from analysis import mutations, protocol
+from analysis.controls import check_controls, is_sabotaged, must_break
+from analysis.outcome import Result, outcome, summarise
+from analysis.report import report_html
+from analysis.table import table_text
+from rig import matrix
+from rig.results import CellResult, LiveFinding, Verdict, VerdictKind
+from rig.verification import live_verdicts
+from tests.unit.samples import cell, controls_that_fire, durable, sqlite, verdict
+
+WAL_FULL = sqlite("wal", "full")
+LOST = [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 2, "lost")]
+
+
+def mutant(kind: str, verdicts: Sequence[Verdict], fault: str = "powercut") -> CellResult:
+    made = cell(WAL_FULL, verdicts, fault, f"drop-{kind}")
+    return replace(made, id=f"sqlite-ext4-wal_full+drop-{kind}_{fault}")
+
+
+def score_of(*cells: CellResult) -> mutations.Score:
+    (score,) = mutations.scores(summarise([cell(WAL_FULL, durable(9)), *controls_that_fire(), *cells], 5))
+    return score
+
+
+def test_a_mutant_is_noticed_when_its_promise_breaks_under_any_fault_that_was_tried() -> None:
+    cells = [mutant("wal-commit", durable(9)), mutant("wal-commit", LOST, "torn")]
+    assert "1 / 1" == score_of(*cells, *controls_that_fire("torn")).text
+    assert "0 / 1" == score_of(mutant("wal-commit", durable(9))).text
+
+
+def test_a_survivor_has_its_reason_or_is_unknown_and_only_what_matters_counts() -> None:
+    score = score_of(
+        *(mutant(kind, durable(9)) for kind in ("wal-commit", "wal-checkpoint")), mutant("wal-header", LOST)
+    )
+    assert "1 / 2" == score.text
+    texts = {one.kind: one.text for one in score.mutants}
+    assert {"wal-commit": "survives: unknown", "wal-header": "noticed"}.items() <= texts.items()
+    assert texts["wal-checkpoint"].startswith("survives: redundant")
+    assert "noticed, though not expected" == score_of(mutant("wal-checkpoint", LOST)).mutants[0].text
+
+
+def test_a_mutant_that_too_little_was_seen_of_neither_survives_nor_is_noticed() -> None:
+    score = score_of(mutant("wal-commit", durable(2)))
+    assert (None, "inconclusive", "0 / 1") == (score.mutants[0].noticed, score.mutants[0].text, score.text)
+
+
+@pytest.mark.parametrize("verdicts", [LOST, durable(9)])
+def test_a_mutant_never_counts_against_the_engine_and_is_no_control(verdicts: list[Verdict]) -> None:
+    one = mutant("wal-commit", verdicts)
+    assert (True, False) == (is_sabotaged(one), must_break(one))
+    plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
+    with_mutant, without = summarise([*plain, one], 5), summarise(plain, 5)
+    assert Result.KEPT is with_mutant.result is without.result
+    assert without.controls == with_mutant.controls
+
+
+def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None:
+    for one in matrix.mutation_cells():
+        found = mutations.expectation(one.settings, one.dropped_sync)
+        assert found, one.id
+        assert found.reason
+        assert found.source
+
+
+def test_the_section_is_there_only_when_mutants_are() -> None:
+    plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
+    with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 5)
+    for shown in (table_text(with_mutant), report_html(with_mutant, {})):
+        assert "wal-commit" in shown
+        assert "survives: unknown" in shown
+    without = summarise(plain, 5)
+    assert "left out of" not in table_text(without)
+    assert "Syncs left out" not in report_html(without, {})
+
+
+def with_syncs(*sequences: str, settings: dict[str, str] = WAL_FULL, verdicts: Sequence[Verdict] = ()) -> CellResult:
+    made = cell(settings, verdicts or durable(9))
+    return replace(made, recording=replace(made.recording, syncs=dict.fromkeys(sequences, 3)))
+
+
+def test_syncs_as_documented_are_no_difference_and_any_other_sequence_names_both() -> None:
+    for sequences in (["wal"], ["wal", "wal wal", "wal wal database", "wal wal wal database"], []):
+        assert "" == protocol.difference(with_syncs(*sequences))
+    found = protocol.difference(with_syncs("wal", "database"))
+    assert "measured 'database' (3), documented 'wal' or" in found
+    assert "measured 'wal wal' (3)" in protocol.difference(with_syncs("wal wal"))
+    delete = with_syncs("journal directory journal database unlink", settings=sqlite("delete", "full"))
+    assert "" == protocol.difference(delete)
+    assert "documented 'journal directory journal database unlink directory'" in protocol.difference(
+        replace(delete, settings=sqlite("delete", "extra"))
+    )
+    assert "" == protocol.difference(replace(with_syncs("strange"), engine="another"))
+
+
+def test_strange_syncs_make_a_kept_promise_inconclusive_and_leave_a_counterexample_broken() -> None:
+    reasons = {}
+    for verdicts, result in ((durable(9), Result.INCONCLUSIVE), (LOST, Result.BROKEN)):
+        summary = summarise([with_syncs("none", verdicts=verdicts), *controls_that_fire()], 5)
+        (row,) = [row for row in summary.rows if row.outcome.settings_name == "wal_full"]
+        assert result is row.judgement.result
+        reasons[result] = " ".join(row.judgement.reasons)
+        assert "documented 'wal'" in report_html(summary, {}).replace("&#39;", "'")
+        assert "documented 'wal'" in table_text(summary)
+    assert all("measured 'none'" in text for text in reasons.values())
+
+
+def killed(settings: dict[str, str], *findings: LiveFinding) -> CellResult:
+    made = cell(settings, live_verdicts("", findings), "processkill")
+    return replace(made, recording=replace(made.recording, live=findings))
+
+
+def kill(number: int, acked: int, issued: int, kind: str = "prefix", recovered: int | None = None) -> LiveFinding:
+    return {
+        "state": f"kill-{number}", "acked": acked, "issued": issued, "kind": kind,
+        "recovered": acked if kind == "prefix" and recovered is None else recovered, "detail": "killed here",
+    }  # fmt: skip
+
+
+def test_kills_prove_nothing_unless_commits_were_hit_and_memory_off_came_back_damaged() -> None:
+    hit, after = kill(1, 0, 1), kill(2, 1, 1)
+    broken = killed(sqlite("memory", "off"), kill(1, 0, 1, "corrupt"), after)
+    good = killed(WAL_FULL, hit, after)
+    assert Result.KEPT is summarise([good, broken], 2).result
+    assert Result.INCONCLUSIVE is summarise([killed(WAL_FULL, after, kill(3, 2, 2)), broken], 2).result
+    assert Result.INCONCLUSIVE is summarise([good, killed(sqlite("memory", "off"), hit, after)], 2).result
+    assert Result.INCONCLUSIVE is summarise([good], 2).result
+    names = [(control.name, control.fired) for control in check_controls([outcome(good)])]
+    assert [("mid-commit", True), ("memory_off", None)] == names
+
+
+def test_what_a_kill_cost_is_told_with_where_it_was() -> None:
+    lost, torn, fine = live_verdicts(
+        "", [kill(1, 3, 4, recovered=2), kill(2, 3, 4, "torn"), kill(3, 3, 4, recovered=4)]
+    )
+    assert (VerdictKind.LOST_SUFFIX, 1) == (lost.kind, lost.lost)
+    assert "transactions 3 to 3 were acknowledged and are gone; killed here" == lost.detail
+    assert (VerdictKind.TORN, "killed here") == (torn.kind, torn.detail)
+    assert (VerdictKind.DURABLE, "killed here") == (fine.kind, fine.detail)

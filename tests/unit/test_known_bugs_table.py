@@ -1,0 +1,78 @@
+"""The table of known bugs names exactly the releases that have each, and a run says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis import known_bugs
+from analysis.known_bugs import KNOWN_BUGS, KnownBug
+from analysis.outcome import summarise
+from analysis.report import report_html
+from analysis.table import table_text
+from rig.results import CellResult
+from tests.unit import samples
+
+TRUNCATE, RESET = KNOWN_BUGS
+
+
+def cell(version: str, settings: dict[str, str], **read_back: str) -> CellResult:
+    made = samples.cell(settings, samples.durable(3))
+    facts = replace(made.recording, engine_version=f"{version} 2014-01-01 abc", settings={**settings, **read_back})
+    return replace(made, recording=facts)
+
+
+@pytest.mark.parametrize(
+    ("bug", "version", "expected"),
+    [
+        (TRUNCATE, "3.8.5", True), (TRUNCATE, "3.8.7", True), (TRUNCATE, "3.8.7.1", False), (TRUNCATE, "3.8.9", False),
+        (TRUNCATE, "3.40.1", False),
+        (RESET, "3.6.23", False), (RESET, "3.7.0", True), (RESET, "3.51.2", True), (RESET, "3.51.3", False),
+        (RESET, "3.44.5", True), (RESET, "3.44.6", False), (RESET, "3.45.0", True), (RESET, "3.50.6", True),
+        (RESET, "3.50.7", False), (RESET, "3.51.0", True), (RESET, "3.53.0", False),
+    ],
+)  # fmt: skip
+def test_a_release_is_affected_or_not(bug: KnownBug, version: str, *, expected: bool) -> None:
+    assert expected == bug.affects(version)
+
+
+@given(st.text())
+def test_whatever_an_engine_calls_its_version_is_answered(version: str) -> None:
+    for bug in KNOWN_BUGS:
+        assert bug.affects(version) in (True, False)
+
+
+def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> None:
+    summary = summarise([cell("3.8.5", samples.sqlite("truncate", "full"), library="so-1")], 1)
+    for text in (table_text(summary, 400), report_html(summary, {})):
+        assert "sqlite 3.8.5, source id 2014-01-01 abc, library so-1" in text
+        assert "3.8.5 has the known bug truncate-not-synced, corrected in 3.8.7.1" in text
+        assert "it concerns truncate_full" in text
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "read_back"),
+    [
+        ("3.8.9", samples.sqlite("truncate", "full"), {}),
+        ("3.8.5", samples.sqlite("truncate", "normal"), {}),
+        ("3.8.5", samples.sqlite("delete", "full"), {}),
+        # One connection cannot race itself.
+        ("3.51.2", samples.sqlite("wal", "full"), {}),
+        ("3.51.3", samples.sqlite("wal", "full"), {"connections": "2"}),
+    ],
+)
+def test_a_run_that_cannot_meet_a_bug_is_not_told_of_it(
+    version: str, settings: dict[str, str], read_back: dict[str, str]
+) -> None:
+    summary = summarise([cell(version, settings, **read_back)], 1)
+    assert [] == known_bugs.warnings(summary)
+    assert "known bug" not in table_text(summary, 400)
+    assert f"sqlite {version}, source id 2014-01-01 abc" in table_text(summary, 400)
+
+
+def test_several_connections_on_a_wal_meet_the_reset_race() -> None:
+    (warning,) = known_bugs.warnings(summarise([cell("3.51.2", samples.sqlite("wal", "off"), connections="2")], 1))
+    assert warning.startswith("sqlite 3.51.2 has the known bug wal-reset, corrected in 3.44.6, 3.50.7, 3.51.3:")

@@ -1,0 +1,217 @@
+"""Recordings of recoveries: a log that begins with the disk it recovers, exact to the byte, kept unharmed."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from faults import Fault, WriteLog, epochs, parse_state
+from rig.errors import RecordingError
+from rig.guest import recovery as guest
+from rig.guest.disks import DISK_MIB
+from rig.recovery import OpenRecovery, Recoveries, Recovery, self_contained
+from rig.recoverycuts import is_inside, later
+from tests.unit.disks import (
+    CELL,
+    DISK_CELLS,
+    Content,
+    Disk,
+    Op,
+    content_of,
+    everything,
+    rebuild,
+    rebuild_device,
+    run_of,
+    some_ops,
+)
+
+DEVICE_BYTES = DISK_CELLS * CELL
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recovery")
+
+
+def reachable_from(start: Content, disk: Disk) -> set[Content]:
+    """Every content that a cut can leave if a disk that held `start` went through this run."""
+    found = set()
+    for moment in disk.moments:
+        possible = {start}
+        for op, is_durable in moment.writes:
+            cells = op.cells()
+            landed = {tuple(cells.get(cell, old) for cell, old in enumerate(content)) for content in possible}
+            possible = landed if is_durable else possible | landed
+        found |= possible
+    return found
+
+
+def overlaid(start: np.ndarray[tuple[int], np.dtype[np.uint8]], log: WriteLog, entries: list[int]) -> None:
+    for entry in entries:
+        begin = int(log.offset_bytes[entry])
+        start[begin : begin + int(log.payload_bytes[entry])] = np.frombuffer(log.payload(entry), dtype=np.uint8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ops=some_ops(8, 0, 3, writes_max=4), again=some_ops(8, 0, 3, writes_max=3), data=st.data())
+def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed_of_the_recovery(
+    place: Path, ops: list[Op], again: list[Op], data: st.DataObject
+) -> None:
+    run_of(place / "first", ops)
+    recovering = run_of(place / "raw", again)
+    with WriteLog.open(place / "first") as log, WriteLog.open(place / "raw") as raw:
+        state = data.draw(st.sampled_from(everything(Fault.POWERCUT, log).states))
+        start = rebuild_device(log, state)
+        (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
+        with WriteLog.open(place / "composed") as composed:
+            made = OpenRecovery(composed.path, composed)
+            assert content_of(start) == rebuild(composed, made.start())
+            # What the recording's self-check asks of the guest's disk: the model's order is the log's.
+            whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
+            final = {cell: value for op in recovering.order for cell, value in op.cells().items()}
+            assume(whole == tuple(final.get(cell, old) for cell, old in enumerate(content_of(start))))
+            shift = made.first_entry + 1
+            assert raw.flags.tolist() == composed.flags[shift:].tolist()
+            states = everything(Fault.POWERCUT, composed, made.first_entry).states
+            legal = reachable_from(content_of(start), recovering)
+            assert {rebuild(composed, one) for one in states} <= legal
+            for one in states:
+                # Both logs on one disk: the first cut's, and then the raw recovery's own entries.
+                device = start.copy()
+                durable = np.flatnonzero(raw.payload_bytes[: one.base_end - shift]).tolist()
+                overlaid(device, raw, [*durable, *(int(entry) - shift for entry in one.pieces(composed)[:, 0])])
+                assert content_of(device) == rebuild(composed, one)
+                text = later(state.id, one)
+                before, _, last = text.rpartition("~")
+                assert (state.id, one) == (before, parse_state(last, composed, epochs(composed)))
+
+
+def test_a_recovery_of_zeros_over_something_has_a_content_of_its_own(place: Path) -> None:
+    run_of(place / "first", [Op("fua", 3, 1, 2)])
+    run_of(place / "raw", [Op("write", 3, 1, 0), Op("flush-begin"), Op("flush-end")])
+    with WriteLog.open(place / "first") as log, WriteLog.open(place / "raw") as raw:
+        state = everything(Fault.POWERCUT, log).states[-1]
+        assert any(rebuild(log, state))
+        (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
+    with WriteLog.open(place / "composed") as composed:
+        first_entry = OpenRecovery(composed.path, composed).first_entry
+        contents = {rebuild(composed, one) for one in everything(Fault.POWERCUT, composed, first_entry).states}
+    assert 2 == len(contents)
+    assert (0,) * DISK_CELLS in contents
+
+
+def test_a_recovery_is_cut_amid_its_work_from_its_first_write_to_a_file_to_just_before_its_last_write(
+    place: Path,
+) -> None:
+    run_of(place / "first", [])
+    flush = [Op("flush-begin"), Op("flush-end")]
+    amid = [Op("write", 9, 1, 1), Op("write", 1, 1, 1)]
+    ops = [Op("write", 0, 1, 1), *flush, *amid, *flush, Op("write", 2, 1, 1), *flush]
+    run_of(place / "raw", ops)
+    with WriteLog.open(place / "first") as log, WriteLog.open(place / "raw") as raw:
+        state = everything(Fault.POWERCUT, log).states[0]
+        (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
+    with WriteLog.open(place / "composed") as composed:
+        made = OpenRecovery(composed.path, composed)
+        inside = {
+            rebuild(composed, one)
+            for one in everything(Fault.POWERCUT, composed, made.first_entry).states
+            if is_inside(one, made, Recovery("", ((8 * CELL, 2 * CELL),)))
+        }
+        landed = ({0: 33, 9: 33}, {0: 33, 9: 33, 1: 33})
+        expected = {tuple(cells.get(cell, 0) for cell in range(DISK_CELLS)) for cells in landed}
+        assert expected == inside
+
+
+def kept_log(folder: Path) -> tuple[Recoveries, str, bytes]:
+    """A recovery of a disk of full size, kept, its state's id and its log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run_of(folder / "first", [Op("fua", 3, 1, 2)])
+    run_of(folder / "raw", [Op("write", 3, 1, 1), Op("flush-begin"), Op("flush-end")])
+    with WriteLog.open(folder / "first") as log, WriteLog.open(folder / "raw") as raw:
+        state = everything(Fault.POWERCUT, log).states[-1]
+        data = self_contained(state, log, raw.path.read_bytes())
+    (folder / "composed").write_bytes(data)
+    with WriteLog.open(folder / "composed") as composed:
+        disk = composed.replay(composed.entry_count, DISK_MIB << 20)
+    kept = Recoveries(folder / "recoveries")
+    kept.save(state.id, data, guest.digest(row.tobytes() for row in disk.reshape(-1, guest.CHUNK_BYTES)))
+    return kept, state.id, data
+
+
+def archive(folder: Path) -> Path:
+    (path,) = (folder / "recoveries").glob("*.zst")
+    return path
+
+
+def test_a_recovery_is_given_back_as_it_was_kept_and_leaves_nothing_else_behind(tmp_path: Path) -> None:
+    kept, text, data = kept_log(tmp_path)
+    with kept.opened(text) as made:
+        assert data == made.log.bytes_at(0, len(data))
+        assert len(data) == made.log.end_bytes
+    assert [archive(tmp_path)] == list((tmp_path / "recoveries").iterdir())
+    kept.remove(text)
+    assert [] == list((tmp_path / "recoveries").iterdir())
+
+
+def test_a_recovery_whose_log_does_not_give_the_disk_is_void_and_not_kept(tmp_path: Path) -> None:
+    kept, text, data = kept_log(tmp_path)
+    with pytest.raises(RecordingError, match="void"):
+        kept.save(text, data, "0" * 64)
+    assert [] == list((tmp_path / "recoveries").iterdir())
+
+
+def test_a_missing_a_damaged_or_another_recovery_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    kept, text, data = kept_log(tmp_path)
+    path = archive(tmp_path)
+    whole = path.read_bytes()
+    # The frame's header, its blocks and its checksum.
+    for offset, bit in product(range(len(whole)), (0, 5)):
+        broken = bytearray(whole)
+        broken[offset] ^= 1 << bit
+        path.write_bytes(broken)
+        try:
+            with kept.opened(text) as made:
+                # A flag that says nothing of the content.
+                assert data == made.log.bytes_at(0, len(data))
+        except RecordingError as error:
+            assert str(path) in str(error)  # noqa: PT017 - a harmless bit is no error
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(RecordingError, match=path.name), kept.opened(text):
+            pass
+    path.write_bytes(whole)
+    with kept.opened(text):
+        pass
+    # That of another state, under this one's name.
+    path.rename(path.with_name(kept._path("e1.f0").name))
+    with pytest.raises(RecordingError, match="not the recovery from"), kept.opened("e1.f0"):
+        pass
+    with pytest.raises(RecordingError, match=path.name), kept.opened(text):
+        pass
+
+
+def test_the_index_says_what_there_is_or_that_it_is_damaged(tmp_path: Path) -> None:
+    kept = Recoveries(tmp_path / "recoveries")
+    assert kept.index() is None
+    rows = [Recovery("e7.f0", ((4096, 8192), (65536, 512))), Recovery("e7.f0~e9.f1", ())]
+    kept.write_index(rows)
+    assert rows == kept.index()
+    path = tmp_path / "recoveries" / "index.json"
+    for text in ("", "{}x", "[1]", '[{"state": "e1.f0"}]', json.dumps([{"state": "e1", "files": [[1]]}])):
+        path.write_text(text)
+        with pytest.raises(RecordingError, match=r"index\.json is damaged"):
+            kept.index()
+
+
+def test_the_digest_of_a_disk_skips_zeros_and_tells_where_the_rest_stands() -> None:
+    zeros, ones = bytes(guest.CHUNK_BYTES), b"\1" * guest.CHUNK_BYTES
+    contents = ([zeros, zeros], [zeros, ones], [ones, zeros], [ones, ones])
+    assert 4 == len({guest.digest(chunks) for chunks in contents})
+    assert guest.digest([zeros]) == guest.digest([])

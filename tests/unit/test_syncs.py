@@ -1,0 +1,120 @@
+"""Sync calls have names: what SQLite makes of a transaction is told apart by what was written where, and when."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.engines import sqlite_syncs
+from rig.engines.sqlite_syncs import KINDS, SEQUENCES, Namer
+from rig.engines.syncs import Call, CallName, SyncPhase, in_roles, kinds, syncs_of
+
+FOLDER = "/mnt"
+ROLES = ("database", "journal", "wal", "shm", "directory", "")
+CALLS = st.builds(Call, st.sampled_from(CallName), st.sampled_from(ROLES), st.integers(-1, 10**6))
+SETTINGS = st.sampled_from(sorted(SEQUENCES))
+# Every sampled transaction of every setting, as real SQLite makes them under the supervisor on this machine.
+SAMPLED = """
+import json, pathlib, sys, tempfile
+from rig.guest.sample import sample
+found = {}
+for mode, level in json.loads(sys.argv[1]):
+    settings = {"page_size": "4096", "journal_mode": mode, "synchronous": level}
+    with tempfile.TemporaryDirectory() as scratch:
+        one = sample({"engine": "sqlite", "seed": 1, "settings": settings}, pathlib.Path(scratch, "sample"))
+    found[f"{mode} {level}"] = one.syncs
+print(json.dumps(found))
+"""
+
+
+def settings_of(pair: tuple[str, str]) -> dict[str, str]:
+    return dict(zip(("journal_mode", "synchronous"), pair, strict=True))
+
+
+def calls_of(word: str, data: st.DataObject, pair: tuple[str, str]) -> list[Call]:
+    """Return calls that the engine would make for one word of a sequence, with as many writes as one likes."""
+    if word not in KINDS:
+        name = CallName.UNLINK if word == "unlink" else CallName.TRUNCATE
+        return [Call(name, "journal", 0 if word == "ftruncate" else -1)]
+    noise = data.draw(st.lists(st.sampled_from([Call(CallName.WRITE, "database", 0), Call(CallName.WRITE, "", 0)])))
+    frames = [Call(CallName.WRITE, "wal", offset) for offset in data.draw(st.lists(st.integers(32, 10**6), min_size=1))]
+    writes = {
+        "wal-header": [Call(CallName.WRITE, "wal", 0)],
+        "wal-commit": frames,
+        # At FULL a commit has synced them before.
+        "wal-checkpoint": frames if pair[1] == "normal" else [],
+    }
+    return [*noise, *writes.get(word, []), Call(CallName.SYNC, KINDS[word].role)]
+
+
+@given(SETTINGS, st.data())
+def test_the_calls_of_any_row_of_transactions_get_their_names_back(pair: tuple[str, str], data: st.DataObject) -> None:
+    namer = Namer(settings_of(pair))
+    for sequence in data.draw(st.lists(st.sampled_from(SEQUENCES[pair]), max_size=6)):
+        namer.begin()
+        calls = [call for word in sequence.split() for call in calls_of(word, data, pair)]
+        named = [kind for call in calls if (kind := namer.name(call))]
+        assert [word for word in sequence.split() if word in KINDS] == named
+        words = [sqlite_syncs.word(call) for call in calls]
+        assert in_roles("sqlite", sequence) == (" ".join(filter(None, words)) or "none")
+
+
+@given(SETTINGS, st.lists(CALLS, max_size=30))
+def test_whatever_is_called_only_syncs_of_the_database_have_names_and_strangers_change_none(
+    pair: tuple[str, str], calls: list[Call]
+) -> None:
+    namer, other = Namer(settings_of(pair)), Namer(settings_of(pair))
+    names = [namer.name(call) for call in calls]
+    for call, name in zip(calls, names, strict=True):
+        known = name in KINDS or name.removeprefix("journal").isdecimal() or name.removeprefix("database").isdecimal()
+        is_named = call.name is CallName.SYNC and call.role in {
+            "database",
+            "directory",
+            "wal" if pair[0] == "wal" else "journal",
+        }
+        assert (is_named, is_named) == (bool(name), known and bool(name))
+    own = [call for call in calls if call.role]
+    assert [name for call, name in zip(calls, names, strict=True) if call.role] == [other.name(call) for call in own]
+
+
+@given(st.sampled_from(("test.db", "a-wal.db", "journal.db")), st.sampled_from(("", "-journal", "-wal", "-shm")))
+def test_a_file_has_its_role_by_its_name_in_the_folder_of_the_database(name: str, suffix: str) -> None:
+    expected = suffix.removeprefix("-") or "database"
+    assert expected == sqlite_syncs.role(f"{FOLDER}/{name}{suffix}", FOLDER)
+    # readlink says so of a file that was unlinked and is still open.
+    assert expected == sqlite_syncs.role(f"{FOLDER}/{name}{suffix} (deleted)", FOLDER)
+    assert sqlite_syncs.role(f"/elsewhere/{name}{suffix}", FOLDER) == ""
+    assert sqlite_syncs.role(f"{FOLDER}/{name}{suffix}.bak", FOLDER) == ""
+    assert ["directory"] * 2 == [sqlite_syncs.role(path, FOLDER) for path in (FOLDER, f"{FOLDER}/")]
+    assert sqlite_syncs.role(f"{FOLDER}2", FOLDER) == ""
+
+
+def test_every_kind_of_every_sequence_is_one_that_is_explained() -> None:
+    words = {word for sequences in SEQUENCES.values() for sequence in sequences for word in sequence.split()}
+    assert words - {"unlink", "ftruncate"} <= set(KINDS)
+    assert set(SyncPhase) == {kind.phase for kind in KINDS.values()}
+    assert 24 == len(SEQUENCES)
+    assert ("journal1", "directory1", "journal2", "database1") == kinds("sqlite", settings_of(("delete", "full")))
+    assert () == kinds("sqlite", settings_of(("wal", "off")))
+    assert (None, ()) == (syncs_of("no_such_engine"), kinds("no_such_engine", {}))
+
+
+def test_real_sqlite_makes_the_documented_syncs_at_every_setting() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", SAMPLED, json.dumps(sorted(SEQUENCES))],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    if "seccomp filter" in process.stderr:
+        pytest.skip("this machine lets nobody supervise system calls; tests/vm does it in a guest")
+    assert 0 == process.returncode, process.stderr
+    for name, measured in json.loads(process.stdout).items():
+        mode, level = name.split()
+        documented = [in_roles("sqlite", sequence) for sequence in SEQUENCES[mode, level]]
+        assert set(measured) <= set(documented), name
+        assert documented[0] in measured, name
+        assert 12 == sum(measured.values())

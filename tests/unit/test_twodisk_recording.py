@@ -1,0 +1,109 @@
+"""A recording with two logs: both are kept and checked, a damaged one is named by its file, a void one is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from faults import Disk, LogError, WriteLog
+from rig import recording
+from rig.errors import RecordingError
+from rig.guest import journaldisk
+from rig.recording import Recording, load
+from rig.scenario import FileSystem, Scenario, Workload
+from rig.twodisk import SECOND_LOG_BYTES, two_logs
+from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
+from tests.unit.test_recording import FACTS, LOG, TEXTS
+
+SCENARIO = Scenario(
+    "sqlite", FileSystem.EXT4, {"synchronous": "full"}, "twodisk", {"page_size": "4096"}, workload=Workload(1)
+)
+ENTRIES = [Entry(FUA, 2, 1, 5), *(Entry(MARK, text=text) for text in TEXTS), Entry(0, 4, 1, 6), Entry(FLUSH)]
+SECOND = encode(ENTRIES)
+DEVICE = bytes(1024) + bytes([5]) * 512 + bytes(512) + bytes([6]) * 512
+DEVICE += bytes((journaldisk.DISK_MIB << 20) - len(DEVICE))
+TWO = replace(FACTS, journal_digest=hashlib.sha256(SECOND).hexdigest(), journal_log_bytes=len(SECOND))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, log in (("log.zst", LOG), ("log-b.zst", SECOND)):
+        (tmp_path / name).write_bytes(zstandard.ZstdCompressor().compress(log + bytes(4096)))
+    (tmp_path / "facts.json").write_text(json.dumps(asdict(TWO)))
+    return tmp_path
+
+
+def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path) -> None:
+    loaded = load(folder)
+    assert Recording(folder, TWO) == loaded
+    with loaded.unpacked() as path, WriteLog.open(path) as log:
+        logs = two_logs(log)
+        second = logs.sides[Disk.B].log
+        assert (len(LOG), len(SECOND)) == (log.end_bytes, second.end_bytes)
+        assert bytes([5]) * 512 == bytes(second.payload(0))
+        with path.open("rb") as file:
+            file.seek(SECOND_LOG_BYTES + int(second.payload_offset_bytes[0]))
+            assert bytes([5]) * 512 == file.read(512)
+    assert ["facts.json", "log-b.zst", "log.zst"] == sorted(found.name for found in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"x" * 100,
+        lambda archive: archive[: len(archive) // 2],
+        lambda _: zstandard.ZstdCompressor().compress(SECOND[:-512]),
+        lambda _: zstandard.ZstdCompressor().compress(SECOND.replace(bytes([5]), bytes([8]))),
+    ],
+    ids=["garbage", "half", "shorter log", "another payload"],
+)
+def test_a_damaged_second_log_names_its_file(folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = folder / "log-b.zst"
+    path.write_bytes(damage(path.read_bytes()))
+    loaded = load(folder)
+    assert loaded
+    with pytest.raises(RecordingError, match=r"log-b\.zst is damaged: .*; remove the folder"), loaded.unpacked():
+        pytest.fail("given out")
+
+
+def test_facts_of_two_logs_without_the_second_name_it(folder: Path) -> None:
+    (folder / "log-b.zst").unlink()
+    with pytest.raises(RecordingError, match=r"no log-b\.zst"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"requests": {"flushes": 2}}, "the log holds 1 flushes, the disk saw 2"),
+        ({"device_sha256": hashlib.sha256(b"").hexdigest()}, "replaying its 7 entries does not give the device"),
+    ],
+)
+def test_each_log_is_held_against_its_own_disk(tmp_path: Path, changes: dict[str, object], reason: str | None) -> None:
+    told = {"requests": {"flushes": 1}, "device_sha256": hashlib.sha256(DEVICE).hexdigest()} | changes
+    (tmp_path / "log").write_bytes(SECOND)
+    with WriteLog.open(tmp_path / "log") as log:
+        if reason is None:
+            recording._require_same_disk(SCENARIO, told, log, journaldisk.DISK_MIB)
+            return
+        with pytest.raises(RecordingError, match=f"sqlite-ext4-full_twodisk is void: {reason}"):
+            recording._require_same_disk(SCENARIO, told, log, journaldisk.DISK_MIB)
+
+
+def test_a_mark_that_only_one_log_has_voids_the_recording(folder: Path) -> None:
+    short = encode([*ENTRIES[:2], *ENTRIES[3:]])
+    (folder / "log-b.zst").write_bytes(zstandard.ZstdCompressor().compress(short))
+    facts = replace(TWO, journal_digest=hashlib.sha256(short).hexdigest(), journal_log_bytes=len(short))
+    with (
+        Recording(folder, facts).unpacked() as path,
+        WriteLog.open(path) as log,
+        pytest.raises(LogError, match="3 marks, and 4 in the log of the other disk; the first 1 are the same"),
+    ):
+        two_logs(log)

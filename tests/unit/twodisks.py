@@ -1,0 +1,185 @@
+"""A brute-force model of two disks with volatile caches under one host that marks both logs.
+
+The host does what it likes on either disk, in one order; a mark is written to disk `a` and then to disk `b`, and
+other threads may be at work in between. A cut may leave any content of the one disk with any of the other, of one
+moment. The order of the entries of two logs is told by walking through every way in which they may interleave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+
+from faults import CrashState, Disk, JointState, TwoLogs, WriteLog, epochs
+from faults.powercut import everything_unflushed_lost
+from faults.state import landable, make_state
+from tests.unit import disks
+from tests.unit.disks import CELL, DISK_CELLS, Content, Moment, Op, apply, emit
+
+PAGE = 4096
+Step = tuple[str, Op]
+
+
+@dataclass
+class TwoDisks:
+    """Both disks, and every pair of moments that were one."""
+
+    disks: dict[Disk, disks.Disk] = field(default_factory=lambda: {disk: disks.Disk() for disk in Disk})
+    moments: list[tuple[Moment, Moment]] = field(default_factory=list)
+
+    def run(self, steps: list[Step]) -> None:
+        for one in self.disks.values():
+            one._remember()
+        self._join(Disk.A, 0)
+        mark_count = 0
+        for name, op in steps:
+            if op.kind == "mark":
+                disk = list(Disk)[mark_count % 2]
+                mark_count += 1
+            else:
+                disk = Disk(name)
+            self._do(disk, op)
+        if mark_count % 2:
+            self._do(Disk.B, Op("mark"))
+        for disk in Disk:
+            self._do(disk, Op("flush-end"))
+            self.disks[disk].log += self.disks[disk].unlogged
+
+    def reachable(self) -> dict[tuple[Content, Content], int]:
+        """Return every pair of contents that a cut leaves, with the most marks that disk `a` had seen by then."""
+        found: dict[tuple[Content, Content], int] = {}
+        for a, b in self.moments:
+            for pair in ((one, other) for one in a.whole_contents() for other in b.whole_contents()):
+                found[pair] = max(found.get(pair, 0), a.marks_seen)
+        return found
+
+    def _do(self, disk: Disk, op: Op) -> None:
+        before = len(self.disks[disk].moments)
+        self.disks[disk]._step(op)
+        self.disks[disk]._remember()
+        self._join(disk, before)
+
+    def _join(self, disk: Disk, before: int) -> None:
+        other = self.disks[disk.other].moments[-1]
+        for moment in self.disks[disk].moments[before:]:
+            self.moments.append((moment, other) if disk is Disk.A else (other, moment))
+
+
+@st.composite
+def some_steps(draw: st.DrawFn, *, cells: int = 4, fua_from: int = 0, count_max: int = 26) -> list[Step]:
+    """Draw a run of two disks; FUA writes start at cell `fua_from`, others end before it unless it is 0."""
+    steps: list[Step] = []
+    pending = dict.fromkeys("ab", 0)
+    for _ in range(draw(st.integers(0, count_max))):
+        name = draw(st.sampled_from("ab"))
+        kinds = ["write"] * 2 * (pending[name] < 3) + ["fua", "mark", "mark", "mark", "flush-begin", "flush-end"]
+        kind = draw(st.sampled_from(kinds))
+        op = Op(kind)
+        if kind in {"write", "fua"}:
+            low, high = (fua_from, cells) if kind == "fua" else (0, fua_from or cells)
+            first = draw(st.integers(low, high - 1))
+            op = Op(kind, first, draw(st.integers(1, min(2, high - first))), draw(st.sampled_from([0, 1, 2, 3])))
+        pending[name] = 0 if kind == "flush-begin" else pending[name] + (kind == "write")
+        steps.append((name, op))
+    return steps
+
+
+@contextmanager
+def logs_of(path: Path, run: TwoDisks) -> Iterator[TwoLogs]:
+    """Write both logs into one file, that of `b` behind that of `a`, and open them."""
+    parts = []
+    for disk in Disk:
+        emit(path, run.disks[disk].log, 1)
+        parts.append(path.read_bytes())
+    begin = -(-len(parts[0]) // PAGE) * PAGE
+    path.write_bytes(parts[0].ljust(begin, b"\0") + parts[1])
+    with ExitStack() as stack:
+        a = stack.enter_context(WriteLog.open(path))
+        b = stack.enter_context(WriteLog.open(path, begin_bytes=begin))
+        yield TwoLogs(a, b, b_device_bytes=DISK_CELLS * CELL, b_source_bytes=begin)
+
+
+class Builder:
+    """Builds joint states as a verifier does: one base for both disks, which only moves forward."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.read_bytes()
+        self._base = np.zeros(2 * DISK_CELLS * CELL, dtype=np.uint8)
+        self._base_end = 0
+
+    def build(self, state: JointState) -> tuple[Content, Content]:
+        log = state.logs.sides[Disk.A].log
+        assert state.base_end >= self._base_end
+        apply(self._base, self._file, state.advance(log, self._base_end))
+        self._base_end = state.base_end
+        device = self._base.copy()
+        apply(device, self._file, state.extents(log))
+        half = DISK_CELLS * CELL
+        return disks.content_of(device[:half]), disks.content_of(device[half:])
+
+
+def marks_claimed(state: JointState) -> int:
+    side = state.logs.sides[Disk.A]
+    return sum(mark < state.instant for mark in side.marks)
+
+
+def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
+    """Yield what may be claimed: a state of one disk, and the one state of the other in all ways to interleave."""
+    for late in Disk:
+        side, other = logs.sides[late], logs.sides[late.other]
+        for epoch in epochs(side.log):
+            if epoch.doubtful:
+                continue
+            members = landable(epoch)
+            subsets = [chosen for count in range(len(members) + 1) for chosen in combinations(members, count)]
+            found = [make_state(epoch, len(epoch.fuas), whole=chosen) for chosen in subsets]
+            found += [make_state(epoch, count) for count in range(len(epoch.fuas))]
+            for state in found:
+                by_then = positions_of_other(logs, late, state.instant)
+                if len({changes(other.log, entry) for entry in by_then}) == 1:
+                    pinned = everything_unflushed_lost(other.log, other.epochs, min(by_then))
+                    if not pinned.epoch.doubtful:
+                        yield late, state, pinned
+
+
+def changes(log: WriteLog, entry: int) -> int:
+    """How often a log says before an entry that what is durable has changed."""
+    count = waiting = 0
+    for index in range(entry):
+        if log.flags[index] & 1:
+            count, waiting = count + (waiting > 0), 0
+        elif log.flags[index] & 2:
+            count += 1
+        elif not log.flags[index]:
+            waiting += 1
+    return count
+
+
+def positions_of_other(logs: TwoLogs, late: Disk, instant: int) -> set[int]:
+    """Where the other log may stand when that of the late disk stands at an instant, over all ways to interleave."""
+    marks = {disk: logs.sides[disk].marks for disk in Disk}
+    ends = {disk: logs.sides[disk].log.entry_count for disk in Disk}
+    seen, left = set(), [(0, 0)]
+    while left:
+        place = left.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        at = dict(zip(Disk, place, strict=True))
+        for disk in Disk:
+            if at[disk] == ends[disk]:
+                continue
+            if at[disk] in marks[disk]:
+                number = marks[disk].index(at[disk])
+                # Mark n of `a` follows mark n - 1 of `b`, and mark n of `b` follows mark n of `a`.
+                needed = number - 1 if disk is Disk.A else number
+                if needed >= 0 and at[disk.other] <= marks[disk.other][needed]:
+                    continue
+            left.append(tuple((at | {disk: at[disk] + 1}).values()))  # type: ignore[arg-type]
+    return {b if late is Disk.A else a for a, b in seen if (a if late is Disk.A else b) == instant}

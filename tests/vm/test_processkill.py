@@ -1,0 +1,76 @@
+"""Killed processes: what was acknowledged is there again, and where nothing protects a commit the kill is seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rig.campaign import Machines
+from rig.errors import UsageError
+from rig.recording import Recording
+from rig.replay import replay
+from rig.results import PlanFacts, Verdict, VerdictKind
+from rig.scenario import Scenario, Workload
+from rig.store import Run
+from rig.timeline import Timeline
+from rig.verification import live_verdicts
+from rig.vm.template import Template
+from tests.vm.samples import Recorder, opened, scenario
+
+COUNT = 4
+
+
+def cell(settings_name: str) -> Scenario:
+    return replace(scenario(settings_name, fault="processkill"), workload=Workload(COUNT))
+
+
+def verdicts(recorded: Recording) -> list[Verdict]:
+    return live_verdicts("", recorded.facts.live)
+
+
+@pytest.mark.parametrize("settings_name", ["delete_off", "wal_off"])
+def test_a_kill_loses_nothing_although_nothing_was_synced(settings_name: str, recorded: Recorder) -> None:
+    made = recorded(cell(settings_name))
+    assert {VerdictKind.DURABLE} == {one.kind for one in verdicts(made)}
+    # A transaction that outlives the kill in its commit leaves fewer chances for the others.
+    assert 2 * COUNT <= len(made.facts.live) <= 3 * COUNT
+    inside = [one for one in made.facts.live if one["issued"] > one["acked"]]
+    after = [one for one in made.facts.live if one["issued"] == one["acked"]]
+    assert len(inside) >= COUNT
+    assert after
+    assert all("before its call" in one["detail"] for one in inside)
+    assert all("right after" in one["detail"] for one in after)
+    with opened(made) as (_, log):
+        moments = Counter(moment.kind for moment in Timeline(log.marks).moments)
+    # The marks tell the same: a kill inside a commit is a failed transaction.
+    assert (len(inside), len(after)) == (moments["fail"], moments["ack"])
+
+
+def test_a_kill_inside_a_commit_is_seen_where_the_journal_is_in_memory(recorded: Recorder) -> None:
+    made = recorded(cell("memory_off"))
+    damaged = [one for one in made.facts.live if one["kind"] != "prefix"]
+    assert damaged
+    # One damaged database ends nothing: it is replaced, and all transactions come to their turn.
+    assert all(one["issued"] > one["acked"] for one in damaged)
+    assert COUNT == max(one["acked"] for one in made.facts.live)
+    assert {one.kind for one in verdicts(made)} > {VerdictKind.DURABLE}
+
+
+def test_a_kill_is_made_to_happen_again(
+    recorded: Recorder, recorder: Template, verifier: Template, tmp_path: Path
+) -> None:
+    one = cell("wal_off")
+    made = recorded(one)
+    run = Run.create(tmp_path / "run", {})
+    run.recording_folder(one).parent.mkdir(parents=True)
+    run.recording_folder(one).symlink_to(made.folder)
+    run.write_plan(one, PlanFacts(0, 0, 0, 0, 0))
+    machines = Machines(recorder, verifier)
+    again = replay(run, one.id, "kill-3", machines)
+    assert again.agrees
+    assert made.facts.live[2]["detail"] == again.facts["detail"]
+    with pytest.raises(UsageError, match=r"'kill-99' is no finding of .*; there are \d+: kill-1, kill-2, kill-3"):
+        replay(run, one.id, "kill-99", machines)

@@ -1,0 +1,196 @@
+"""A second cut while the first is recovered from: what is written then, what it leaves, and that it could hurt."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from analysis.promises import promise_for, violates
+from faults import CrashState, EntryFlag, Fault, WriteLog, epochs, plan
+from faults.selection import evenly_spaced
+from rig import campaign, matrix, recoverycuts, verification
+from rig.campaign import Machines, Silent
+from rig.errors import UsageError
+from rig.matrix import Profile
+from rig.recovery import Recoveries, Recovery, self_contained
+from rig.replay import replay
+from rig.results import VerdictKind
+from rig.store import Run
+from rig.timeline import Timeline
+from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.vm.template import Template
+from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario
+
+CELL = "sqlite-ext4-delete_full_recoverycut"
+TINY = Profile("tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False)
+
+
+def hot(log: WriteLog) -> CrashState:
+    """A cut amid a commit, the journal synced and some of the database overwritten."""
+    timeline = Timeline(log.marks)
+    begin, ack = timeline.begins[5].entry_index, timeline.acks[5].entry_index
+    states = plan(Fault.POWERCUT, log, epochs(log), first_entry=begin, states_max=400, seed=1).states
+    return max((one for one in states if begin < one.instant < ack), key=lambda one: (one.base_end, len(one.whole)))
+
+
+Recovered = tuple[CrashState, Recovery, Recoveries, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished run, and how to measure it once more."""
+
+    run: Run
+    measure: Callable[[Path], Run]
+
+
+@pytest.fixture
+def recovered(verifier: Template, recorded: Recorder, tmp_path: Path) -> Iterator[Recovered]:
+    cell = scenario("delete_full", fault="recoverycut")
+    kept = Recoveries(tmp_path)
+    with opened(recorded(cell)) as (path, log):
+        state = hot(log)
+        (one,) = verification.recover(cell, verifier, path, log, [state])
+        assert one
+        acked = Timeline(log.marks).acked(state.instant)
+        assert ("prefix", acked) == (one.finding.kind, one.finding.recovered)
+        kept.save(state.id, self_contained(state, log, one.log), one.digest)
+        yield state, Recovery(state.id, one.files), kept, acked
+
+
+def test_a_recovery_writes_to_the_database_and_its_flushes_and_fua_writes_are_logged(
+    recovered: Recovered,
+) -> None:
+    state, recovery, kept, _ = recovered
+    with kept.opened(state.id) as made:
+        writes, in_files = recoverycuts._writes(made, recovery)
+        assert 0 < in_files.sum() < len(writes)
+        behind = made.log.flags[made.first_entry + 1 :]
+        # ext4's replayed journal, the database, the deletion of the journal, and the unmounted file system, at least.
+        assert (behind & EntryFlag.FLUSH > 0).sum() > 4
+        assert (behind & EntryFlag.FUA > 0).any()
+        assert len(epochs(made.log)) > 5
+
+
+def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for_byte(
+    verifier: Template, recovered: Recovered, recorded: Recorder
+) -> None:
+    state, _, kept, _ = recovered
+    cell = scenario("delete_full", fault="recoverycut")
+    with kept.opened(state.id) as made, opened(recorded(cell)) as (_, log):
+        planned = plan(Fault.POWERCUT, made.log, epochs(made.log), first_entry=made.first_entry, states_max=60, seed=1)
+        states = list(evenly_spaced(planned.states, 5))
+        expected = [content_sha256(made.log, one) for one in states]
+        assert content_sha256(log, state) == content_sha256(made.log, made.start()), (
+            "the recovery starts on another disk than the first cut left"
+        )
+        found = []
+        with verifier.clone(recording=made.path) as machine:
+            session = _Session(machine, cell, made.log)
+            machine.receive(_READY_LIMIT_S)
+            for one in states:
+                machine.send(session._request(one) | {"digest": True})
+                found.append(machine.receive(STATE_LIMIT_S)["sha256"])
+    assert expected == found
+    assert len(states) == len(set(expected))
+
+
+def test_a_second_cut_of_an_honest_disk_rolls_back_once_more_and_one_of_a_lying_disk_does_damage(
+    verifier: Template, recovered: Recovered
+) -> None:
+    state, recovery, kept, acked = recovered
+    cell = scenario("delete_full", fault="recoverycut")
+    with kept.opened(state.id) as made:
+        log, log_epochs = made.log, epochs(made.log)
+        honest = plan(Fault.POWERCUT, log, log_epochs, first_entry=made.first_entry, states_max=25, seed=1).states
+        assert any(recoverycuts.is_inside(one, made, recovery) for one in honest)
+        found = findings(cell, verifier, log, honest)
+        assert {("prefix", acked)} == {(one.kind, one.recovered) for one in found}
+        lies = plan(Fault.LYINGFLUSH, log, log_epochs, first_entry=made.first_entry, states_max=400, seed=1).states
+        # No lie may reach back to before the recovery.
+        inside = [
+            one for one in lies if one.base_end > made.first_entry and recoverycuts.is_inside(one, made, recovery)
+        ]
+        found = findings(cell, verifier, log, inside[:40])
+    assert any(VerdictKind(one.kind).is_damage for one in found if one.kind != "prefix")
+
+
+@pytest.fixture(scope="module")
+def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    """A campaign of one cell with few recoveries, and what it takes to repeat it."""
+    (cell,) = matrix.select([CELL])
+    folder = tmp_path_factory.mktemp("recoverycut") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recoverycuts, "_FIRSTS_MIN", 2)
+
+        def measure(at: Path) -> Run:
+            run = Run.create(at, {})
+            machines = Machines(recorder, verifier)
+            campaign.Campaign(run, TINY, machines, Silent()).measure([replace(cell, workload=SHORT)])
+            return run
+
+        yield Measured(measure(folder), measure)
+
+
+def test_every_cut_of_every_recovery_has_one_verdict_and_keeps_the_promise(measured: Measured) -> None:
+    ((result,), damaged) = measured.run.results()
+    assert [] == damaged
+    assert {} == measured.run.failures()
+    assert result.plan.state_count == len(result.verdicts) == len({one.state for one in result.verdicts})
+    # Two recoveries, and one of a cut of one of these.
+    assert 3 == result.plan.recovery_count
+    assert 0 < result.plan.inside_count < result.plan.state_count
+    assert {1, 2} == {one.state.count("~") for one in result.verdicts}
+    promise = promise_for(result.engine, result.settings, result.fault, result.shim)
+    assert promise
+    assert not any(violates(promise, one) or one.kind.is_infrastructure for one in result.verdicts)
+
+
+def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_the_same_recoveries(
+    measured: Measured, tmp_path: Path
+) -> None:
+    before = content_of(measured.run.folder)
+    measured.measure(measured.run.folder)
+    assert before == content_of(measured.run.folder)
+    copy = tmp_path / "run"
+    shutil.copytree(measured.run.folder, copy)
+    path = copy / "cells" / CELL / "verdicts.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:5]))
+    measured.measure(copy)
+    assert sorted(lines) == sorted(path.read_text().splitlines(keepends=True))
+
+
+def test_a_second_and_a_third_cut_are_rebuilt_from_the_stored_recoveries(
+    measured: Measured, recorder: Template, verifier: Template
+) -> None:
+    verdicts, _ = measured.run.verdicts(CELL)
+    machines = Machines(recorder, verifier)
+    for depth in (1, 2):
+        deepest = [one for one in verdicts if one.state.count("~") == depth][-1]
+        again = replay(measured.run, CELL, deepest.state, machines)
+        assert again.agrees
+        assert f"{deepest.state} (content {deepest.content})" == again.facts["state"]
+        assert deepest.kind == again.facts["stored"]
+    with pytest.raises(UsageError, match="no recovery from"):
+        replay(measured.run, CELL, f"{verdicts[0].state}~e1.f0", machines)
+
+
+def test_a_damaged_recovery_is_named_and_costs_its_cell_no_wrong_verdict(measured: Measured, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(measured.run.folder, copy)
+    before = (copy / "cells" / CELL / "verdicts.jsonl").read_bytes()
+    path = max((copy / "cells" / CELL / "recoveries").glob("*.zst"))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    run = measured.measure(copy)
+    assert str(path) in run.failures()[CELL]
+    assert before == (copy / "cells" / CELL / "verdicts.jsonl").read_bytes()
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

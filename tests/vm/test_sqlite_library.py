@@ -1,0 +1,70 @@
+"""Another build of SQLite in the guest: it finds what the guest's own finds, and says which build it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from faults import Fault, epochs, plan
+from rig import recording
+from rig.libraries import Library
+from rig.recording import Recording
+from rig.scenario import Scenario
+from rig.timeline import Timeline
+from rig.vm.argv import Role
+from rig.vm.image import Image
+from rig.vm.template import Template, template
+from tests.durability import builds
+from tests.vm.samples import findings, kinds, opened, scenario
+
+_STATES_MAX = 24
+CELL = scenario("wal_normal")
+
+
+@pytest.fixture(scope="module")
+def brought() -> dict[str, Library]:
+    return builds.for_the_guest()
+
+
+@pytest.fixture(scope="module")
+def library_verifier(image: Image, brought: dict[str, Library]) -> Iterator[Template]:
+    paths = sorted(library.path for library in brought.values())
+    with template(Role.VERIFIER, image, libraries=paths) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def library_recorder(image: Image, brought: dict[str, Library]) -> Iterator[Template]:
+    paths = sorted(library.path for library in brought.values())
+    with template(Role.RECORDER, image, libraries=paths) as made:
+        yield made
+
+
+def with_library(cell: Scenario, library: Library) -> Scenario:
+    return replace(cell, tuning={**cell.tuning, "library": library.name})
+
+
+def test_other_builds_judge_the_same_states_as_the_guests_own(
+    recorded: Callable[[Scenario], Recording], library_verifier: Template, brought: dict[str, Library]
+) -> None:
+    with opened(recorded(CELL)) as (_, log):
+        first = Timeline(log.marks).setup.entry_index
+        planned = plan(Fault.POWERCUT, log, epochs(log), first_entry=first, states_max=_STATES_MAX, seed=1)
+        states = sorted(planned.states, key=lambda state: (state.base_end, state.id))
+        own = kinds(findings(CELL, library_verifier, log, states))
+        assert len({recovered for kind, recovered in own if kind == "prefix"}) > 1
+        for word in ("3.8.9", "apsw==3.51.2.0"):
+            assert own == kinds(findings(with_library(CELL, brought[word]), library_verifier, log, states))
+
+
+def test_a_recording_says_which_build_made_it(
+    library_recorder: Template, brought: dict[str, Library], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cell = with_library(scenario("delete_full"), brought["apsw==3.51.2.0"])
+    made = recording.record(cell, library_recorder, tmp_path_factory.mktemp("made") / "apsw")
+    assert ("3.51.2", brought["apsw==3.51.2.0"].name) == (
+        made.facts.engine_version.split()[0],
+        made.facts.settings["library"],
+    )

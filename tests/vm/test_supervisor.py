@@ -1,0 +1,65 @@
+"""Supervised workloads: a sync that is left out costs what it protects, and what a transaction syncs is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.outcome import loses
+from rig import cuts, matrix, recording, verification
+from rig.errors import VmError
+from rig.recording import Recording
+from rig.results import Verdict, VerdictKind
+from rig.timeline import Timeline
+from rig.vm.template import Template
+from tests.vm.samples import Recorder, findings, opened, scenario
+
+# The cut instants alone: what is left when everything unflushed goes.
+_PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16)
+
+
+def verdicts(settings_name: str, recorded: Recording, template: Template) -> list[Verdict]:
+    cell = scenario(settings_name)
+    with opened(recorded) as (_, log):
+        timeline = Timeline(log.marks)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        found = findings(cell, template, log, [group[0].state for group in groups])
+        pairs = zip(groups, found, strict=True)
+        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
+
+
+def lost(found: Sequence[Verdict]) -> list[int]:
+    return [one.lost for one in found if one.kind is VerdictKind.LOST_SUFFIX]
+
+
+def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_nothing(
+    recorded: Recorder, verifier: Template
+) -> None:
+    names = ("wal_full", "wal_full+drop-wal-commit", "wal_full+eatmydata")
+    made = {name: recorded(scenario(name)) for name in names}
+    found = {name: verdicts(name, made[name], verifier) for name in names}
+    assert [] == lost(found["wal_full"])
+    assert max(lost(found["wal_full+drop-wal-commit"])) > 1
+    # That library swallows the setup's sync too, so what comes back may be no database at all.
+    assert any(map(loses, found["wal_full+eatmydata"]))
+    # Eight transactions fit the WAL, so their commits are all the syncs there are.
+    flushes = {name: one.facts.flush_count for name, one in made.items()}
+    assert flushes["wal_full"] >= 8 > flushes["wal_full+drop-wal-commit"] == flushes["wal_full+eatmydata"]
+
+
+def test_the_syncs_of_a_transaction_are_measured_after_a_plain_recording_and_only_there(recorded: Recorder) -> None:
+    assert {"journal directory journal database unlink": 12} == recorded(scenario("delete_full")).facts.syncs
+    wal = recorded(scenario("wal_full")).facts.syncs
+    assert {"wal", "wal wal", "wal wal database"} == set(wal)
+    assert {} == recorded(scenario("wal_full+eatmydata")).facts.syncs
+
+
+def test_a_shim_that_had_nothing_to_drop_voids_the_recording(recorder: Template, tmp_path: Path) -> None:
+    # At NORMAL no commit is synced.
+    idle = replace(scenario("wal_normal"), shim="drop-wal-commit")
+    with pytest.raises(VmError, match="the shim drop-wal-commit dropped nothing"):
+        recording.record(idle, recorder, tmp_path)
+    assert [] == list(tmp_path.iterdir())
