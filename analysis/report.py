@@ -96,6 +96,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),
         common=_common_facts(summary),
+        audited_count=sum(row.outcome.cell.plan.audited_count for row in summary.rows),
         versions=versions(summary),
         known_bugs=known_bugs.warnings(summary),
         Result=Result,

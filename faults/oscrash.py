@@ -16,7 +16,8 @@ All of them are states of `faults.powercut` too, at that instant or a later one,
 wronged. Every epoch is enumerated.
 
 Left out: contents before the FUA writes of an epoch (`faults.powercut` has those without the batch); writes that were
-in flight at the crash and may complete or tear after it; members of the batch in `Epoch.ambiguous`; doubtful epochs.
+in flight at the crash and may complete or tear after it; of a batch with members in `Epoch.ambiguous` all from the
+first of them on; doubtful epochs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from faults.epochs import Epoch
 from faults.log import WriteLog
 from faults.selection import Plan, Ranking, select, spread
-from faults.state import CrashState, landable, make_state
+from faults.state import CrashState, make_state, settled
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
@@ -40,8 +41,9 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 
 def _views(epoch: Epoch) -> Iterator[CrashState]:
-    members = landable(epoch)
-    yield make_state(epoch, len(epoch.fuas), whole=members)
+    members = settled(epoch)
+    if not epoch.ambiguous:
+        yield make_state(epoch, len(epoch.fuas), whole=members)
     earlier = epoch.fuas[-1] if epoch.fuas else epoch.begin
-    for count in spread(len(members)):
+    for count in spread(len(members) + bool(epoch.ambiguous)):
         yield make_state(epoch, len(epoch.fuas), whole=members[:count], cut_at=earlier)

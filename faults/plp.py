@@ -11,7 +11,8 @@ run out, and the newest go. A FLUSH and a FUA write promise what they promise on
 
 Every epoch is enumerated: it has no more states than writes.
 
-Left out: what `faults.powercut` leaves out; the first writes of a batch without all FUA writes of the epoch (the log
+Left out: what `faults.powercut` leaves out, and of a batch with members in `Epoch.ambiguous` all from the first of them
+on; the first writes of a batch without all FUA writes of the epoch (the log
 does not tell how the two interleave); writes in flight, and torn ones (the capacitors finish what was begun).
 """
 
@@ -23,7 +24,7 @@ from faults.epochs import Epoch
 from faults.log import WriteLog
 from faults.powercut import after_fuas
 from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import CrashState, landable, make_state
+from faults.state import CrashState, make_state, settled
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
@@ -38,6 +39,6 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 def _prefixes(epoch: Epoch) -> Iterator[CrashState]:
     """Yield the longest prefix, the shortest, then those between, spread out."""
-    members = landable(epoch)
+    members = settled(epoch)
     for count in dict.fromkeys([len(members), *spread(len(members))]):
         yield make_state(epoch, len(epoch.fuas), whole=members[:count])

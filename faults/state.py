@@ -198,6 +198,11 @@ def landable(epoch: Epoch) -> tuple[int, ...]:
     return tuple(entry for entry in epoch.batch if entry not in epoch.ambiguous)
 
 
+def settled(epoch: Epoch) -> tuple[int, ...]:
+    """Return the members of the batch before the first whose order is open: behind it no prefix is known."""
+    return epoch.batch[: epoch.batch.index(epoch.ambiguous[0])] if epoch.ambiguous else epoch.batch
+
+
 def unit_count(log: WriteLog, entry_index: int, unit_bytes: int) -> int:
     """Return how many device-aligned units a write touches."""
     begin = int(log.offset_bytes[entry_index])

@@ -20,9 +20,10 @@ from typing import Protocol
 from faults import LogError, WriteLog
 from rig import recording, recoverycuts
 from rig.arms import SPECS
+from rig.audit import Auditor
 from rig.cuts import Cut, by_content, cuts
 from rig.doctor import require_qemu
-from rig.errors import RigError
+from rig.errors import LegalityError, RigError
 from rig.libraries import Library, require_loadable
 from rig.matrix import Profile
 from rig.recovery import OpenRecovery
@@ -147,12 +148,13 @@ class Campaign:
         self, group: Sequence[Scenario], facts: RecordingFacts, path: Path, log: WriteLog, vms: ThreadPoolExecutor
     ) -> None:
         timeline = Timeline(log.marks)
+        auditor = Auditor(log)
         found: list[Cut] = []
         parts: list[_Part] = []
         with ExitStack() as stack:
             for cell in group:
                 try:
-                    batches, plan = self._planned(cell, log, timeline, vms, stack)
+                    batches, plan = self._planned(cell, auditor, timeline, vms, stack)
                 except (RigError, LogError, TimeoutError) as error:
                     # Recoveries are of one cell only; the others are cut from a recording that is sound.
                     self._failed([cell], error)
@@ -181,12 +183,14 @@ class Campaign:
                 future.result()
 
     def _planned(
-        self, cell: Scenario, log: WriteLog, timeline: Timeline, vms: ThreadPoolExecutor, stack: ExitStack
+        self, cell: Scenario, auditor: Auditor, timeline: Timeline, vms: ThreadPoolExecutor, stack: ExitStack
     ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
         """Return the cuts of a cell, each batch with the recovery it is cut from, None for the recording itself."""
+        log = auditor.log
         if not SPECS[cell.fault].cuts_recovery:
             planned = cuts(cell, self._profile, log, timeline)
-            return [(None, planned.cuts)], planned.facts
+            audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
+            return [(None, planned.cuts)], replace(planned.facts, audited_count=audited_count)
         kept = self._run.recoveries(cell.id)
         kept.remove_leftovers()
         if kept.index() is None:
@@ -216,7 +220,8 @@ class Campaign:
         if self._stopped.is_set():
             raise error
         for cell in cells:
-            self._run.write_failure(cell, str(error))
+            note = self._run.void if isinstance(error, LegalityError) else self._run.write_failure
+            note(cell, str(error))
             self._progress.says(f"{cell.id} could not be measured: {error}")
 
 

@@ -21,5 +21,9 @@ class RecordingError(RigError):
     """A recording is damaged or void: it cannot carry a verdict."""
 
 
+class LegalityError(RigError):
+    """A crash state is none that an honest disk can leave: the rig is wrong, and what rests on the state is void."""
+
+
 class StoreError(RigError):
     """A run directory holds something that cannot be read or written; the message names file and place."""

@@ -39,6 +39,8 @@ class Profile:
     # The same where each cell has a recording of its own; half as many states where there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
+    # Planned states of each cell that an independent checker has to find legal.
+    audit_count: int = 4
 
     def transactions_of(self, cell: Scenario) -> int:
         """Return how many transactions are recorded for a cell."""
@@ -57,7 +59,7 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False, is_whole=False),
-        Profile("nightly", 120, 320, 240, exposure_min=300, reproduce_all=True, side_states_max=120),
+        Profile("nightly", 120, 320, 240, exposure_min=300, reproduce_all=True, side_states_max=120, audit_count=12),
         Profile(
             "exhaustive",
             120,
@@ -67,6 +69,7 @@ PROFILES = {
             reproduce_all=True,
             side_transaction_count=120,
             side_states_max=2000,
+            audit_count=12,
         ),
     )
 }

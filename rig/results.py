@@ -125,6 +125,8 @@ class PlanFacts:
     inside_count: int = 0
     # Of two disks: the states in which the one holds what became durable behind the last that the other holds.
     apart_count: int = 0
+    # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
+    audited_count: int = 0
 
 
 @dataclass(frozen=True)

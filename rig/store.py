@@ -115,6 +115,11 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         host.atomic_write(folder / "failure", message.encode())
 
+    def void(self, scenario: Scenario, message: str) -> None:
+        """Note why nothing of a cell can be trusted, and let none of it count as a result."""
+        self.write_failure(scenario, message)
+        (self._cell(scenario.id) / "plan.json").unlink(missing_ok=True)
+
     def failures(self) -> dict[str, str]:
         """Return why cells could not be measured, by cell."""
         return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("cells/*/failure"))}

@@ -1,0 +1,392 @@
+"""Whether an honest disk could hold exactly this content after a power cut at that instant; an independent checker.
+
+The generators of crash states choose entries of the log and apply them. This goes the other way: it takes a whole
+disk, asks for each cell of 512 bytes who can have written what it holds, and whether one story explains all of them.
+It shares nothing with the generators but the reader of the log. What is legal follows from the log alone:
+
+An instant is a position in the log: everything before that entry was logged, the entry itself was not. Let it lie
+behind FLUSH k and not behind FLUSH n, the next one (or the end of the log).
+- Durable are all ordinary writes before k, for k took them, and all FUA writes before the instant.
+- May be on the medium or not: the ordinary writes between k and n, once they have surely completed. That is sure if the
+  instant is n (or nothing but they stand before n), for n was submitted after the last of them; a FUA write that stands
+  at the instant itself, for nothing but its completion is missing.
+- Perhaps even submitted, so nobody knows: FUA writes behind the instant up to the FLUSH after n; the ordinary writes
+  between k and n at any earlier instant; those behind n, which may have completed while n was in flight.
+- Which of an ordinary write and a FUA write of one cell came last is open where `faults.order` says so.
+The rules say which choice of those that may be on the medium is one story:
+- whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one.
+- torn: the same for each unit of 512 or of 4096 bytes, aligned on the device.
+- shorn: as torn, and of one write, in one block of 4096 bytes, what stands behind the first of its sectors there may be
+  anything.
+- ordered (protected disk): the first m of them, whole, for some m.
+- seen (crash of the system): all of them at n. A state that answers for an earlier instant: all FUA writes of the
+  epoch, and the first m ordinary ones.
+- discards: as whole; and any cell of a DISCARD that is durable or may be on the medium may read zeros instead of what
+  was there when it completed, until a write that landed covers it.
+
+Three answers. Legal: there is a story of sure things only, whatever the open orders are. Illegal: there is none, even
+if every doubt is resolved in favour. Undecided: between the two; no state that is claimed to be legal may be that.
+Where several writes hold the same bytes, one story that fits is enough. The search is exact, not a sample: writes are
+looked at from the newest to the oldest, and one lands if all its cells that no newer one covers hold its bytes. What
+lands so covers at least what any other story covers, so what remains must be what was there before; if it is not, no
+story fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faults.log import ByteArray, EntryFlag, WriteLog
+from faults.order import CELL_BYTES, NONE, Order
+
+_Mask = NDArray[np.bool_]
+_BLOCK_CELLS = 4096 // CELL_BYTES
+# Two devices are compared in parts of this size, so that what is compared fits the processor's cache.
+_CHUNK_BYTES = 1 << 20
+
+
+class Legality(StrEnum):
+    """What can be said of a content."""
+
+    LEGAL = "legal"
+    ILLEGAL = "illegal"
+    UNDECIDED = "undecided"
+
+
+class Rule(StrEnum):
+    """Which choices of unflushed writes an honest disk can leave."""
+
+    WHOLE = "whole"
+    TORN = "torn"
+    SHORN = "shorn"
+    ORDERED = "ordered"
+    SEEN = "seen"
+    DISCARDS = "discards"
+
+
+# Fault -> the rule that its states are held against.
+RULES = {
+    "powercut": Rule.WHOLE,
+    "torn": Rule.TORN,
+    "shorn": Rule.SHORN,
+    "oscrash": Rule.SEEN,
+    "plp": Rule.ORDERED,
+    "discard": Rule.DISCARDS,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the checker says; where it is not legal, the first offending cell and why."""
+
+    legality: Legality
+    offset_bytes: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.legality is Legality.LEGAL:
+            return "legal"
+        sector = self.offset_bytes // CELL_BYTES
+        return f"{self.legality}: sector {sector} (byte {self.offset_bytes}): {self.reason}"
+
+
+class Checker:
+    """Judges contents of one log's device. Instants that only grow are cheap: what is durable is replayed once."""
+
+    def __init__(self, log: WriteLog, device_bytes: int, *, is_replay: bool = True) -> None:
+        """Read the order of all writes; `is_replay`: replaying every entry is known to give the device at the end."""
+        self._log = log
+        self._order = Order(log, is_replay=is_replay)
+        self._floor: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
+        self._floor_at = 0
+
+    def check(self, content: ByteArray, instant: int, rule: Rule, *, unit_bytes: int = CELL_BYTES) -> Answer:
+        """Say whether a cut just before entry `instant` can leave this content; `unit_bytes` is for torn writes."""
+        if len(content) != len(self._floor):
+            raise ValueError(f"a content of {len(content)} bytes, and the device has {len(self._floor)}")
+        if not 0 <= instant <= self._log.entry_count:
+            raise ValueError(f"entry {instant} is not in this log, which has {self._log.entry_count} entries")
+        cut = self._cut(instant)
+        self._move_floor(cut.begin)
+        story = _Story(self._log, self._order, cut, rule, unit_bytes)
+        with_fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.instant)].tolist()
+        floor = self._floor
+        if rule is Rule.SEEN and instant < cut.end:
+            # Answers for an earlier instant than the one at which it was seen: all FUA writes had come by then.
+            cut = self._cut(cut.end)
+            story = _Story(self._log, self._order, cut, Rule.ORDERED, unit_bytes)
+            with_fuas = [fua for fua in self._order.fuas.tolist() if cut.begin <= fua < cut.end]
+        kept = [floor[_bytes(self._order.cells(fua))].copy() for fua in with_fuas]
+        for fua in with_fuas:
+            floor[_bytes(self._order.cells(fua))] = np.frombuffer(self._log.payload(fua), dtype=np.uint8)
+        try:
+            wrong = _differing(content, floor)
+            sure = story.offender(content, wrong.copy(), is_sure=True)
+            if sure is None:
+                return Answer(Legality.LEGAL)
+            possible = story.offender(content, wrong, is_sure=False)
+            cell = sure if possible is None else possible
+            legality = Legality.UNDECIDED if possible is None else Legality.ILLEGAL
+            return Answer(legality, cell * CELL_BYTES, self._reason(content, cell, cut))
+        finally:
+            for fua, data in zip(reversed(with_fuas), reversed(kept), strict=True):
+                floor[_bytes(self._order.cells(fua))] = data
+
+    def _cut(self, instant: int) -> _Cut:
+        flushes, log = self._order.flushes, self._log
+        rank = int(np.searchsorted(flushes, instant))
+        ends = [*flushes.tolist(), log.entry_count, log.entry_count]
+        begin, end, after = (0 if rank == 0 else ends[rank - 1] + 1), ends[rank], ends[rank + 1]
+        at_once = (log.flags[instant:end] & (EntryFlag.FUA | EntryFlag.MARK)) > 0
+        # The target's own mark, which it writes behind the last writes when it is removed.
+        if end == log.entry_count and len(at_once):
+            at_once[-1] &= not log.flags[-1] & EntryFlag.MARK
+        return _Cut(begin, end, after, instant if at_once.any() else end)
+
+    def _move_floor(self, to: int) -> None:
+        """Replay what is durable at the start of an epoch; back to zeros first if that is earlier than before."""
+        if to < self._floor_at:
+            self._floor[:] = 0
+            self._floor_at = 0
+        sizes = self._log.payload_bytes[self._floor_at : to]
+        for entry in (self._floor_at + np.flatnonzero(sizes)).tolist():
+            data = np.frombuffer(self._log.payload(entry), dtype=np.uint8)
+            place = _bytes(self._order.cells(entry))
+            if place.stop > len(self._floor):
+                raise self._log.error(entry, f"writes up to byte {place.stop} of {len(self._floor)}")
+            self._floor[place] = data
+        self._floor_at = to
+
+    def _reason(self, content: ByteArray, cell: int, cut: _Cut) -> str:
+        """Say of a cell what it holds and what was durable there."""
+        data = bytes(content[cell * CELL_BYTES : (cell + 1) * CELL_BYTES])
+        begins, sizes = self._log.offset_bytes, self._log.payload_bytes
+        writers = np.flatnonzero((begins <= cell * CELL_BYTES) & (begins + sizes > cell * CELL_BYTES)).tolist()
+        alike = [entry for entry in writers if self._order.data(entry, cell) == data]
+        holds = f"holds what entry {alike[-1]} wrote" if alike else "holds what no write of the log holds"
+        if not alike and not any(data):
+            holds = "holds zeros"
+        durable = [entry for entry in writers if self._is_durable(entry, cut)]
+        was = f"entry {durable[-1]} was durable there" if durable else "nothing was durable there"
+        return f"{holds}; at entry {cut.instant} {was}, and no choice of the writes in reach explains the content"
+
+    def _is_durable(self, entry: int, cut: _Cut) -> bool:
+        return entry < cut.begin or (entry < cut.instant and bool(self._log.flags[entry] & EntryFlag.FUA))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """An instant: its epoch is the entries from `begin` up to the FLUSH at `end`; `after` is the FLUSH behind that."""
+
+    begin: int
+    end: int
+    after: int
+    instant: int
+
+
+class _Story:
+    """The search for a choice of writes that explains a content at one instant under one rule."""
+
+    def __init__(self, log: WriteLog, order: Order, cut: _Cut, rule: Rule, unit_bytes: int) -> None:
+        self._log = log
+        self._order = order
+        self._cut = cut
+        self._rule = rule
+        self._unit_cells = unit_bytes // CELL_BYTES
+
+    def offender(self, content: ByteArray, wrong: _Mask, *, is_sure: bool) -> int | None:
+        """Return the first cell that no choice explains, or None; `wrong` holds the cells unlike the durable ones."""
+        self._content, self._is_sure = content, is_sure
+        self._waiting = self._in_flight()
+        self._weigh_open_floor(wrong)
+        if self._rule in (Rule.ORDERED, Rule.SEEN):
+            return self._ordered_offender(wrong)
+        covered = np.zeros(len(wrong), dtype=bool)
+        writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
+        hidden = self._hidden(writes) if not is_sure else covered
+        for fua in reversed(self._waiting):
+            self._land(fua, self._alike(fua), covered, hidden)
+        for entry in reversed(self._unflushed()):
+            if self._log.payload_bytes[entry]:
+                self._land(entry, self._fits(entry), covered, covered)
+            elif self._rule is Rule.DISCARDS:
+                place = self._order.cells(entry)
+                covered[place] |= self._zeroed(entry, self._cut.instant)
+        wrong &= ~covered
+        if self._rule is Rule.DISCARDS:
+            self._forgive_discarded(wrong)
+        if self._rule is Rule.SHORN and self._is_shorn(wrong, [*writes, *self._waiting]):
+            return None
+        return _first(wrong)
+
+    def _unflushed(self) -> list[int]:
+        """Return the ordinary writes and DISCARDs that may be on the medium, in order."""
+        cut = self._cut
+        if self._is_sure and cut.instant < cut.end:
+            return []
+        end = cut.end if self._is_sure else cut.after
+        flags = self._log.flags[cut.begin : end]
+        at_once = (flags & (EntryFlag.FUA | EntryFlag.MARK | EntryFlag.FLUSH)) > 0
+        found: list[int] = (cut.begin + np.flatnonzero(~at_once)).tolist()
+        return found
+
+    def _in_flight(self) -> list[int]:
+        """Return the FUA writes that may be on the medium without being durable."""
+        cut, fuas = self._cut, self._order.fuas
+        if self._is_sure:
+            return [cut.instant] if cut.instant in fuas else []
+        return [fua for fua in fuas.tolist() if cut.instant <= fua < cut.after]
+
+    def _alike(self, entry: int) -> _Mask:
+        """Return which cells of a write hold its bytes."""
+        place = _bytes(self._order.cells(entry))
+        return _rows_alike(self._content[place], np.frombuffer(self._log.payload(entry), dtype=np.uint8))
+
+    def _fits(self, entry: int) -> _Mask:
+        """Return which cells of an ordinary write can be what is seen if it is the newest that landed."""
+        fits, place = self._alike(entry), self._order.cells(entry)
+        for cell in self._order.mixed_in(place):
+            rank = cell - place.start
+            for fua in self._open_fuas(entry, cell):
+                same = self._order.data(fua, cell) == self._cell(cell)
+                fits[rank] = (fits[rank] and same) if self._is_sure else (fits[rank] or same)
+        return fits
+
+    def _open_fuas(self, entry: int, cell: int) -> Iterator[int]:
+        """Yield the FUA writes of a cell that may have come after an ordinary write, as far as they may be there."""
+        fua = int(self._order.last_fua(np.array([cell]), self._cut.instant)[0])
+        if self._order.is_open(entry, fua):
+            yield fua
+        if not self._is_sure:
+            yield from (one for one in self._waiting if _holds(self._order.cells(one), cell))
+
+    def _land(self, entry: int, fits: _Mask, covered: _Mask, excused: _Mask) -> None:
+        """Let a write land, each unit of it by itself if writes tear, where nothing uncovered contradicts it."""
+        place = self._order.cells(entry)
+        fine = fits | covered[place] | excused[place]
+        for part in self._units(place):
+            inside = slice(part.start - place.start, part.stop - place.start)
+            if fine[inside].all():
+                covered[part] |= fits[inside]
+
+    def _units(self, place: slice) -> Iterator[slice]:
+        if self._rule not in (Rule.TORN, Rule.SHORN):
+            yield place
+            return
+        size = self._unit_cells
+        for begin in range(place.start // size * size, place.stop, size):
+            yield slice(max(begin, place.start), min(begin + size, place.stop))
+
+    def _hidden(self, writes: Sequence[int]) -> _Mask:
+        """Return the cells in which some ordinary write may hide a FUA write whose order to it nobody knows."""
+        hidden = np.zeros(len(self._content) // CELL_BYTES, dtype=bool)
+        for entry in writes:
+            hidden[self._order.cells(entry)] |= self._alike(entry)
+        return hidden
+
+    def _weigh_open_floor(self, wrong: _Mask) -> None:
+        """Judge anew the cells of which the log does not tell what was durable there."""
+        order, cut = self._order, self._cut
+        plains = order.last_plain(order.mixed, cut.begin)
+        fuas = order.last_fua(order.mixed, cut.instant)
+        near = (plains != NONE) & (fuas != NONE)
+        near[near] = order.epoch_of[fuas[near]] >= order.epoch_of[plains[near]] - 1
+        for plain, fua, cell in zip(
+            plains[near].tolist(), fuas[near].tolist(), order.mixed[near].tolist(), strict=True
+        ):
+            alike = [order.data(entry, cell) == self._cell(cell) for entry in order.newest(plain, fua)]
+            wrong[cell] = not (all(alike) if self._is_sure else any(alike))
+
+    def _ordered_offender(self, wrong: _Mask) -> int | None:
+        """Return None if some first m of the writes explain the content, else a cell that speaks against most."""
+        first = _first(wrong)
+        for landed in [[], *([self._waiting[: 1 + rank] for rank in range(len(self._waiting))])]:
+            state = wrong.copy()
+            for fua in landed:
+                state[self._order.cells(fua)] = ~self._alike(fua)
+            left = int(np.count_nonzero(state))
+            writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
+            all_only = self._rule is Rule.SEEN and self._is_sure
+            if left == 0 and not (all_only and writes):
+                return None
+            for rank, entry in enumerate(writes, start=1):
+                place = self._order.cells(entry)
+                left -= int(np.count_nonzero(state[place]))
+                state[place] = ~self._fits(entry)
+                left += int(np.count_nonzero(state[place]))
+                if left == 0 and (rank == len(writes) or not all_only):
+                    return None
+            first = _first(state) if first is None or all_only else first
+        return first
+
+    def _zeroed(self, discard: int, before: int) -> _Mask:
+        """Return which cells of a DISCARD read zeros and may do so because of it."""
+        place = self._order.cells(discard)
+        zeros = ~self._content[_bytes(place)].reshape(-1, CELL_BYTES).any(axis=1)
+        fuas = self._order.last_fua(np.arange(place.start, place.stop), before)
+        # A FUA write of this epoch or the one before may have come before or after, a later one came after.
+        reach = self._order.epoch_of[discard] - (2 if self._is_sure else 0)
+        found: _Mask = zeros & ((fuas == NONE) | (self._order.epoch_of[fuas] <= reach))
+        return found
+
+    def _forgive_discarded(self, wrong: _Mask) -> None:
+        """Clear the cells that read zeros because of a durable DISCARD which nothing durable has covered since."""
+        flags = self._log.flags[: self._cut.begin]
+        for discard in np.flatnonzero(flags & EntryFlag.DISCARD).tolist():
+            place = self._order.cells(discard)
+            if wrong[place].any():
+                cells = np.arange(place.start, place.stop)
+                since = self._order.last_plain(cells, self._cut.begin) < discard
+                wrong[place] &= ~(since & self._zeroed(discard, self._cut.instant))
+
+    def _is_shorn(self, wrong: _Mask, writes: Sequence[int]) -> bool:
+        """Whether all that is wrong is the rest of one block of one write, behind its first sector there."""
+        cells = np.flatnonzero(wrong)
+        if not len(cells):
+            return True
+        block = int(cells[0]) // _BLOCK_CELLS * _BLOCK_CELLS
+        for rank, entry in enumerate(writes):
+            place = self._order.cells(entry)
+            head, end = max(place.start, block), min(place.stop, block + _BLOCK_CELLS)
+            if head < cells[0] and cells[-1] < end:
+                # The sector is the first of the write in this block, and holds what it or a later one wrote.
+                wrote = [one for one in writes[rank:] if _holds(self._order.cells(one), head)]
+                if any(self._order.data(one, head) == self._cell(head) for one in wrote):
+                    return True
+        return False
+
+    def _cell(self, cell: int) -> bytes:
+        return bytes(self._content[cell * CELL_BYTES : (cell + 1) * CELL_BYTES])
+
+
+def _bytes(cells: slice) -> slice:
+    return slice(cells.start * CELL_BYTES, cells.stop * CELL_BYTES)
+
+
+def _holds(cells: slice, cell: int) -> bool:
+    return bool(cells.start <= cell < cells.stop)
+
+
+def _first(wrong: _Mask) -> int | None:
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def _rows_alike(one: ByteArray, other: ByteArray) -> _Mask:
+    alike: _Mask = (one.reshape(-1, CELL_BYTES) == other.reshape(-1, CELL_BYTES)).all(axis=1)
+    return alike
+
+
+def _differing(one: ByteArray, other: ByteArray) -> _Mask:
+    """Return which cells of two devices differ."""
+    wrong = np.zeros(len(one) // CELL_BYTES, dtype=bool)
+    for begin in range(0, len(one), _CHUNK_BYTES):
+        part = slice(begin, begin + _CHUNK_BYTES)
+        if not np.array_equal(one[part], other[part]):
+            cells = slice(begin // CELL_BYTES, (begin + _CHUNK_BYTES) // CELL_BYTES)
+            wrong[cells] = ~_rows_alike(one[part], other[part])
+    return wrong
