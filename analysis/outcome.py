@@ -23,13 +23,13 @@ from analysis.controls import ControlResult, check_controls, doubts, group_of, i
 from analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
 from analysis.protocol import difference
 from analysis.statistics import Proportion, proportion
-from rig.arms import SPECS, Arm
+from rig.arms import MAIN_FAULTS
 from rig.results import CellResult, Verdict, VerdictKind
 
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01
-# Where each cell has a recording of its own, a fraction of the exposure is asked for.
-_SIDE_ARMS, _SIDE_SHARE = (Arm.ERROR, Arm.CLOCK), 3
+# Of all but the main faults a fraction of the exposure is asked for.
+_SIDE_SHARE = 3
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
@@ -237,7 +237,7 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     if strange := difference(cell):
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    if cell.fault in SPECS and SPECS[cell.fault].arm in _SIDE_ARMS:
+    if cell.fault not in MAIN_FAULTS:
         exposure_min = -(-exposure_min // _SIDE_SHARE)
     if outcome.content_count < exposure_min and not is_exhaustive and promise.keeps is not Keeps.ANYTHING:
         found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")

@@ -82,6 +82,8 @@ def of(arm: Arm) -> tuple[str, ...]:
     return tuple(name for name, spec in SPECS.items() if spec.arm is arm)
 
 
+# What documentations speak of, and what is looked at most closely: the others share its exposure or its mechanism.
+MAIN_FAULTS = ("oscrash", "powercut", "processkill", "torn")
 HONEST_FAULTS = of(Arm.HONEST)
 # Under these a disk loses what it was not told to keep.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)

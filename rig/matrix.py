@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, FORGETTING_FAULTS, SPECS, Arm
+from rig.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
 from rig.engines.engine import NAMES as ENGINES
 from rig.engines.syncs import kinds
 from rig.errors import UsageError
@@ -36,7 +36,7 @@ class Profile:
     reproduce_all: bool
     # Whether every cell there is belongs to it when none is named.
     is_whole: bool = True
-    # The same where each cell has a recording of its own; half as many states where there is no promise to break.
+    # The same for all but the main faults; half as many states where there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
     # Planned states of each cell that an independent checker has to find legal.
@@ -44,7 +44,7 @@ class Profile:
 
     def transactions_of(self, cell: Scenario) -> int:
         """Return how many transactions are recorded for a cell."""
-        is_side = SPECS[cell.fault].injection or cell.shim != "none"
+        is_side = (SPECS[cell.fault].injection and cell.fault not in MAIN_FAULTS) or cell.shim != "none"
         return self.side_transaction_count if is_side else self.transaction_count
 
     def states_max_of(self, cell: Scenario) -> int:
@@ -52,7 +52,7 @@ class Profile:
         spec = SPECS[cell.fault]
         if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
             return max(1, self.side_states_max // 2)
-        return self.states_max if spec.arm is Arm.HONEST else self.side_states_max
+        return self.states_max if cell.fault in MAIN_FAULTS else self.side_states_max
 
 
 PROFILES = {

@@ -33,7 +33,7 @@ from rig.timeline import Timeline
 from rig.verification import Recovered, recover
 from rig.vm.template import Template
 
-_FIRSTS_MIN, _FIRSTS_MAX = 6, 50
+_FIRSTS_MIN, _FIRSTS_MAX = 8, 50
 _STATES_MIN = 20
 # One of so many recoveries has one of its own crash states recovered from under record.
 _DEEPER = 3
@@ -43,7 +43,7 @@ _CANDIDATES = 2
 
 def first_count(profile: Profile) -> int:
     """Return how many first cuts of a cell have their recovery cut."""
-    return min(max(_FIRSTS_MIN, profile.states_max // 20), _FIRSTS_MAX)
+    return min(max(_FIRSTS_MIN, profile.side_states_max // 20), _FIRSTS_MAX)
 
 
 def states_max(profile: Profile, recovery: Recovery) -> int:
