@@ -24,7 +24,9 @@ from rig.vm.template import Template
 from tests.vm.samples import SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = Profile("tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False)
+TINY = Profile(
+    "tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=40
+)  # fmt: skip
 # The first two are cut from one recording.
 IDS = ("sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_off_torn", "sqlite-ext4-delete_full_powercut")
 CELLS = [replace(cell, workload=SHORT) for cell in matrix.select(IDS)]
