@@ -26,7 +26,9 @@ from rig.vm.template import Template
 from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario
 
 CELL = "sqlite-ext4-delete_full_recoverycut"
-TINY = Profile("tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False)
+TINY = Profile(
+    "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False, side_states_max=40
+)  # fmt: skip
 
 
 def hot(log: WriteLog) -> CrashState:
