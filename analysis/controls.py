@@ -5,6 +5,7 @@ a group of which every required control fired may hold a green cell. Required ar
 - under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
   and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
+- under a live cut that keeps the cache, some transactions are acknowledged behind the cut, into the void;
 - under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
 - with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
 - under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
@@ -78,6 +79,7 @@ _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
         for fault in FORGETTING_FAULTS + CLOCK_FAULTS + ERROR_FAULTS
     },
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
+    ("sqlite", "livecut-cache"): _sqlite(("delete", "off"), ("wal", "off")),
 }
 _MUST_DAMAGE: Mapping[tuple[str, str], _Required] = {("sqlite", "processkill"): _sqlite(("memory", "off"))}
 
@@ -114,6 +116,12 @@ def is_sabotaged(cell: CellResult) -> bool:
 def is_mutant(cell: CellResult) -> bool:
     """Return whether the shim of this cell leaves out one kind of sync."""
     return cell.shim.startswith(DROP_PREFIX)
+
+
+def is_cross_check(cell: CellResult) -> bool:
+    """Return whether this cell holds the rig to account, by a few cuts that really happened."""
+    spec = SPECS.get(cell.fault)
+    return spec is not None and spec.is_cross_check
 
 
 def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
@@ -182,6 +190,21 @@ def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
         group=group,
         fired=inside_count > 0 if own else None,
         what=f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts",
+        cells=tuple(sorted(o.cell.id for o in own)),
+    )
+
+
+def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """A disk that drops writes must have dropped some that were acknowledged; what came back anyway has no verdict."""
+    own = [o for o in members if o.cell.shim == "none"]
+    live = [one for o in own for one in o.cell.recording.live]
+    gone = [one for one in live if one["recovered"] is not None and one["recovered"] <= one["issued"]]
+    void_count = sum(one.get("acked_after", 0) for one in gone)
+    return ControlResult(
+        name="void",
+        group=group,
+        fired=void_count > 0 if own else None,
+        what=f"transactions must be acknowledged behind a cut and be gone; {void_count} were",
         cells=tuple(sorted(o.cell.id for o in own)),
     )
 
@@ -332,6 +355,7 @@ _MUST_BE_SEEN: Mapping[str, Callable[[Group, Sequence[Outcome]], ControlResult]]
     "discard": _late_control,
     "shorn": _garbage_control,
     "twodisk": _apart_control,
+    "livecut-drop": _void_control,
     **dict.fromkeys(CLOCK_FAULTS, _clock_control),
     **dict.fromkeys(ERROR_FAULTS, _error_control),
 }

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from analysis.controls import ControlResult, check_controls, doubts, group_of, is_mutant, is_sabotaged
+from analysis.controls import ControlResult, check_controls, doubts, group_of, is_cross_check, is_mutant, is_sabotaged
 from analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
 from analysis.protocol import difference
 from analysis.statistics import Proportion, proportion
@@ -156,9 +156,9 @@ def outcome(cell: CellResult) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        # A supervised workload stops at its calls, so its speed says nothing of the setting.
+        # A supervised workload stops at its calls and a live cut ends one, so its speed says nothing of the setting.
         transactions_per_s=None
-        if is_mutant(cell) or cell.fault == "processkill"
+        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell)
         else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
@@ -239,7 +239,8 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
     if cell.fault not in MAIN_FAULTS:
         exposure_min = -(-exposure_min // _SIDE_SHARE)
-    if outcome.content_count < exposure_min and not is_exhaustive and promise.keeps is not Keeps.ANYTHING:
+    is_enough = is_exhaustive or is_cross_check(cell)
+    if outcome.content_count < exposure_min and not is_enough and promise.keeps is not Keeps.ANYTHING:
         found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")
     return tuple(found)
 

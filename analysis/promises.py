@@ -98,6 +98,9 @@ _SQLITE: Mapping[str, _Grid] = {
     # Rolling back and recovering a WAL can be done again from the start, so a second cut takes no more than the first.
     "recoverycut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
+    # Cuts of an honest disk, which really happened.
+    "livecut-drop": _SQLITE_POWERCUT,
+    "livecut-cache": _SQLITE_POWERCUT,
     # And no page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
     # No page speaks of a journal of the file system on a disk of its own; two honest disks are honest disks.

@@ -36,6 +36,8 @@ class FaultSpec:
     is_unpromised: bool = False
     # Whether the recovery from each cut is itself recorded and cut, see `rig.recoverycuts`.
     cuts_recovery: bool = False
+    # Whether it holds the rig itself to account: a few states tell enough, and no number of them is asked for.
+    is_cross_check: bool = False
 
 
 # ext4 by default allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12
@@ -51,6 +53,9 @@ _SPECS = (
     FaultSpec("plp", Arm.HONEST, "plp"),
     # Nothing is cut: the process dies, the page cache lives.
     FaultSpec("processkill", Arm.HONEST, "", injection="kill"),
+    # The rig's own cross-check: the power really goes, in the guest, and the rest of the disk is held against the log.
+    FaultSpec("livecut-drop", Arm.HONEST, "", injection="livecut-drop", is_cross_check=True),
+    FaultSpec("livecut-cache", Arm.HONEST, "", injection="livecut-cache", is_cross_check=True),
     # A late discard needs a file system that sends discards.
     FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
     # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush

@@ -24,9 +24,9 @@ import numpy as np
 import zstandard
 
 from faults import Disk, EntryFlag, LogError, WriteLog
-from rig import host
+from rig import host, livecuts
 from rig.arms import SPECS, Arm
-from rig.errors import RecordingError
+from rig.errors import LegalityError, RecordingError
 from rig.guest import journaldisk
 from rig.guest.disks import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.results import LiveFinding, RecordingFacts
@@ -39,6 +39,8 @@ from rig.vm.template import Template, qemu_version
 _RECORD_LIMIT_S = 900
 _RUNS_MAX = 4
 _ARCHIVE, _SECOND_ARCHIVE, _FACTS = "log.zst", "log-b.zst", "facts.json"
+# All that live cuts left, kept when no honest disk could have left it.
+_EVIDENCE = "illegal-rounds.bin"
 # A log of the longest workload, uncompressed, and its archive.
 _SPACE_BYTES = 256 << 20
 
@@ -93,6 +95,9 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
             seen[archive] = told
     path = folder / "log"
     first, second = archive, b""
+    if "rounds" in told:
+        told["live"] = _proven_live(scenario, told, archive, folder)
+        first = archive[: told["rounds"][0]["log_bytes"]]
     if "journal" in told:
         begin = told["journal"]["begin_bytes"]
         first, second = archive[:begin], archive[begin:]
@@ -114,8 +119,8 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
 
 def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:
     """Run a scenario once more and return what its recording shows by itself; nothing is kept."""
-    told, _ = _run(scenario, template)
-    found: list[LiveFinding] = told["live"]
+    told, archive = _run(scenario, template)
+    found: list[LiveFinding] = livecuts.proven(scenario, told, archive) if "rounds" in told else told["live"]
     return found
 
 
@@ -148,6 +153,16 @@ def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], bytes]
         told = machine.receive(_RECORD_LIMIT_S)
         machine.receive_bytes(told["archive_bytes"], _RECORD_LIMIT_S, archive.append)
     return told, b"".join(archive)
+
+
+def _proven_live(scenario: Scenario, told: Mapping[str, Any], archive: bytes, folder: Path) -> list[LiveFinding]:
+    """Return what live cuts left, if an honest disk could have; else keep all there is and raise LegalityError."""
+    try:
+        return livecuts.proven(scenario, told, archive)
+    except LegalityError as error:
+        evidence = folder / _EVIDENCE
+        host.atomic_write(evidence, archive)
+        raise LegalityError(f"{error}; the logs and what remained are in {evidence}") from error
 
 
 def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int = 0) -> None:
@@ -217,7 +232,8 @@ def _require_sound(scenario: Scenario, told: Mapping[str, Any], log: WriteLog) -
     void = f"the recording of {scenario.id} is void"
     if told["root_reads"]:
         raise RecordingError(f"{void}: {told['root_reads']} reads went to the host's disk while it was made")
-    _require_same_disk(scenario, told, log, DISK_MIB)
+    if "rounds" not in told:
+        _require_same_disk(scenario, told, log, DISK_MIB)
     for name, asked in {**scenario.tuning, **scenario.settings}.items():
         if told["settings"].get(name) != asked:
             raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")

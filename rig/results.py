@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class VerdictKind(StrEnum):
@@ -68,6 +68,8 @@ class LiveFinding(TypedDict):
     kind: str
     recovered: int | None
     detail: str
+    # Transactions that a disk acknowledged which was no more; only of a live cut.
+    acked_after: NotRequired[int]
 
 
 @dataclass(frozen=True)

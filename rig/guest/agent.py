@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.engines import sqlite_library
-from rig.guest import recorder, verifier
+from rig.guest import livecuts, recorder, verifier
 
 READY, FAILED = "RIG-READY", "RIG-FAILED"
 _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
@@ -58,7 +58,9 @@ def _record(port: int) -> None:
     while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):
         time.sleep(0.01)
     _meet_the_clock()
-    facts, archive = recorder.record(json.loads(orders))
+    scenario = json.loads(orders)
+    record = livecuts.record if scenario["injection"] in list(livecuts.Kind) else recorder.record
+    facts, archive = record(scenario)
     _send(port, facts | {"archive_bytes": os.path.getsize(archive)})
     with open(archive, "rb") as file:
         while chunk := file.read(1 << 16):

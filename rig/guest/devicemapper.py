@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _MESSAGE = 3, 4, 6, 12, 9, 14
@@ -49,13 +50,21 @@ class DeviceMapper:
             self.remove(name)
             raise
 
-    def swap(self, name: str, *targets: Target, unsynced: bool = False) -> None:
+    def swap(
+        self,
+        name: str,
+        *targets: Target,
+        unsynced: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         """Replace the table of a live device; waits for the requests that are under way.
 
+        `meanwhile` is called when these are done and later ones wait.
         A suspend freezes the file system above first, which writes out and syncs all it holds: `unsynced` does not.
         """
         self._load(name, targets)
         self._call(_SUSPEND, name, flags=_FLAG_SUSPEND | (_FLAG_SKIP_LOCKFS | _FLAG_NOFLUSH if unsynced else 0))
+        meanwhile()
         self._resume(name)
 
     def remove(self, name: str) -> None:

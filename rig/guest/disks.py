@@ -65,6 +65,13 @@ def remove_cached_disk() -> None:
     unload_module("null_blk")
 
 
+def cycle_power(device: str) -> None:
+    """Take the power from a disk and give it back: what its cache held is lost; nobody may have it open."""
+    power = _NULL_BLK / Path(device).name / "power"
+    for value in ("0", "1"):
+        power.write_text(value)
+
+
 def require_write_cache(device: str) -> None:
     """Raise RuntimeError unless the device tells the block layer of a volatile write cache."""
     path = Path("/sys/block", Path(device).name, "queue/write_cache")

@@ -28,7 +28,7 @@ _DELAYS_MS = {"ssd": (0, 0, 1), "hdd": (4, 4, 8)}
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
 _SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so"}
-_ARCHIVE = "/run/log.zst"
+ARCHIVE = "/run/log.zst"
 _WORKLOAD_LIMIT_S = 3600
 
 
@@ -41,7 +41,7 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     mapper = DeviceMapper()
     below = disk
     if scenario["profile"] != "none":
-        below = mapper.create("profile", Target("delay", _delay_params(disk, scenario["profile"]), _SECTORS))
+        below = mapper.create("profile", Target("delay", delay_params(disk, scenario["profile"]), _SECTORS))
     log = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
     can_fail = scenario["injection"] in list(Injection)
     device = faultlayer.FaultLayer(mapper, log).create() if can_fail else log
@@ -50,9 +50,7 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     journal = None
     if has_journal:
         profile = scenario["profile"]
-        journal = journaldisk.JournalDisk(
-            mapper, lambda disk: "" if profile == "none" else _delay_params(disk, profile)
-        )
+        journal = journaldisk.JournalDisk(mapper, lambda disk: "" if profile == "none" else delay_params(disk, profile))
     facts = _run(scenario | {"device": device, "device_below": log}, device, journal.node if journal else "")
     if can_fail:
         mapper.remove(faultlayer.NAME)
@@ -70,7 +68,7 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     facts["log_bytes"] = _compress_log(LOG_DISK, status)
     if journal:
         # Its log comes behind the other in the same archive.
-        facts["journal"] = {"begin_bytes": os.path.getsize(_ARCHIVE)}
+        facts["journal"] = {"begin_bytes": os.path.getsize(ARCHIVE)}
         status, counts = journal.remove()
         facts["journal"] |= {"requests": counts, "device_digest": disks.disk_digest(disks.chunks_of(journal.disk))}
         facts["journal"]["log_bytes"] = _compress_log(journaldisk.LOG_DISK, status, "ab")
@@ -79,11 +77,11 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     # After all else, so that nothing of the recording knows of it.
     is_plain = scenario["shim"] == "none" and not scenario["injection"]
     facts["syncs"] = sample(scenario).syncs if is_plain else {}
-    return facts, _ARCHIVE
+    return facts, ARCHIVE
 
 
 def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
-    _make_filesystem(scenario["filesystem"], device, journal)
+    make_filesystem(scenario["filesystem"], device, journal)
     if journal:
         # mkfs leaves what it wrote there of its file system unflushed, and without it nothing can be mounted.
         journaldisk.settle(journal)
@@ -117,7 +115,8 @@ def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _make_filesystem(filesystem: str, device: str, journal: str) -> None:
+def make_filesystem(filesystem: str, device: str, journal: str) -> None:
+    """Make a file system; `journal` is a disk of its own for its journal, if it is not empty."""
     # Everything is written now and nothing is random, so that the recording holds all there is to know.
     extended = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
     where, size = "size=4", []
@@ -131,7 +130,8 @@ def _make_filesystem(filesystem: str, device: str, journal: str) -> None:
     subprocess.run([*commands[filesystem], device, *size], check=True, capture_output=True)
 
 
-def _delay_params(disk: str, profile: str) -> str:
+def delay_params(disk: str, profile: str) -> str:
+    """Return the parameters of a dm-delay target over a disk, for a profile that has any."""
     read_ms, write_ms, flush_ms = _DELAYS_MS[profile]
     return f"{disk} 0 {read_ms} {disk} 0 {write_ms} {disk} 0 {flush_ms}"
 
@@ -139,7 +139,7 @@ def _delay_params(disk: str, profile: str) -> str:
 def _compress_log(log_disk: str, status: str, mode: str = "wb") -> int:
     """Compress a log up to a sector that surely lies behind its last entry; return the bytes taken."""
     size = (int(status.split()[1]) + 64) * SECTOR_BYTES
-    with open(log_disk, "rb") as log, open(_ARCHIVE, mode) as archive:
+    with open(log_disk, "rb") as log, open(ARCHIVE, mode) as archive:
         process = subprocess.Popen(["zstd", "-1", "-q", "-c"], stdin=subprocess.PIPE, stdout=archive)
         assert process.stdin
         left = size

@@ -47,7 +47,7 @@ def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int
         mapper.remove(_NAME)
     if "logging_disabled" in status:
         raise RuntimeError(f"the log of a recovery did not fit its disk of {disks.DISK_MIB} MiB")
-    log += _content(log_disk)
+    log += content(log_disk)
 
 
 def packed(log: bytes | bytearray) -> str:
@@ -77,7 +77,7 @@ def _extents(file: int) -> list[tuple[int, int]]:
     return [(physical, length) for _, physical, length, flags in rows if not flags & _NOWHERE]
 
 
-def _content(log_disk: str) -> bytes:
+def content(log_disk: str) -> bytes:
     """Return a finished log up to its last entry: behind it stands what an older and longer one has left."""
     source = os.open(log_disk, os.O_RDONLY)
     try:

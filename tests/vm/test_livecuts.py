@@ -1,0 +1,162 @@
+"""Cuts that really happen in the recorder's guest: what is left is what the rig says that a cut leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.controls import check_controls, is_cross_check
+from analysis.outcome import outcome, summarise
+from faults import EntryFlag, LogError, WriteLog
+from rig import livecuts, matrix, recording
+from rig.campaign import Campaign, Machines
+from rig.errors import LegalityError
+from rig.guest.livecuts import ROUNDS, Kind
+from rig.livecuts import Round, prove, rounds
+from rig.matrix import Profile
+from rig.scenario import Scenario
+from rig.store import Run
+from rig.verification import live_verdicts
+from rig.vm.template import Template
+from tests.vm.samples import SHORT
+from tests.vm.test_campaign import Heard
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A recording of live cuts as the guest sent it."""
+
+    scenario: Scenario
+    told: dict[str, Any]
+    archive: bytes
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.scenario.fault)
+
+    @property
+    def rounds(self) -> list[Round]:
+        return list(rounds(self.told, self.archive))
+
+
+def scenario(settings: str, kind: Kind) -> Scenario:
+    (cell,) = matrix.select([f"sqlite-ext4-{settings}_{kind}"])
+    return replace(cell, workload=replace(SHORT, transaction_count=12))
+
+
+@pytest.fixture(scope="module")
+def recorded_cuts(recorder: Template) -> Callable[[str, Kind], Cut]:
+    made: dict[tuple[str, Kind], Cut] = {}
+
+    def make(settings: str, kind: Kind) -> Cut:
+        if (settings, kind) not in made:
+            cell = scenario(settings, kind)
+            made[settings, kind] = Cut(cell, *recording._run(cell, recorder))
+        return made[settings, kind]
+
+    return make
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("settings", ["wal_full", "delete_off"])
+def test_what_a_live_cut_leaves_is_legal_to_the_checker_and_to_a_generator(
+    settings: str, kind: Kind, recorded_cuts: Callable[[str, Kind], Cut]
+) -> None:
+    cut = recorded_cuts(settings, kind)
+    found = [prove(kind, one) for one in cut.rounds]
+    assert ROUNDS == len(found)
+    assert any(one.state for one in found)
+    if kind is Kind.DROP:
+        # All that had completed is there, so the state is known to the byte.
+        assert all(one.state for one in found)
+        assert any(one.unflushed_count for one in found)
+    verdicts = live_verdicts("", [one.finding for one in found])
+    if settings == "wal_full":
+        assert {"durable"} == {verdict.kind for verdict in verdicts}
+    else:
+        assert any(verdict.lost for verdict in verdicts)
+    assert any(one.finding["acked"] for one in found)
+
+
+def test_what_was_acknowledged_into_the_void_is_gone(recorded_cuts: Callable[[str, Kind], Cut]) -> None:
+    found = [prove(Kind.DROP, one).finding for one in recorded_cuts("wal_full", Kind.DROP).rounds]
+    assert sum(one["acked_after"] for one in found) >= ROUNDS
+    for one in found:
+        assert one["recovered"] is not None
+        assert one["acked"] <= one["recovered"] <= one["issued"] < one["acked"] + one["acked_after"] + 1
+
+
+def places(one: Round, path: Path) -> Iterator[tuple[str, int]]:
+    """Where to tamper: a place that a flushed write had last, and one that nothing ever wrote."""
+    path.write_bytes(one.log)
+    with WriteLog.open(path) as log:
+        flushes = [i for i in range(log.entry_count) if log.flags[i] & EntryFlag.FLUSH]
+        cut = next(mark.entry_index for mark in log.marks if mark.text.startswith("inject"))
+        last_flush = max(i for i in flushes if i < cut)
+        begins, ends = log.offset_bytes, log.offset_bytes + log.payload_bytes
+        for entry in range(last_flush - 1, 0, -1):
+            later = (begins[entry + 1 :] < ends[entry]) & (ends[entry + 1 :] > begins[entry])
+            if log.payload_bytes[entry] and not later.any():
+                yield "flushed", int(begins[entry])
+                break
+        yield "never written", int(ends.max()) + 4096
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("settings", ["wal_full", "delete_off"])
+def test_one_sector_of_the_rest_tampered_with_is_named(
+    settings: str, kind: Kind, recorded_cuts: Callable[[str, Kind], Cut], tmp_path: Path
+) -> None:
+    one = recorded_cuts(settings, kind).rounds[0]
+    found = list(places(one, tmp_path / "log"))
+    assert ["flushed", "never written"] == [what for what, _ in found]
+    for _, offset in found:
+        device = one.device.copy()
+        device[offset + 17] ^= 1
+        with pytest.raises(LegalityError, match=f"illegal: sector {offset // 512} "):
+            prove(kind, replace(one, device=device))
+
+
+def test_a_disk_that_kept_what_the_log_does_not_know_of_voids_the_recording(
+    recorded_cuts: Callable[[str, Kind], Cut],
+) -> None:
+    """One flush or one write counted that is not in the log, or one write less that had completed."""
+    cut = recorded_cuts("wal_full", Kind.DROP)
+    for device, name in (("disk", "flushes"), ("layer", "writes")):
+        told = json.loads(json.dumps(cut.told))
+        told["rounds"][0]["counts"][device][name] += 100
+        with pytest.raises(LegalityError, match=rf"the rig is wrong and {cut.scenario.id} is void"):
+            livecuts.proven(cut.scenario, told, cut.archive)
+    with_unflushed = next(one for one in cut.rounds if prove(Kind.DROP, one).unflushed_count)
+    told = {**with_unflushed.told, "counts": json.loads(json.dumps(with_unflushed.told["counts"]))}
+    told["counts"]["layer"]["writes"] -= 1
+    with pytest.raises(LegalityError):
+        prove(Kind.DROP, replace(with_unflushed, told=told))
+
+
+def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(recorded_cuts: Callable[[str, Kind], Cut]) -> None:
+    one = recorded_cuts("wal_full", Kind.DROP).rounds[0]
+    with pytest.raises(LogError):
+        prove(Kind.DROP, replace(one, log=one.log[:-512]))
+
+
+def test_a_campaign_judges_live_cuts_and_their_controls(recorder: Template, verifier: Template, tmp_path: Path) -> None:
+    cells = [scenario("delete_off", Kind.CACHE)]
+    run, heard = Run.create(tmp_path / "run", {"cells": [cell.id for cell in cells]}), Heard()
+    profile = Profile("tiny", 12, 60, 20, exposure_min=100, reproduce_all=False)
+    Campaign(run, profile, Machines(recorder, verifier), heard).measure(cells)
+    assert [] == heard.said
+    results, damaged = run.results()
+    assert [] == damaged
+    (result,) = results
+    assert ROUNDS == result.plan.state_count == len(result.verdicts)
+    assert is_cross_check(result)
+    (control,) = [one for one in check_controls([outcome(result)]) if one.name == "delete_off"]
+    assert control.fired
+    (row,) = summarise(results, 100).rows
+    assert not any("exposure" in reason for reason in row.judgement.reasons)
