@@ -303,26 +303,24 @@ class _Story:
             wrong[cell] = not (all(alike) if self._is_sure else any(alike))
 
     def _ordered_offender(self, wrong: _Mask) -> int | None:
-        """Return None if some first m of the writes explain the content, else a cell that speaks against most."""
-        first = _first(wrong)
-        for landed in [[], *([self._waiting[: 1 + rank] for rank in range(len(self._waiting))])]:
+        """Return None if some first m of the writes explain the content, else a cell that the nearest m does not."""
+        writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
+        all_only = self._rule is Rule.SEEN and self._is_sure
+        offender, fewest = None, len(wrong) + 1
+        for fua_count in range(len(self._waiting) + 1):
             state = wrong.copy()
-            for fua in landed:
+            for fua in self._waiting[:fua_count]:
                 state[self._order.cells(fua)] = ~self._alike(fua)
             left = int(np.count_nonzero(state))
-            writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
-            all_only = self._rule is Rule.SEEN and self._is_sure
-            if left == 0 and not (all_only and writes):
-                return None
-            for rank, entry in enumerate(writes, start=1):
-                place = self._order.cells(entry)
-                left -= int(np.count_nonzero(state[place]))
-                state[place] = ~self._fits(entry)
-                left += int(np.count_nonzero(state[place]))
-                if left == 0 and (rank == len(writes) or not all_only):
-                    return None
-            first = _first(state) if first is None or all_only else first
-        return first
+            for rank in range(len(writes) + 1):
+                if rank:
+                    place = self._order.cells(writes[rank - 1])
+                    left -= int(np.count_nonzero(state[place]))
+                    state[place] = ~self._fits(writes[rank - 1])
+                    left += int(np.count_nonzero(state[place]))
+                if left < fewest and (rank == len(writes) or not all_only):
+                    offender, fewest = _first(state), left
+        return offender
 
     def _zeroed(self, discard: int, before: int) -> _Mask:
         """Return which cells of a DISCARD read zeros and may do so because of it."""

@@ -38,7 +38,8 @@ from rig.guest.devicemapper import DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
 
-ROUNDS = 6
+_ROUNDS = (3, 6)
+_TRANSACTIONS_PER_ROUND = 6
 # Transactions into the void behind a cut.
 _VOID = 2
 _TRANSACTIONS_MAX = 10
@@ -78,11 +79,17 @@ def plan(seed: int, number: int, transaction_count: int) -> Plan:
     return Plan(choice.randint(2, last), number % 3 != 2, choice.random())
 
 
+def round_count(transaction_count: int) -> int:
+    """Return how many rounds the recording of a workload of this length has."""
+    low, high = _ROUNDS
+    return min(high, max(low, transaction_count // _TRANSACTIONS_PER_ROUND))
+
+
 def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Record and cut; return facts for the host and the path of the logs and what was left of the disks, by turns."""
     root_reads = disks.request_counts("/dev/vda")["reads"]
     Path(recorder.ARCHIVE).unlink(missing_ok=True)
-    rounds = [_round(scenario, number) for number in range(1, ROUNDS + 1)]
+    rounds = [_round(scenario, number) for number in range(1, round_count(scenario["transaction_count"]) + 1)]
     return {
         "rounds": rounds, "live": [], "kernel": os.uname().release, "syncs": {},
         "settings": rounds[0]["settings"], "user_bytes": rounds[0]["user_bytes"],

@@ -333,3 +333,14 @@ def test_garbage_is_legal_behind_the_head_of_one_unflushed_write_in_one_block_on
             assert checker.check(content, tail.end, Rule.TORN).legality is (
                 Legality.ILLEGAL if garbage else Legality.LEGAL
             )
+
+
+def test_what_no_prefix_explains_is_named_where_the_nearest_prefix_fails(place: Path) -> None:
+    run_of(place, [Op("write", 0, 4, 1), *FLUSH, Op("write", 2, 4, 2), Op("write", 8, 2, 2)])
+    with WriteLog.open(place) as log:
+        tail = epochs(log)[-1]
+        for rule in (Rule.ORDERED, Rule.SEEN):
+            content = rebuild_device(log, make_state(tail, 0, whole=landable(tail)))
+            content[12 * CELL] ^= 1
+            answer = Checker(log, len(content)).check(content, tail.end, rule)
+            assert (Legality.ILLEGAL, 12 * CELL) == (answer.legality, answer.offset_bytes), rule

@@ -16,7 +16,8 @@ from faults import EntryFlag, LogError, WriteLog
 from rig import livecuts, matrix, recording
 from rig.campaign import Campaign, Machines
 from rig.errors import LegalityError
-from rig.guest.livecuts import ROUNDS, Kind
+from rig.guest.disks import DISK_MIB
+from rig.guest.livecuts import Kind, round_count
 from rig.livecuts import Round, prove, rounds
 from rig.matrix import Profile
 from rig.scenario import Scenario
@@ -25,6 +26,9 @@ from rig.verification import live_verdicts
 from rig.vm.template import Template
 from tests.vm.samples import SHORT
 from tests.vm.test_campaign import Heard
+
+TRANSACTIONS = 12
+ROUNDS = round_count(TRANSACTIONS)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Cut:
 
 def scenario(settings: str, kind: Kind) -> Scenario:
     (cell,) = matrix.select([f"sqlite-ext4-{settings}_{kind}"])
-    return replace(cell, workload=replace(SHORT, transaction_count=12))
+    return replace(cell, workload=replace(SHORT, transaction_count=TRANSACTIONS))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +108,15 @@ def places(one: Round, path: Path) -> Iterator[tuple[str, int]]:
             if log.payload_bytes[entry] and not later.any():
                 yield "flushed", int(begins[entry])
                 break
-        yield "never written", int(ends.max()) + 4096
+        writes = log.payload_bytes > 0
+        yield (
+            "never written",
+            next(
+                offset
+                for offset in range(0, DISK_MIB << 20, 4096)
+                if not (writes & (begins < offset + 4096) & (ends > offset)).any()
+            ),
+        )
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -148,7 +160,7 @@ def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(recorded_cuts: 
 def test_a_campaign_judges_live_cuts_and_their_controls(recorder: Template, verifier: Template, tmp_path: Path) -> None:
     cells = [scenario("delete_off", Kind.CACHE)]
     run, heard = Run.create(tmp_path / "run", {"cells": [cell.id for cell in cells]}), Heard()
-    profile = Profile("tiny", 12, 60, 20, exposure_min=100, reproduce_all=False)
+    profile = Profile("tiny", TRANSACTIONS, 60, 20, exposure_min=100, reproduce_all=False)
     Campaign(run, profile, Machines(recorder, verifier), heard).measure(cells)
     assert [] == heard.said
     results, damaged = run.results()
