@@ -40,9 +40,10 @@ class FaultSpec:
     is_cross_check: bool = False
 
 
-# ext4 by default allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12
-# does not convert the block then (stale data would show) nor when a later write to it succeeds: what was synced reads
-# as zeros after a cut, whatever the engine does. With this option it is not so.
+# ext4 allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12 may log that
+# it "failed to convert unwritten extents to written extents -- potential data loss" and never convert them: what is
+# written and synced there later, with success, reads as zeros after a cut, whatever the engine does. With this option
+# there is nothing to convert, so a loss is the engine's.
 _WRITES_STAY = "dioread_lock"
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),

@@ -1,0 +1,127 @@
+"""Errors in the guest: the engine is told of them, what it acknowledged is still there, and where not, that shows.
+
+Each recording is short and thinks little, so that an outage ends before the file system's journal gives up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analysis.controls import check_controls
+from analysis.outcome import outcome
+from analysis.promises import promise_for, violates
+from faults import EntryFlag
+from rig import cuts, matrix, verification
+from rig.arms import ERROR_FAULTS
+from rig.guest.injections import Injection, Place, strikes
+from rig.recording import Recording
+from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
+from rig.scenario import Scenario, Workload
+from rig.timeline import Timeline
+from rig.vm.template import Template
+from tests.vm.samples import Recorder, findings, opened, scenario
+
+_PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
+
+
+def brief(settings: str, fault: str, transaction_count: int = 6, seed: int = 1) -> Scenario:
+    cell = scenario(settings, fault=fault, seed=seed)
+    return replace(cell, workload=Workload(transaction_count, think_ms=20, rest_ms=6000))
+
+
+def verdicts(cell: Scenario, recording: Recording, verifier: Template) -> list[Verdict]:
+    """Cut the power all over a recording, and judge as a campaign does."""
+    with opened(recording) as (_, log):
+        timeline = Timeline(log.marks)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        found = findings(cell, verifier, log, [group[0].state for group in groups])
+        pairs = zip(groups, found, strict=True)
+        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
+
+
+def breaks(cell: Scenario, found: list[Verdict]) -> list[Verdict]:
+    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    assert promise
+    return [verdict for verdict in found if violates(promise, verdict)]
+
+
+@pytest.mark.parametrize("fault", ERROR_FAULTS)
+@pytest.mark.parametrize("settings", ["delete_full", "wal_full"])
+def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
+    settings: str, fault: str, recorded: Recorder, verifier: Template
+) -> None:
+    cell = brief(settings, fault)
+    recording = recorded(cell)
+    live = verification.live_verdicts(cell.id, recording.facts.live)
+    assert live, "no error was seen"
+    assert {VerdictKind.DURABLE} == {verdict.kind for verdict in live}
+    assert all("after SQLITE_" in verdict.detail for verdict in live)
+    assert cell.workload.transaction_count == recording.facts.transaction_count
+    found = verdicts(cell, recording, verifier)
+    assert max(verdict.acked for verdict in found) == cell.workload.transaction_count
+    assert [] == breaks(cell, found)
+    assert not any(verdict.kind.is_infrastructure for verdict in found)
+
+
+def trap() -> int:
+    """A seed whose first strike lasts from the begin of a transaction until the database has been closed."""
+    return next(
+        seed
+        for seed in range(1, 100)
+        for strike in strikes(Injection.WRITE, seed, 6)[:1]
+        if strike.place is Place.BEGIN and strike.reopens and strike.number == 3
+    )
+
+
+@pytest.mark.parametrize(("settings", "loses"), [("wal_full", True), ("delete_full", False)])
+def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_cut_breaks_the_promise(
+    *, settings: str, loses: bool, recorded: Recorder, verifier: Template
+) -> None:
+    """The pages of a failed sync count as written: a WAL is recovered from them, and what follows, or a checkpoint of
+    it, stands behind a hole on the disk."""
+    cell = brief(settings, "ioerror-write", seed=trap())
+    # A WAL that starts over every third transaction needs no new blocks, whose loss would end in the file system.
+    cell = replace(cell, tuning={**cell.tuning, "wal_autocheckpoint": "16"})
+    recording = recorded(cell)
+    (reopened,) = [one for one in recording.facts.live if one["state"].startswith("reopen-3.")]
+    assert ("prefix", 3 if loses else 2) == (reopened["kind"], reopened["recovered"])
+    broken = breaks(cell, verdicts(cell, recording, verifier))
+    assert loses is bool(broken)
+    assert all(verdict.kind.is_damage or verdict.recovered == 2 for verdict in broken)
+
+
+def test_an_engine_without_a_journal_is_found_damaged_where_space_ends_and_the_recording_ends_there(
+    recorded: Recorder,
+) -> None:
+    cell = brief("off_full", "diskfull-data", 12)
+    recording = recorded(cell)
+    live = verification.live_verdicts(cell.id, recording.facts.live)
+    assert live[-1].kind.is_damage
+    assert recording.facts.transaction_count < 12
+    assert [] == breaks(cell, live), "it promises nothing"
+
+
+def test_an_outage_begins_and_ends_without_syncing_anything(recorded: Recorder) -> None:
+    cell = brief("wal_off", "ioerror-fsync")
+    with opened(recorded(cell)) as (_, log):
+        begin, end = (
+            next(mark.entry_index for mark in log.marks if mark.text.startswith(kind)) for kind in ("inject", "heal")
+        )
+        assert begin < end
+        assert [] == [entry for entry in range(begin, end) if log.flags[entry] & (EntryFlag.FLUSH | EntryFlag.FUA)]
+        assert any(log.flags[entry] & EntryFlag.FLUSH for entry in range(log.entry_count)), "no flush is seen at all"
+
+
+def test_a_recording_that_no_strike_fell_into_turns_the_control_red(recorded: Recorder) -> None:
+    fired = []
+    for transaction_count in (1, 6):
+        cell = brief("wal_full", "ioerror-fsync", transaction_count)
+        result = CellResult(
+            cell.id, cell.engine, cell.filesystem, cell.settings, cell.fault, cell.profile, cell.shim,
+            recorded(cell).facts, PlanFacts(0, 0, 0, 0, 0), (),
+        )  # fmt: skip
+        controls = {control.name: control.fired for control in check_controls([outcome(result)])}
+        fired.append(controls["errors"])
+    assert [False, True] == fired
