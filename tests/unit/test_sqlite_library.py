@@ -19,9 +19,10 @@ from tests.durability import builds
 # Compiled once; three years older than Python's own.
 OLD = "3.8.9"
 INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)
-FLOATS = st.floats(allow_nan=False)
+FLOATS = st.integers(-(10**9), 10**9).map(lambda number: number / 8)
 # A lone surrogate has no UTF-8, and no driver takes it.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.just("a\0b") | st.just("")
+# Floats of few digits: how many a release prints of others is its own affair.
 VALUES = st.none() | INTEGERS | FLOATS | TEXTS | st.binary()
 
 
