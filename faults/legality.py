@@ -19,8 +19,8 @@ The rules say which choice of those that may be on the medium is one story:
 - shorn: as torn, and of one write, in one block of 4096 bytes, what stands behind the first of its sectors there may be
   anything.
 - ordered (protected disk): the first m of them, whole, for some m.
-- seen (crash of the system): all of them at n. A state that answers for an earlier instant: all FUA writes of the
-  epoch, and the first m ordinary ones.
+- seen (crash of the system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones, if it
+  answers for an instant with no mark between the last FUA write of the epoch and it: nobody knows of later marks.
 - discards: as whole; and any cell of a DISCARD that is durable or may be on the medium may read zeros instead of what
   was there when it completed, until a write that landed covers it.
 
@@ -116,8 +116,8 @@ class Checker:
         story = _Story(self._log, self._order, cut, rule, unit_bytes)
         with_fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.instant)].tolist()
         floor = self._floor
-        if rule is Rule.SEEN and instant < cut.end:
-            # Answers for an earlier instant than the one at which it was seen: all FUA writes had come by then.
+        if rule is Rule.SEEN and instant < cut.end and not self._has_mark_behind_fuas(cut, instant):
+            # It answers for no mark that may have come after it was seen: all FUA writes had, and any of the others.
             cut = self._cut(cut.end)
             story = _Story(self._log, self._order, cut, Rule.ORDERED, unit_bytes)
             with_fuas = [fua for fua in self._order.fuas.tolist() if cut.begin <= fua < cut.end]
@@ -147,6 +147,11 @@ class Checker:
         if end == log.entry_count and len(at_once):
             at_once[-1] &= not log.flags[-1] & EntryFlag.MARK
         return _Cut(begin, end, after, instant if at_once.any() else end)
+
+    def _has_mark_behind_fuas(self, cut: _Cut, instant: int) -> bool:
+        fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.end)]
+        begin = int(fuas[-1]) if len(fuas) else cut.begin
+        return bool((self._log.flags[begin:instant] & EntryFlag.MARK).any())
 
     def _move_floor(self, to: int) -> None:
         """Replay what is durable at the start of an epoch; back to zeros first if that is earlier than before."""

@@ -344,3 +344,14 @@ def test_what_no_prefix_explains_is_named_where_the_nearest_prefix_fails(place: 
             content[12 * CELL] ^= 1
             answer = Checker(log, len(content)).check(content, tail.end, rule)
             assert (Legality.ILLEGAL, 12 * CELL) == (answer.legality, answer.offset_bytes), rule
+
+
+def test_a_prefix_after_a_crash_of_the_system_answers_for_no_mark_that_may_be_later(place: Path) -> None:
+    run_of(place, [Op("fua", 9, 1, 1), Op("mark"), Op("write", 0, 1, 1), Op("write", 1, 1, 1), *FLUSH])
+    with WriteLog.open(place) as log:
+        first = epochs(log)[0]
+        prefix = make_state(first, 1, whole=first.batch[:1])
+        assert "legal" == judged(log, prefix, instant=first.fuas[0], rule=Rule.SEEN)
+        for instant in range(first.fuas[0] + 2, first.end + 1):
+            assert judged(log, prefix, instant=instant, rule=Rule.SEEN).startswith("undecided: sector 1 ")
+        assert "legal" == judged(log, make_state(first, 1, whole=first.batch), rule=Rule.SEEN)
