@@ -355,3 +355,17 @@ def test_a_prefix_after_a_crash_of_the_system_answers_for_no_mark_that_may_be_la
         for instant in range(first.fuas[0] + 2, first.end + 1):
             assert judged(log, prefix, instant=instant, rule=Rule.SEEN).startswith("undecided: sector 1 ")
         assert "legal" == judged(log, make_state(first, 1, whole=first.batch), rule=Rule.SEEN)
+
+
+def test_a_fua_write_that_may_be_under_way_may_be_covered_in_part(place: Path) -> None:
+    """Nobody knows which of the two comes last, so the content is no proof that the disk is wrong."""
+    run_of(place, [Op("mark"), Op("mark"), Op("fua", 0, 2, 1), Op("write", 0, 1, 2), *FLUSH])
+    with WriteLog.open(place) as log:
+        content = np.zeros(DISK_CELLS * CELL, dtype=np.uint8)
+        content[: 2 * CELL] = device((2 * 32 + 1, 32 + 2))
+        checker = Checker(log, len(content))
+        assert checker.check(content, 0, Rule.WHOLE).legality is Legality.UNDECIDED
+        content[CELL : 2 * CELL] = 0
+        assert checker.check(content, 0, Rule.WHOLE).legality is Legality.UNDECIDED
+        content[: 2 * CELL] = device((32 + 1, 0))
+        assert checker.check(content, 0, Rule.WHOLE).legality is Legality.ILLEGAL
