@@ -267,7 +267,8 @@ class _Story:
         fua = int(self._order.last_fua(np.array([cell]), self._cut.instant)[0])
         if self._order.is_open(entry, fua):
             yield fua
-        if not self._is_sure:
+        # Elsewhere those that landed have covered their cells.
+        if not self._is_sure and self._rule in (Rule.ORDERED, Rule.SEEN):
             yield from (one for one in self._waiting if _holds(self._order.cells(one), cell))
 
     def _land(self, entry: int, fits: _Mask, covered: _Mask, excused: _Mask) -> None:
