@@ -267,6 +267,8 @@ def _cell_order(cell: CellResult) -> tuple[object, ...]:
         cell.shim != "none",
         cell.shim,
         cell.profile,
+        # The first row of a setting tells its speed, which a live cut has none of.
+        is_cross_check(cell),
         cell.fault,
         cell.id,
     )
