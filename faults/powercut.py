@@ -96,7 +96,7 @@ def _subsets(epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
     whole = range(len(members))
     corners = [(), tuple(whole), *((rank,) for rank in whole)]
     corners += [tuple(other for other in whole if other != rank) for rank in whole]
-    corners += [tuple(range(count)) for count in whole]
+    corners += [tuple(part) for count in whole for part in (whole[:count], whole[count:])]
     masks = range(2 ** len(members))
     rest = [tuple(rank for rank in whole if mask >> rank & 1) for mask in masks]
     for ranks in dict.fromkeys(corners + rest):
@@ -104,7 +104,7 @@ def _subsets(epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
 
 
 def _samples(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield none, all, then prefixes, single writes, all but one, and seeded draws in turn; without end."""
+    """Yield none, all, then beginnings, ends, single writes, all but one, and seeded draws in turn; without end."""
     fua_count = len(epoch.fuas)
     random_draws = draws(epoch, seed)
     yield make_state(epoch, fua_count)
@@ -112,6 +112,7 @@ def _samples(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[Cras
     yield make_state(epoch, fua_count, whole=members)
     for rank in spread(len(members)):
         yield make_state(epoch, fua_count, whole=members[: rank + 1])
+        yield make_state(epoch, fua_count, whole=members[rank + 1 :])
         yield _drawn(epoch, members, next(random_draws))
         yield make_state(epoch, fua_count, whole=members[:rank] + members[rank + 1 :])
         yield make_state(epoch, fua_count, whole=(members[rank],))

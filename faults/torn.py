@@ -13,7 +13,9 @@ are torn:
     of the batch. Legal because the cache holds units and may have written back each of them at any time.
 
 Among them are shorn writes, for each block of 4096 of a write: new in its first 1 to 7 sectors and old behind them, the
-blocks before it new and those behind it old. They stand in every ranking, for batch and FUA writes of any length.
+blocks before it new and those behind it old. They stand in every ranking, for batch and FUA writes of any length. So
+do tails, for each block of 4096 of a write of the batch but the first: old up to it, and new from it on. A log that is
+written over from its beginning, in one long write, is then a new end behind an old beginning.
 
 Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. Where the two are
 sampled they take turns. States without a tear are legal here too; they rank last, as a power cut checks them.
@@ -45,7 +47,10 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         is_small = sum(unit_count(log, member, 512) for member in members) <= UNITS_LISTED_MAX
         fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
         batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
-        rankings = batch, _torn_fuas(log, epoch), _shorn(log, epoch, members), _untorn(epoch)
+        ends = _shorn(log, epoch, members), _tails(log, epoch, members)
+        # A small budget does not get to both.
+        ends = ends if epoch.number % 2 else ends[::-1]
+        rankings = batch, _torn_fuas(log, epoch), *ends, _untorn(epoch)
         return Ranking(in_turns(*rankings), is_small and fuas_small)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
@@ -99,6 +104,20 @@ def _shorn_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: i
     for number, tear in enumerate(_shears(log, members[rank])):
         whole = members[:rank] if (number + rank) % 2 else ()
         yield make_state(epoch, len(epoch.fuas), whole=whole, tears=(tear,))
+
+
+def _tails(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
+    """Yield the ends of every member, the members in turn; those behind it absent, or there."""
+    return in_turns(*(_tails_of_member(log, epoch, members, rank) for rank in spread(len(members))))
+
+
+def _tails_of_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: int) -> Iterator[CrashState]:
+    units = tuple(range(unit_count(log, members[rank], 4096)))
+    # The last alone and all but the first before those between.
+    begins = dict.fromkeys((len(units) - 1, 1, *(begin + 1 for begin in spread(len(units) - 1))))
+    for number, begin in enumerate(begins if len(units) > 1 else ()):
+        whole = members[rank + 1 :] if (number + rank) % 2 else ()
+        yield make_state(epoch, len(epoch.fuas), whole=whole, tears=(Tear(members[rank], 4096, units[begin:]),))
 
 
 def _all_choices(log: WriteLog, epoch: Epoch, members: Sequence[int]) -> Iterator[CrashState]:

@@ -3,6 +3,8 @@
 Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
 spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
 which the share of losing instants follows. States of equal content are put on a disk once.
+Of the states of a cell that leaves out a sync a third are of the epochs in which it did: all other epochs are as in the
+cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
 """
 
 from __future__ import annotations
@@ -11,7 +13,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from faults import ContentIndex, CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan, twodisk
+from faults import (
+    ContentIndex,
+    CrashState,
+    Epoch,
+    Fault,
+    Plan,
+    WriteLog,
+    epochs,
+    everything_unflushed_lost,
+    plan,
+    twodisk,
+)
 from rig.arms import SPECS, Arm
 from rig.guest.clock import AFTER_CUT, Clock
 from rig.matrix import Profile
@@ -57,13 +70,9 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         return _joint_cuts(scenario, profile, log, timeline)
     log_epochs = epochs(log)
     index = ContentIndex(log)
-    model = SPECS[scenario.fault].model
-    if not model:
+    if not SPECS[scenario.fault].model:
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
-    planned = plan(
-        Fault(model), log, log_epochs,
-        first_entry=timeline.setup.entry_index, states_max=profile.states_max_of(scenario), seed=scenario.seed,
-    )  # fmt: skip
+    planned = _planned(scenario, profile, log, log_epochs, timeline)
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
     if scenario.fault == Fault.POWERCUT:
         span_ns = timeline.end.time_ns - timeline.setup.time_ns
@@ -78,6 +87,25 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         found = _under_clocks(found, AFTER_CUT[scenario.fault])
     facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, instant_count)
     return Cuts(tuple(found), facts)
+
+
+def _planned(
+    scenario: Scenario, profile: Profile, log: WriteLog, log_epochs: Sequence[Epoch], timeline: Timeline
+) -> Plan:
+    def planned(among: Sequence[Epoch], states_max: int) -> Plan:
+        first_entry = timeline.setup.entry_index
+        model = Fault(SPECS[scenario.fault].model)
+        return plan(model, log, among, first_entry=first_entry, states_max=states_max, seed=scenario.seed)
+
+    states_max = profile.states_max_of(scenario)
+    if not timeline.drops:
+        return planned(log_epochs, states_max)
+    drops = [drop.entry_index for drop in timeline.drops]
+    without_sync = [epoch for epoch in log_epochs if any(epoch.begin <= drop < epoch.end for drop in drops)]
+    broad, close = planned(log_epochs, states_max - states_max // 3), planned(without_sync, states_max // 3)
+    states = {state.id: state for state in (*broad.states, *close.states)}
+    in_order = sorted(states.values(), key=lambda state: (state.base_end, state.id))
+    return replace(broad, states=tuple(in_order))
 
 
 def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:

@@ -48,8 +48,10 @@ class Profile:
         return self.side_transaction_count if is_side else self.transaction_count
 
     def states_max_of(self, cell: Scenario) -> int:
-        """Return how many crash states are planned for a cell."""
+        """Return how many crash states are planned for a cell; those of a mutant see `rig.cuts`."""
         spec = SPECS[cell.fault]
+        if cell.dropped_sync:
+            return max(3, self.side_states_max * 3 // 4)
         if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
             return max(1, self.side_states_max // 2)
         return self.states_max if cell.fault in MAIN_FAULTS else self.side_states_max

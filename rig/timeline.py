@@ -18,7 +18,7 @@ from typing import Protocol
 from rig.errors import RecordingError
 
 _OURS = re.compile(
-    r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack|fail|inject|heal)-(?P<number>[0-9]+))-(?P<time>[0-9]+)"
+    r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack|fail|inject|heal|drop)-(?P<number>[0-9]+))-(?P<time>[0-9]+)"
 )
 
 
@@ -50,6 +50,8 @@ class Timeline:
         self.moments = [moment for moment in moments if moment.entry_index >= self.setup.entry_index]
         self.begins = [moment for moment in self.moments if moment.kind == "begin"]
         self.acks = [moment for moment in self.moments if moment.kind == "ack"]
+        # Where a sync was left out.
+        self.drops = [moment for moment in self.moments if moment.kind == "drop"]
         self._turns = list(_turns(self.moments))
         if self.moments[:1] != [self.setup] or self.moments[-1:] != [self.end]:
             raise RecordingError("the marks do not lead from setup to end; the recording is void")

@@ -1,6 +1,7 @@
 """A workload one of whose sync calls is answered and not done: what would become of a database that left it out.
 
 The shim `drop-wal-commit` drops every sync that the engine's rules name `wal-commit`, from the end of the setup on.
+The log gets a mark `drop-N-T` in place of each, with the number of the transaction.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ PREFIX = "drop-"
 @dataclass
 class _Dropping:
     kind: str
+    mark: Callable[[str], None]
     count: int = 0
 
     def moved(self, place: Place) -> Action:  # noqa: ARG002 - it has no say in where the workload goes
@@ -28,17 +30,18 @@ class _Dropping:
     def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the name is all that matters
         if place.phase is Phase.SETUP or kind != self.kind:
             return Action.CARRY_OUT
-        self.count += place.phase is not Phase.END
+        if place.phase is not Phase.END:
+            self.count += 1
+            self.mark(f"drop-{place.number}")
         return Action.PRETEND
 
 
 def run(orders: dict[str, Any]) -> dict[str, Any]:
     """Carry out the workload without the syncs of one kind; raise RuntimeError if it made none of it."""
-    watch = _Dropping(orders["shim"].removeprefix(PREFIX))
+    log = workload.marker(DeviceMapper(), orders["log_device"])
+    watch = _Dropping(orders["shim"].removeprefix(PREFIX), log)
 
     def body(send: Callable[[Any], None]) -> None:
-        log = workload.marker(DeviceMapper(), orders["log_device"])
-
         def mark(text: str) -> None:
             log(text)
             tell(text)
