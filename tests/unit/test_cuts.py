@@ -102,6 +102,38 @@ def test_the_same_seed_gives_the_same_cuts(log: WriteLog) -> None:
     assert cuts(POWERCUT, PROFILE, log, Timeline(log.marks)) == cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
 
 
+def test_a_third_of_a_mutants_states_are_of_the_epochs_without_its_sync_and_none_is_planned_twice(
+    tmp_path: Path,
+) -> None:
+    transactions = [
+        [mark(f"begin-{number}-{10 * number}"), *writes, *dropped, mark(f"ack-{number}-{10 * number + 5}")]
+        for number in range(1, 31)
+        for writes in [[Entry(0, 64 * number + 8 * rank, 8, number) for rank in range(7)]]
+        for dropped in [[mark(f"drop-{number}-{10 * number + 2}")] if number in {7, 20} else []]
+    ]
+    # A mark stands before the writes that wait for the same FLUSH.
+    in_order = [
+        [*(e for e in entries if e.flags == MARK), *(e for e in entries if e.flags != MARK), Entry(FLUSH)]
+        for entries in transactions
+    ]
+    entries = [mark("setup-1"), *(entry for part in in_order for entry in part), mark("end-400")]
+    (tmp_path / "log").write_bytes(encode(entries))
+    cell = replace(TORN, shim="drop-wal-header")
+    wanted = replace(PROFILE, side_states_max=80)
+    with WriteLog.open(tmp_path / "log") as log:
+        timeline = Timeline(log.marks)
+        found = cuts(cell, wanted, log, timeline)
+        numbers = [cut.state.epoch.number for cut in found.cuts]
+        assert [7, 20] == [drop.number for drop in timeline.drops]
+        assert all(numbers.count(number) >= 10 for number in (6, 19))
+        assert max(numbers.count(number) for number in set(numbers) - {6, 19}) <= 2
+        assert len({cut.name for cut in found.cuts}) == len(found.cuts) == found.facts.state_count
+        assert wanted.states_max_of(cell) == 60 >= len(found.cuts) > 50
+        ends = [cut.state.base_end for cut in found.cuts]
+        assert sorted(ends) == ends
+        assert found == cuts(cell, wanted, log, timeline)
+
+
 def test_cuts_share_a_group_exactly_if_they_leave_the_same_disk(log: WriteLog) -> None:
     timeline = Timeline(log.marks)
     found = [*cuts(POWERCUT, PROFILE, log, timeline).cuts, *cuts(TORN, PROFILE, log, timeline).cuts]

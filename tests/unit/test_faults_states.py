@@ -21,7 +21,7 @@ from faults import (
     parse_state,
     plan,
 )
-from faults.state import Draw, landable, make_state
+from faults.state import Draw, Tear, landable, make_state
 from tests.unit.disks import (
     DISK_CELLS,
     Content,
@@ -35,6 +35,8 @@ from tests.unit.disks import (
     run_of,
     some_ops,
 )
+
+FLUSH = [Op("flush-begin"), Op("flush-end")]
 
 
 @pytest.fixture(scope="module")
@@ -244,13 +246,43 @@ def test_the_corners_of_a_large_batch_come_within_their_budget(place: Path) -> N
     run_of(place, [Op("write", n, 1, n + 1) for n in range(10)])
     with WriteLog.open(place) as log:
         (tail,) = epochs(log)
-        chosen = plan(Fault.POWERCUT, log, epochs(log), first_entry=-1, states_max=45, seed=1)
+        chosen = plan(Fault.POWERCUT, log, epochs(log), first_entry=-1, states_max=55, seed=1)
         taken = {state.whole for state in chosen.states}
     members = tail.batch
     assert {(), members} <= taken
     assert {(member,) for member in members} <= taken
     assert {tuple(other for other in members if other != member) for member in members} <= taken
     assert {members[:count] for count in range(11)} <= taken
+    assert {members[count:] for count in range(11)} <= taken
+
+
+@settings(deadline=None, max_examples=60)
+@given(block_counts=st.lists(st.integers(1, 9), min_size=1, max_size=4), is_odd=st.booleans())
+def test_of_every_long_write_each_end_lands_without_its_beginning_and_the_shortest_soon(
+    place: Path, block_counts: list[int], *, is_odd: bool
+) -> None:
+    """A log that begins anew in one write: its end may land first, behind what the log held before."""
+    # A small epoch would be listed whole.
+    block_counts = [*block_counts, 2]
+    begins = [8 * sum(block_counts[:rank]) for rank in range(len(block_counts))]
+    writes = [
+        Op("write", begin, 8 * count, rank + 1)
+        for rank, (begin, count) in enumerate(zip(begins, block_counts, strict=True))
+    ]
+    run_of(place, [*FLUSH * is_odd, *writes, *FLUSH])
+    with WriteLog.open(place) as log:
+        epoch = epochs(log)[is_odd]
+        wanted = {
+            Tear(member, 4096, tuple(range(begin, count)))
+            for member, count in zip(epoch.batch, block_counts, strict=True)
+            for begin in range(1, count)
+        }
+        for states_max, expected in (
+            (20 * len(wanted) + 40, wanted),
+            (5 * len(block_counts), {tear for tear in wanted if len(tear.units) == 1}),
+        ):
+            chosen = plan(Fault.TORN, log, [epoch], first_entry=-1, states_max=states_max, seed=1)
+            assert expected <= {tear for state in chosen.states for tear in state.tears}
 
 
 def test_an_entry_behind_the_log_has_no_state(place: Path) -> None:

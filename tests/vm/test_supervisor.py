@@ -9,20 +9,25 @@ from pathlib import Path
 import pytest
 
 from analysis.outcome import loses
+from faults import epochs, parse_state
 from rig import cuts, matrix, recording, verification
 from rig.errors import VmError
 from rig.recording import Recording
 from rig.results import Verdict, VerdictKind
+from rig.scenario import Scenario
 from rig.timeline import Timeline
 from rig.vm.template import Template
 from tests.vm.samples import Recorder, findings, opened, scenario
 
 # The cut instants alone: what is left when everything unflushed goes.
-_PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16)
+_PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16, side_states_max=60)
 
 
 def verdicts(settings_name: str, recorded: Recording, template: Template) -> list[Verdict]:
-    cell = scenario(settings_name)
+    return verdicts_of(scenario(settings_name), recorded, template)
+
+
+def verdicts_of(cell: Scenario, recorded: Recording, template: Template) -> list[Verdict]:
     with opened(recorded) as (_, log):
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
@@ -48,6 +53,26 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
     # Eight transactions fit the WAL, so their commits are all the syncs there are.
     flushes = {name: one.facts.flush_count for name, one in made.items()}
     assert flushes["wal_full"] >= 8 > flushes["wal_full+drop-wal-commit"] == flushes["wal_full+eatmydata"]
+
+
+def test_a_header_that_was_not_synced_lets_an_old_wal_back_where_only_the_end_of_the_new_one_landed(
+    recorded: Recorder, verifier: Template
+) -> None:
+    """Ticket ff5be73dee of SQLite: a prefix of what was checkpointed long ago is put over what came after it."""
+    cell = scenario("wal_full+drop-wal-header", fault="torn")
+    # A WAL that begins anew every third transaction.
+    cell = replace(cell, tuning={**cell.tuning, "wal_autocheckpoint": "16"})
+    made = recorded(cell)
+    broken = {one.state for one in verdicts_of(cell, made, verifier) if one.kind.is_damage}
+    assert broken
+    with opened(made) as (_, log):
+        drops = Timeline(log.marks).drops
+        states = [parse_state(state, log, epochs(log)) for state in broken]
+        headers = [entry for entry in range(log.entry_count) if log.payload(entry)[:3] == bytes.fromhex("377f06")]
+        for state in states:
+            assert any(state.epoch.begin <= drop.entry_index < state.epoch.end for drop in drops)
+            (header,) = set(headers) & set(state.epoch.batch)
+            assert not any(tear.entry_index == header and 0 in tear.units for tear in state.tears)
 
 
 def test_the_syncs_of_a_transaction_are_measured_after_a_plain_recording_and_only_there(recorded: Recorder) -> None:
