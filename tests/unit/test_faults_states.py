@@ -242,18 +242,19 @@ def test_a_large_batch_is_sampled_by_the_seed_up_to_the_budget(place: Path, faul
         assert any(state.tears for state in one.states) is (fault == Fault.TORN)
 
 
-def test_the_corners_of_a_large_batch_come_within_their_budget(place: Path) -> None:
-    run_of(place, [Op("write", n, 1, n + 1) for n in range(10)])
+@pytest.mark.parametrize(("member_count", "states_max"), [(6, 20), (10, 55)])
+def test_the_corners_of_a_batch_come_within_their_budget(place: Path, member_count: int, states_max: int) -> None:
+    run_of(place, [Op("write", n, 1, n + 1) for n in range(member_count)])
     with WriteLog.open(place) as log:
         (tail,) = epochs(log)
-        chosen = plan(Fault.POWERCUT, log, epochs(log), first_entry=-1, states_max=55, seed=1)
+        chosen = plan(Fault.POWERCUT, log, epochs(log), first_entry=-1, states_max=states_max, seed=1)
         taken = {state.whole for state in chosen.states}
     members = tail.batch
     assert {(), members} <= taken
     assert {(member,) for member in members} <= taken
     assert {tuple(other for other in members if other != member) for member in members} <= taken
-    assert {members[:count] for count in range(11)} <= taken
-    assert {members[count:] for count in range(11)} <= taken
+    assert {members[:count] for count in range(member_count + 1)} <= taken
+    assert {members[count:] for count in range(member_count + 1)} <= taken
 
 
 @settings(deadline=None, max_examples=60)
