@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from analysis.outcome import Summary
 
 Version = tuple[int, ...]
+# Of every workload there is.
+_CONNECTIONS = 1
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,12 @@ KNOWN_BUGS = (
 )
 
 
-def known_bugs(engine: str, version: str, settings: Mapping[str, str], connections: int = 1) -> list[KnownBug]:
-    """Return the bugs that a workload of so many connections can meet in a release at these settings."""
+def known_bugs(engine: str, version: str, settings: Mapping[str, str]) -> list[KnownBug]:
+    """Return the bugs that a workload can meet in a release at these settings."""
     return [
         bug
         for bug in KNOWN_BUGS
-        if bug.engine == engine and bug.affects(version) and connections >= bug.connections_min
+        if bug.engine == engine and bug.affects(version) and bug.connections_min <= _CONNECTIONS
         if all(settings.get(name) in choices for name, choices in bug.settings.items())
     ]
 
@@ -86,8 +88,7 @@ def warnings(summary: Summary) -> list[str]:
     for row in summary.rows:
         cell = row.outcome.cell
         version = cell.recording.engine_version.partition(" ")[0]
-        connections = int(cell.recording.settings.get("connections", 1))
-        for bug in known_bugs(cell.engine, version, cell.settings, connections):
+        for bug in known_bugs(cell.engine, version, cell.settings):
             _, names = met.setdefault((cell.engine, version, bug.name), (bug, {}))
             names[row.outcome.settings_name] = None
     return [

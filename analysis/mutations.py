@@ -36,7 +36,8 @@ def _spared(reason: str, source: str) -> Expectation:
 
 
 _ATOMIC, _WAL, _PRAGMA = "atomiccommit.html", "wal.html, Performance Considerations [DOC]", "pragma.html, synchronous"
-_EXT4 = "ext4_sync_file in fs/ext4/fsync.c [MEM]"
+# The fsync commits the journal's transaction that made the file, and its name with it.
+_EXT4 = "ext4_fsync_journal in fs/ext4/fsync.c, __ext4_new_inode in fs/ext4/ialloc.c [SRC]"
 _UNDO = _matters(
     "the database is changed before what it was is safe", f"{_ATOMIC}, Flushing The Rollback Journal File [DOC]"
 )
@@ -51,7 +52,8 @@ _END = _matters(
 )
 _COMMIT = _matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
 _HEADER = _matters(
-    "old frames may be read again behind a header that was not replaced", "walWriteFrames in wal.c [MEM]"
+    "the end of a new WAL may land before its header, and the beginning of the old one is then read again",
+    "sqlite.org/src/info/ff5be73dee [DOC], walFrames in wal.c [SRC]",
 )
 _FRAMES = _matters("the database is changed before the WAL is safe", _WAL)
 _FRAMES_SAFE = _spared("redundant: every commit has synced the WAL", _WAL)

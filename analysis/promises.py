@@ -115,15 +115,22 @@ _SQLITE: Mapping[str, _Grid] = {
 _PROMISING_NOTES: Mapping[str, str] = {
     "recoverycut": (
         "Recovery can be cut and done again from the start: a rollback journal is deleted, and a WAL reset, only after "
-        "the database has been synced (atomiccommit.html, Deleting The Hot Journal [DOC]; for the WAL [MEM])."
+        "the database has been synced (atomiccommit.html, Deleting The Hot Journal [DOC]; walCheckpoint and "
+        "walRestartLog in wal.c [SRC])."
     ),
     **dict.fromkeys(
         ERROR_FAULTS,
-        "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it. It "
-        "assumes that a sync which returns is real; after one that failed, Linux counts what it could not write as "
-        "written.",
+        "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it.",
     ),
 }
+# Where all writes fail for a while, also those with which the engine cleans up. The kernel's part is in Rebello et al.,
+# Can Applications Recover from fsync Failures? (USENIX ATC 2020): pages are always marked clean.
+_WAL_OUT_OF_MEMORY = (
+    "A loss here is the work of two: after a sync that failed Linux counts the pages as written, and SQLite recovers a "
+    "WAL that is reopened from these pages, does not write them again, and syncs the next commits behind what the disk "
+    "lacks. It shows once the pages are out of memory. What was acknowledged and is gone then breaks the promise, "
+    "whoever is to blame."
+)
 _FAULT_NOTES: Mapping[str, str] = {
     **_PROMISING_NOTES,
     **dict.fromkeys(
@@ -152,6 +159,7 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
         _caveat(fault) if caveat else "",
         _sqlite_note(journal_mode, synchronous, fault),
         "" if keeps is Keeps.ANYTHING and fault in _PROMISING_NOTES else _FAULT_NOTES.get(fault, ""),
+        _WAL_OUT_OF_MEMORY if (journal_mode, fault) == ("wal", "ioerror-write") and keeps is not Keeps.ANYTHING else "",
     )
     return Promise(
         keeps=keeps,

@@ -244,5 +244,7 @@ def _explanation(row: Row, run_dir: str) -> list[str]:
         return []
     cell_id = row.outcome.cell.id
     lines = [f"{row.judgement.result.value} {cell_id}: {'; '.join(row.judgement.reasons)}"]
+    if row.judgement.result is Result.BROKEN and row.promise and row.promise.note:
+        lines.append(f"  {row.promise.note}")
     worst = row.judgement.broken_by[:_REPLAYS_MAX]
     return lines + [f"  {replay_line(cell_id, one, run_dir)}  # {one.kind.value}, lost {one.lost}" for one in worst]

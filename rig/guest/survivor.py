@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -247,8 +248,10 @@ class _Outage:
     def write_back(self) -> None:
         """Let the kernel write out what it holds, as it may at any time: an outage meets writes that nobody awaits."""
         if self._number and self._injection is Injection.WRITE:
-            for descriptor in self._files():
-                _libc.sync_file_range(descriptor, ctypes.c_long(0), ctypes.c_long(0), _SYNC_FILE_RANGE_WRITE)
+            # A file system that has given up opens nothing, and has nothing to write out any more.
+            with suppress(OSError):
+                for descriptor in self._files():
+                    _libc.sync_file_range(descriptor, ctypes.c_long(0), ctypes.c_long(0), _SYNC_FILE_RANGE_WRITE)
 
     def _fail_after(self, delay_s: float) -> None:
         time.sleep(delay_s)

@@ -8,6 +8,8 @@ import pytest
 
 from analysis.controls import check_controls
 from analysis.outcome import Result, outcome, summarise
+from analysis.report import report_html
+from analysis.table import table_text
 from rig.arms import ERROR_FAULTS
 from rig.results import CellResult, LiveFinding, VerdictKind
 from rig.verification import live_verdicts
@@ -73,6 +75,27 @@ def test_what_is_gone_after_an_error_is_lost_although_no_power_was_cut(
     (row,) = [row for row in rows if row.outcome.cell == cells[0]]
     # The control that a wal_off or delete_off must lose is another matter.
     assert (result is Result.BROKEN) is (row.judgement.result is Result.BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault", "is_told"),
+    [
+        (WAL_FULL, "ioerror-write", True),
+        (WAL_FULL, "ioerror-fsync", False),
+        (sqlite("delete", "full"), "ioerror-write", False),
+    ],
+)
+def test_a_broken_promise_comes_with_what_it_means_and_whose_work_it_is(
+    settings: dict[str, str], fault: str, *, is_told: bool
+) -> None:
+    for recovered in (0, 2):
+        found = live_verdicts("", [{**SEEN, "recovered": recovered}])
+        cells = [cell(settings, [*durable(200), *found], fault, live=(SEEN,)), *controls_that_fire(fault)]
+        summary = summarise(cells, 5)
+        assert (Result.BROKEN if recovered == 0 else Result.KEPT) is summary.result
+        for text in (table_text(summary), report_html(summary, {})):
+            assert (is_told and recovered == 0) is ("A loss here is the work of two" in text)
+            assert (recovered == 0) is ("Taken from the power cut" in text)
 
 
 def test_a_file_system_that_came_back_damaged_is_not_blamed_on_the_database() -> None:
