@@ -3,8 +3,8 @@
 Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
 spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
 which the share of losing instants follows. States of equal content are put on a disk once.
-Of the states of a cell that leaves out a sync a third are of the epochs in which it did: all other epochs are as in the
-cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
+Of the states of a cell that leaves out a sync up to a third are planned for the epochs in which it did: all others are
+much as in the cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def _planned(
         return planned(log_epochs, states_max)
     drops = [drop.entry_index for drop in timeline.drops]
     without_sync = [epoch for epoch in log_epochs if any(epoch.begin <= drop < epoch.end for drop in drops)]
-    broad, close = planned(log_epochs, states_max - states_max // 3), planned(without_sync, states_max // 3)
+    close = planned(without_sync, states_max // 3)
+    broad = planned(log_epochs, states_max - len(close.states))
     states = {state.id: state for state in (*broad.states, *close.states)}
     in_order = sorted(states.values(), key=lambda state: (state.base_end, state.id))
     return replace(broad, states=tuple(in_order))

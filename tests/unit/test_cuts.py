@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_cuts(log: WriteLog) -> None:
     assert cuts(POWERCUT, PROFILE, log, Timeline(log.marks)) == cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
 
 
-def test_a_third_of_a_mutants_states_are_of_the_epochs_without_its_sync_and_none_is_planned_twice(
+def test_a_third_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is_planned_twice(
     tmp_path: Path,
 ) -> None:
     transactions = [
