@@ -106,7 +106,7 @@ class Verifier:
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
             finding = self._reopened(node, clock)
         files: list[tuple[int, int]] = []
-        digest = disks.disk_digest(self._chunks(device))
+        digest = disks.disk_digest(disks.chunks_of(device))
         if finding.kind != "file-system-damage":
             with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
                 files = recovery.places(directory)
@@ -166,18 +166,9 @@ class Verifier:
     def _sha256(self, device: str) -> str:
         """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
         digest = hashlib.sha256()
-        for chunk in self._chunks(device):
+        for chunk in disks.chunks_of(device):
             digest.update(chunk)
         return digest.hexdigest()
-
-    def _chunks(self, device: str) -> Iterator[bytes]:
-        source = os.open(device, os.O_RDONLY | os.O_DIRECT)
-        try:
-            while size := os.readv(source, [self._buffer]):
-                for begin in range(0, size, disks.CHUNK_BYTES):
-                    yield bytes(self._buffer[begin : begin + disks.CHUNK_BYTES])
-        finally:
-            os.close(source)
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
