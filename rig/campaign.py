@@ -116,7 +116,9 @@ class Campaign:
         leaders = ThreadPoolExecutor(self._jobs + 1, "group")
         try:
             leading = [
-                leaders.submit(self._measure_group, group, vms, reproduce=number == 0 or self._profile.reproduce_all)
+                leaders.submit(
+                    self._measure_group, group, vms, reproduce=number == 0 or self._profile.reproduces(group[0])
+                )
                 for number, group in enumerate(groups)
             ]
             for future in leading:

@@ -65,19 +65,25 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         first_entry=timeline.setup.entry_index, states_max=profile.states_max_of(scenario), seed=scenario.seed,
     )  # fmt: skip
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
-    if scenario.fault == Fault.POWERCUT:
-        span_ns = timeline.end.time_ns - timeline.setup.time_ns
-        weight_ns = span_ns // max(1, profile.instants)
-        for number in range(profile.instants):
-            entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / profile.instants)
-            state = everything_unflushed_lost(log, log_epochs, entry)
-            if not state.epoch.doubtful:
-                found.append(Cut(scenario.id, state, index.digest(state), entry, weight_ns))
-    instant_count = len(found) - len(planned.states)
+    instants = _instants(scenario, profile.instants_of(scenario), log, timeline, index)
+    found += instants
     if SPECS[scenario.fault].arm is Arm.CLOCK:
         found = _under_clocks(found, AFTER_CUT[scenario.fault])
-    facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, instant_count)
+    facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants))
     return Cuts(tuple(found), facts)
+
+
+def _instants(scenario: Scenario, count: int, log: WriteLog, timeline: Timeline, index: ContentIndex) -> list[Cut]:
+    """Return cut instants spread evenly over virtual time, but those whose state the log leaves open."""
+    span_ns = timeline.end.time_ns - timeline.setup.time_ns
+    log_epochs = epochs(log)
+    found = []
+    for number in range(count):
+        entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / count)
+        state = everything_unflushed_lost(log, log_epochs, entry)
+        if not state.epoch.doubtful:
+            found.append(Cut(scenario.id, state, index.digest(state), entry, span_ns // count))
+    return found
 
 
 def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from faults import Fault
 from rig import arms, matrix
 from rig.errors import UsageError
+from rig.guest.kills import KILLS_PER_TRANSACTION
 from rig.scenario import DeviceProfile, Shim
 
 CELLS = matrix.all_cells()
@@ -133,3 +134,20 @@ def test_configured_cells_keep_their_id_and_take_what_the_command_line_says() ->
     assert {("none", 120)} == {
         (c.shim, c.workload.transaction_count) for c in cells if c.fault == "powercut" and "+" not in c.id
     }
+
+
+def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
+    nightly = matrix.profile("nightly")
+    cells = {cell.id.removeprefix("sqlite-ext4-"): cell for cell in matrix.default_cells(nightly)}
+    drop, plain = cells["wal_full+drop-wal-commit_powercut"], cells["wal_full_powercut"]
+    assert nightly.instants == nightly.instants_of(plain) > nightly.instants_of(drop) == 0
+    assert nightly.reproduces(plain)
+    assert not nightly.reproduces(drop)
+    assert not nightly.reproduces(cells["wal_full_ioerror-write"])
+    kills = nightly.transactions_of(cells["wal_full_processkill"]) * KILLS_PER_TRANSACTION - 1
+    assert nightly.exposure_min <= kills
+    assert nightly.transactions_of(cells["memory_off_processkill"]) < nightly.transactions_of(plain)
+    assert {"delete_off", "wal_off", "wal_full"} < {
+        name.removesuffix("_livecut-drop") for name in cells if name.endswith("_livecut-drop")
+    }
+    assert "wal_normal_livecut-drop" not in cells

@@ -51,9 +51,9 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
 ) -> None:
     cell = scenario("delete_full", fault="twodisk")
     made = recorded(cell)
-    kept = (made.folder / "log.zst").read_bytes() + (made.folder / "log-b.zst").read_bytes()
+    kept = {name: (made.folder / name).read_bytes() for name in ("log.zst", "log-b.zst")}
     # As in tests/vm/test_recorder.py: on a busy host QEMU 7.2 may be a few virtual nanoseconds off, never three times.
-    assert any(recording._run(cell, recorder)[1] == kept for _ in range(3))
+    assert any(list(map(recording._packed, recording._run(cell, recorder)[1])) == list(kept.values()) for _ in range(3))
     with opened(made) as (_, log):
         logs = two_logs(log)
         chosen = planned(logs, 100)
