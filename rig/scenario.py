@@ -35,6 +35,8 @@ class Shim(StrEnum):
     NONE = "none"
     # A library that makes every sync do nothing.
     EATMYDATA = "eatmydata"
+    # A program that trusts the wall clock, between the workload and the engine: see `rig.guest.lastwriter`.
+    LASTWRITER = "lastwriter"
 
 
 DROP_PREFIX = "drop-"
