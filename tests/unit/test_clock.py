@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from analysis.controls import check_controls, control_settings
 from analysis.outcome import Result, outcome, summarise
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from analysis.report import report_html
 from faults import WriteLog
 from rig.arms import CLOCK_FAULTS, SPECS, Arm
 from rig.cuts import Cut, by_content, cuts
@@ -245,8 +246,10 @@ def test_a_program_that_trusts_the_clock_has_to_break_under_a_wrong_one_and_is_n
         (control,) = [c for c in summary.controls if c.name == "wal_full+lastwriter"]
         assert (result, fired) == (summary.result, control.fired)
         assert "trusts the clock" in control.what
-    texts = {row.outcome.settings_name: row.result_text for row in summarise([*cells, broken], 5).rows}
+    summary = summarise([*cells, broken], 5)
+    texts = {row.outcome.settings_name: row.result_text for row in summary.rows}
     assert ("broken (control)", "kept") == (texts["wal_full+lastwriter"], texts["wal_full"])
+    assert "because its shim trusts the clock (control)" in report_html(summary, {})
     assert all(one.name != "wal_full+lastwriter" for one in summarise(cells, 5).controls)
     # It leaves out half of what it acknowledges, so its speed is nobody's.
     assert outcome(broken).transactions_per_s is None
