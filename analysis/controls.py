@@ -16,8 +16,9 @@ a group of which every required control fired may hold a green cell. Required ar
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
 - when the process is killed, every cell was hit inside commits, and without a journal on disk (`memory_off`) the
   database comes back damaged at least once, for nothing else would.
-A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
-cell was run. A cell whose shim drops one kind of sync is a mutant (`analysis.mutations`) and no control.
+A cell whose shim swallows every sync must break its promise of losing nothing, and so must, under a wrong clock, one
+whose shim trusts the clock; these controls exist only where such a cell was run. A cell whose shim drops one kind of
+sync is a mutant (`analysis.mutations`) and no control.
 """
 
 from __future__ import annotations
@@ -81,6 +82,11 @@ _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
     ("sqlite", "livecut-cache"): _sqlite(("delete", "off"), ("wal", "off")),
 }
+# Shim -> the faults under which it breaks every promise, and what it does.
+_SABOTAGE: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "eatmydata": (FORGETTING_FAULTS, "every sync is swallowed"),
+    "lastwriter": (CLOCK_FAULTS, "the program trusts the clock"),
+}
 _MUST_DAMAGE: Mapping[tuple[str, str], _Required] = {("sqlite", "processkill"): _sqlite(("memory", "off"))}
 
 
@@ -102,15 +108,15 @@ def must_lose(cell: CellResult) -> bool:
 
 
 def must_break(cell: CellResult) -> bool:
-    """Return whether this cell has to break its promise: it promises to lose nothing, and its shim swallows syncs."""
+    """Return whether this cell has to break its promise: it promises to lose nothing, and its shim breaks that."""
     promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-    swallows_all = is_sabotaged(cell) and not is_mutant(cell)
-    return swallows_all and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    is_control = is_sabotaged(cell) and not is_mutant(cell)
+    return is_control and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return (cell.shim == "eatmydata" and cell.fault in FORGETTING_FAULTS) or is_mutant(cell)
+    return is_mutant(cell) or cell.fault in _SABOTAGE.get(cell.shim, ((), ""))[0]
 
 
 def is_mutant(cell: CellResult) -> bool:
@@ -271,7 +277,8 @@ def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
     right: dict[tuple[str, str], set[VerdictKind]] = {}
     wrong: dict[tuple[str, str], set[VerdictKind]] = {}
-    for o in members:
+    # A program that trusts the clock has a control of its own: what differs here is the engine's.
+    for o in (o for o in members if o.cell.shim == "none"):
         for verdict in o.cell.verdicts:
             state, _, clock = verdict.state.partition("@")
             if clock and not verdict.kind.is_infrastructure:
@@ -342,7 +349,7 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
                 name=f"{'_'.join(cell.settings.values())}+{cell.shim}",
                 group=group,
                 fired=broken_count > 0 and not outcome.settings_mismatches,
-                what=f"every sync is swallowed, so the promise must break; {broken_count} states break it",
+                what=f"{_SABOTAGE[cell.shim][1]}, so the promise must break; {broken_count} states break it",
                 cells=(cell.id,),
             )
         )

@@ -25,6 +25,7 @@ from analysis.protocol import difference
 from analysis.statistics import Proportion, proportion
 from rig.arms import MAIN_FAULTS
 from rig.results import CellResult, Verdict, VerdictKind
+from rig.scenario import Shim
 
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01
@@ -101,7 +102,7 @@ class Row:
     outcome: Outcome
     promise: Promise | None
     judgement: Judgement
-    # A shim swallows syncs here: breaking the promise is no failure of the engine.
+    # Its shim breaks the promise here, which is no failure of the engine.
     is_sabotaged: bool
 
     @property
@@ -156,9 +157,10 @@ def outcome(cell: CellResult) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        # A supervised workload stops at its calls and a live cut ends one, so its speed says nothing of the setting.
+        # A supervised workload stops at its calls, a live cut ends one, and a last writer does not do what it says: the
+        # speed of these says nothing of the setting.
         transactions_per_s=None
-        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell)
+        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell) or cell.shim == Shim.LASTWRITER
         else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
+from rig.arms import CLOCK_FAULTS, FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
 from rig.engines.engine import NAMES as ENGINES
 from rig.engines.syncs import kinds
 from rig.errors import UsageError
@@ -134,6 +134,12 @@ def all_cells() -> list[Scenario]:
         replace(cell, shim=Shim.EATMYDATA)
         for cell in cells
         if cell.settings_name == "wal_full" and cell.fault in FORGETTING_FAULTS
+    ]
+    # And a wrong clock, which is nothing to SQLite, has to break what a program that trusts the clock promises.
+    cells += [
+        replace(cell, shim=Shim.LASTWRITER)
+        for cell in cells
+        if cell.settings_name == "wal_full" and cell.fault in CLOCK_FAULTS
     ]
     return sorted([*cells, *mutation_cells()], key=lambda cell: cell.id)
 

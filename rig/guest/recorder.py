@@ -29,7 +29,7 @@ _SECTORS = disks.DISK_MIB * 2048
 _DELAYS_MS = {"ssd": (0, 0, 1), "hdd": (4, 4, 8)}
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
-_SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so"}
+_SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so", "lastwriter": ""}
 _WORKLOAD_LIMIT_S = 3600
 # Hands a part of the recording to the host: how many bytes, and the bytes.
 Keep = Callable[[int, Iterable[bytes]], None]

@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rig.engines import named
-from rig.guest import disks, journaldisk, mounts, recovery
+from rig.guest import disks, journaldisk, lastwriter, mounts, recovery
 from rig.guest.clock import set_for_fsck, set_wall_clock
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.faultlayer import Ballast
@@ -59,7 +58,7 @@ class Verifier:
     def __init__(self, scenario: Mapping[str, Any], layers: Layers) -> None:
         self._filesystem = scenario["filesystem"]
         self._mount_options = scenario["mount_options"]
-        self._open = partial(named(scenario["engine"]).open_database, mounts.MOUNT_POINT, scenario["settings"])
+        self._open = partial(lastwriter.open_database, scenario, mounts.MOUNT_POINT)
         models = ledger.models(scenario["seed"], scenario["transaction_count"])
         self._oracle = Oracle(ledger.TABLES, models, partial(ledger.transaction, scenario["seed"]))
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rig.engines import Database, named
-from rig.guest import journaldisk
+from rig.engines import Database
+from rig.guest import journaldisk, lastwriter
 from rig.guest.clock import ProcessClock
 from rig.guest.devicemapper import DeviceMapper
 from rig.guest.injections import Injection
@@ -38,7 +38,7 @@ def run(
     while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
-    database = named(orders["engine"]).open_database(orders["directory"], orders["settings"])
+    database = lastwriter.open_database(orders, orders["directory"])
     seed = orders["seed"]
     initial = ledger.initial(seed)
     database.create(ledger.TABLES, initial)

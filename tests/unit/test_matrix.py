@@ -73,12 +73,24 @@ def test_a_dishonest_disk_needs_no_shim_to_break_a_promise() -> None:
     assert not {*arms.DISHONEST_FAULTS, "processkill"} & shimmed
 
 
+def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -> None:
+    own = [cell for cell in CELLS if cell.shim is Shim.LASTWRITER]
+    assert [f"sqlite-ext4-wal_full+lastwriter_{fault}" for fault in arms.CLOCK_FAULTS] == [cell.id for cell in own]
+    assert not any(cell in matrix.default_cells() for cell in own)
+    assert all(cell in matrix.default_cells(matrix.profile("nightly")) for cell in own)
+    # One pattern takes it along with the cells that it speaks for.
+    assert {*(cell.id for cell in own)} < {cell.id for cell in matrix.select(["sqlite-ext4-*_clock*"])}
+
+
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
         ("mysql-ext4-wal_full_powercut", "unknown engine 'mysql' .* there are: sqlite"),
         ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: ext4"),
-        ("sqlite-ext4-wal_fulll_powercut", "unknown settings 'wal_fulll' .*wal_full.eatmydata, wal_full, "),
+        (
+            "sqlite-ext4-wal_fulll_powercut",
+            "unknown settings 'wal_fulll' .*wal_full.eatmydata, wal_full.lastwriter, wal_full, ",
+        ),
         ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: bitflip, .*oscrash, plp, powercut, "),
         ("sqlite-ext4-*_meteor", "unknown fault 'meteor'"),
         ("sqlite-ext4-off_off+eatmydata_torn", "unknown settings 'off_off.eatmydata'"),
