@@ -239,8 +239,10 @@ def test_a_recovery_that_began_with_what_no_cut_leaves_is_the_rigs_fault(recorde
     assert 1 == recorded.audit([planned(recovery)[:1]], start.instant)
     with pytest.raises(LegalityError, match=f"state {start.id}, judged just before entry {second.end}"):
         recorded.audit([planned(recovery)[:1]], second.end)
-    # And so of a recovery from a cut of that one: it claims to have begun from a state that it did not begin from.
+    # And so if only a recovery from a cut of that one is looked at, itself begun as it says, or not.
     begun, claimed = make_state(epochs(recovery.log)[1], 0), make_state(epochs(recovery.log)[-1], 0)
-    deeper = recorded.recover(replace(begun, id=later(start.id, claimed)), recovery.log)
-    with pytest.raises(LegalityError, match=later(start.id, claimed)):
-        recorded.audit([[], planned(deeper)[:1]], start.instant)
+    for says, entry, wrong in ((begun, second.end, start.id), (claimed, start.instant, later(start.id, claimed))):
+        deeper = recorded.recover(replace(begun, id=later(start.id, says)), recovery.log)
+        with pytest.raises(LegalityError, match=f"the planned state {wrong}, judged"):
+            recorded.audit([[], planned(deeper)[:1]], entry)
+        recorded.recoveries.pop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import Disk, JointState, TwoLogs, twodisk
+from faults import Disk, JointState, TwoLogs, WriteLog, twodisk
 from faults.jointlegality import JointChecker
 from faults.legality import Answer, Legality
 from faults.log import ByteArray
@@ -22,6 +21,8 @@ from faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
 from tests.unit.disks import CELL, DISK_CELLS, Content, Op
 from tests.unit.test_faults_legality import Watched, device
+from tests.unit.test_faults_log import FLUSH, Entry, encode
+from tests.unit.test_faults_log import MARK as MARK_FLAG
 from tests.unit.test_faults_twodisk import FLUSH_A, FLUSH_B, MARK
 from tests.unit.twodisks import Builder, Step, TwoDisks, logs_of, some_steps
 
@@ -167,6 +168,13 @@ def test_half_a_mark_orders_only_what_stands_on_either_side_of_it(place: Path) -
         with opened(place, steps) as logs:
             assert answers(place, logs, Disk.B, (0, 0)).startswith("undecided: ")
             assert answers(place, logs, Disk.B, (1, 0)).startswith("undecided: ")
+    # Nor is anything between a mark of the first log and that mark of the second.
+    with opened(place, [*FLUSH_B, *half, *FLUSH_A, *half]) as logs:
+        assert answers(place, logs, Disk.B, (0, 0)).startswith("undecided: ")
+    with opened(place, [*FLUSH_B, *half, *half, *FLUSH_A]) as logs:
+        assert answers(place, logs, Disk.B, (0, 0)).startswith("undecided: ")
+    with opened(place, [*FLUSH_B, *half, *half, *half, *FLUSH_A]) as logs:
+        assert "legal" == answers(place, logs, Disk.B, (0, 0))
 
 
 def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(place: Path) -> None:
@@ -190,12 +198,21 @@ def test_a_flushed_write_that_is_gone_from_the_late_disk_is_illegal(place: Path)
         assert "legal" == str(judged(checker, late, contents))
         gone = judged(checker, late, (contents[0], (0,) * DISK_CELLS))
         assert str(gone).startswith("illegal: sector 0 (byte 0): on the disk marked second: holds zeros; ")
+        # Whatever can be said of the early disk.
+        for early in ((0,) * DISK_CELLS, (7,) * DISK_CELLS):
+            assert str(gone) == str(judged(checker, late, (early, (0,) * DISK_CELLS)))
 
 
-def test_the_marks_of_a_log_are_counted_without_the_kernels_own(place: Path) -> None:
-    counts: dict[int, list[int]] = defaultdict(list)
-    with opened(place, [*FLUSH_A]) as logs:
-        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_CELLS * CELL] * 2)
-        for rank, disk in enumerate(Disk):
-            counts[rank] = [checker.mark_count(rank, entry) for entry in range(logs.sides[disk].log.entry_count + 1)]
-    assert ([0, 1, 1, 1, 2], [0, 1, 2, 2]) == (counts[0], counts[1])
+def test_the_kernels_own_marks_at_the_ends_of_both_logs_order_nothing(tmp_path: Path) -> None:
+    end = Entry(MARK_FLAG, text="dm-log-writes-end")
+    mark = Entry(MARK_FLAG, text="ack")
+    (tmp_path / "a").write_bytes(encode([mark, end]))
+    (tmp_path / "b").write_bytes(encode([Entry(0, 0, 1, 1), Entry(FLUSH), mark, end]))
+    with WriteLog.open(tmp_path / "a") as a, WriteLog.open(tmp_path / "b") as b:
+        checker = JointChecker([a, b], [DISK_CELLS * CELL] * 2)
+        assert [0, 1, 1] == [checker.mark_count(0, entry) for entry in range(3)]
+        zeros = np.zeros(DISK_CELLS * CELL, dtype=np.uint8)
+        flushed = b.replay(b.entry_count, DISK_CELLS * CELL)
+        # The mark of the first log may have been set before the flush, which the mark of the second came after.
+        assert Legality.UNDECIDED is checker.check((zeros, flushed), 0, a.entry_count).legality
+        assert Legality.LEGAL is checker.check((zeros, flushed), 1, b.entry_count).legality
