@@ -286,11 +286,16 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
         promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
         if promise is None or not must_break(cell):
             continue
-        name = f"{'_'.join(cell.settings.values())}+{cell.shim}"
         broken_count = sum(violates(promise, verdict) for verdict in cell.verdicts)
-        what = f"every sync is swallowed, so the promise must break; {broken_count} states break it"
-        fired = broken_count > 0 and not outcome.settings_mismatches
-        results.append(_control(group, name, [outcome], what, fired=fired))
+        results.append(
+            ControlResult(
+                name=f"{'_'.join(cell.settings.values())}+{cell.shim}",
+                group=group,
+                fired=broken_count > 0 and not outcome.settings_mismatches,
+                what=f"every sync is swallowed, so the promise must break; {broken_count} states break it",
+                cells=(cell.id,),
+            )
+        )
     return sorted(results, key=lambda result: result.name)
 
 
