@@ -156,6 +156,7 @@ def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     (result,), _ = run.results()
     assert len(whole) == result.plan.state_count > 6
     assert result.plan.apart_count > 0
+    assert profile.audit_count == result.plan.audited_count
     path = tmp_path / "run" / "cells" / cell.id / "verdicts.jsonl"
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:3]))
     assert Counter(whole) == Counter(measure())
