@@ -294,15 +294,10 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
         if promise is None or not must_break(cell):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in cell.verdicts)
-        results.append(
-            ControlResult(
-                name=f"{'_'.join(cell.settings.values())}+{cell.shim}",
-                group=group,
-                fired=broken_count > 0 and not outcome.settings_mismatches,
-                what=f"{_SABOTAGE[cell.shim][1]}, so the promise must break; {broken_count} states break it",
-                cells=(cell.id,),
-            )
-        )
+        what = f"{_SABOTAGE[cell.shim][1]}, so the promise must break; {broken_count} states break it"
+        name = f"{'_'.join(cell.settings.values())}+{cell.shim}"
+        fired = broken_count > 0 and not outcome.settings_mismatches
+        results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)
 
 
