@@ -16,14 +16,15 @@ a group of which every required control fired may hold a green cell. Required ar
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
 - when the process is killed, every cell was hit inside commits, and without a journal on disk (`memory_off`) the
   database comes back damaged at least once, for nothing else would.
-A cell whose shim swallows every sync must break its promise of losing nothing; that control exists only where such a
-cell was run. A cell whose shim drops one kind of sync is a mutant (`analysis.mutations`) and no control.
+A cell whose shim swallows every sync must break its promise of losing nothing, and so must, under a wrong clock, one
+whose shim trusts the clock; these controls exist only where such a cell was run. A cell whose shim drops one kind of
+sync is a mutant (`analysis.mutations`) and no control.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis.promises import Keeps, promise_for, violates
@@ -81,6 +82,11 @@ _MUST_LOSE: Mapping[tuple[str, str], _Required] = {
     ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
     ("sqlite", "livecut-cache"): _sqlite(("delete", "off"), ("wal", "off")),
 }
+# Shim -> the faults under which it breaks every promise, and what it does.
+_SABOTAGE: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "eatmydata": (FORGETTING_FAULTS, "every sync is swallowed"),
+    "lastwriter": (CLOCK_FAULTS, "the program trusts the clock"),
+}
 _MUST_DAMAGE: Mapping[tuple[str, str], _Required] = {("sqlite", "processkill"): _sqlite(("memory", "off"))}
 
 
@@ -102,15 +108,15 @@ def must_lose(cell: CellResult) -> bool:
 
 
 def must_break(cell: CellResult) -> bool:
-    """Return whether this cell has to break its promise: it promises to lose nothing, and its shim swallows syncs."""
+    """Return whether this cell has to break its promise: it promises to lose nothing, and its shim breaks that."""
     promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-    swallows_all = is_sabotaged(cell) and not is_mutant(cell)
-    return swallows_all and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    is_control = is_sabotaged(cell) and not is_mutant(cell)
+    return is_control and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return (cell.shim == "eatmydata" and cell.fault in FORGETTING_FAULTS) or is_mutant(cell)
+    return is_mutant(cell) or cell.fault in _SABOTAGE.get(cell.shim, ((), ""))[0]
 
 
 def is_mutant(cell: CellResult) -> bool:
@@ -157,71 +163,58 @@ def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
     return all(settings.get(name) == value for name, value in part.items())
 
 
+def _unshimmed(members: Sequence[Outcome], settings: Mapping[str, str] | None = None) -> list[Outcome]:
+    """Return the members that run the engine as it is, with these settings."""
+    return [o for o in members if o.cell.shim == "none" and _holds(o.cell.settings, settings or {})]
+
+
+def _control(group: Group, name: str, own: Sequence[Outcome], what: str, *, fired: bool) -> ControlResult:
+    """Return what became of a control that these cells are; without any it was not run, whatever `fired` says."""
+    return ControlResult(name, group, fired if own else None, what, tuple(sorted(o.cell.id for o in own)))
+
+
 def _loss_control(group: Group, settings: Mapping[str, str], members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none" and _holds(o.cell.settings, settings)]
+    own = _unshimmed(members, settings)
     seen = ", ".join(f"{o.losing_count} of {o.database_count} states lost" for o in own)
-    return ControlResult(
-        name="_".join(settings.values()),
-        group=group,
-        fired=all(o.losing_count > 0 and not o.settings_mismatches for o in own) if own else None,
-        what=f"must lose at least one acknowledged transaction; {seen or 'not run'}",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"must lose at least one acknowledged transaction; {seen or 'not run'}"
+    fired = all(o.losing_count > 0 and not o.settings_mismatches for o in own)
+    return _control(group, "_".join(settings.values()), own, what, fired=fired)
 
 
 def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none" and o.cell.settings.get("synchronous") == "off"]
+    own = _unshimmed(members, {"synchronous": "off"})
     damage_count = sum(o.damage.count for o in own if not o.settings_mismatches)
+    what = f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen"
+    result = _control(group, "damage", own, what, fired=damage_count > 0)
     was_run = all(any(_holds(o.cell.settings, settings) for o in own) for settings in required)
-    return ControlResult(
-        name="damage",
-        group=group,
-        fired=True if damage_count > 0 else False if was_run else None,
-        what=f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    # Only what all of them did not show was not there to be seen.
+    return result if result.fired or was_run else replace(result, fired=None)
 
 
 def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none"]
+    own = _unshimmed(members)
     inside_count = sum(o.cell.plan.inside_count for o in own if o.state_count >= o.cell.plan.state_count)
-    return ControlResult(
-        name="inside",
-        group=group,
-        fired=inside_count > 0 if own else None,
-        what=f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts"
+    return _control(group, "inside", own, what, fired=inside_count > 0)
 
 
 def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """A disk that drops writes must have dropped some that were acknowledged; what came back anyway has no verdict."""
-    own = [o for o in members if o.cell.shim == "none"]
+    own = _unshimmed(members)
     live = [one for o in own for one in o.cell.recording.live]
     gone = [one for one in live if one["recovered"] is not None and one["recovered"] <= one["issued"]]
     void_count = sum(one.get("acked_after", 0) for one in gone)
-    return ControlResult(
-        name="void",
-        group=group,
-        fired=void_count > 0 if own else None,
-        what=f"transactions must be acknowledged behind a cut and be gone; {void_count} were",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"transactions must be acknowledged behind a cut and be gone; {void_count} were"
+    return _control(group, "void", own, what, fired=void_count > 0)
 
 
 def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
-    own = [o for o in members if o.cell.shim == "none" and _can_break(o.cell)]
-    blind = sorted(o.cell.id for o in own if not o.cell.recording.live)
+    blind = sorted(o.cell.id for o in _unshimmed(members) if _can_break(o.cell) and not o.cell.recording.live)
     blind_text = f", none by {', '.join(blind)}" if blind else ""
     told_count = sum(len(o.cell.recording.live) for o in members)
-    return ControlResult(
-        name="errors",
-        group=group,
-        fired=told_count > 0 and not blind,
-        what=f"every cell that promises anything must see an error; {told_count} seen{blind_text}",
-        cells=tuple(sorted(o.cell.id for o in members)),
-    )
+    what = f"every cell that promises anything must see an error; {told_count} seen{blind_text}"
+    return _control(group, "errors", members, what, fired=told_count > 0 and not blind)
 
 
 def _can_break(cell: CellResult) -> bool:
@@ -230,48 +223,34 @@ def _can_break(cell: CellResult) -> bool:
 
 
 def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none"]
+    own = _unshimmed(members)
     # A discard that took effect stands in the id of its state.
     late_count = sum(".d" in verdict.state for o in own for verdict in o.cell.verdicts)
-    return ControlResult(
-        name="late",
-        group=group,
-        fired=late_count > 0 if own else None,
-        what=f"some state must hold a discard that took effect; {late_count} do",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"some state must hold a discard that took effect; {late_count} do"
+    return _control(group, "late", own, what, fired=late_count > 0)
 
 
 def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none"]
+    own = _unshimmed(members)
     # Garbage stands in the id of its state; what only the file system noticed has reached no database.
     garbage_count = sum(".g" in v.state and not v.kind.is_infrastructure for o in own for v in o.cell.verdicts)
-    return ControlResult(
-        name="garbage",
-        group=group,
-        fired=garbage_count > 0 if own else None,
-        what=f"some state that a database was judged on must hold garbage; {garbage_count} do",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"some state that a database was judged on must hold garbage; {garbage_count} do"
+    return _control(group, "garbage", own, what, fired=garbage_count > 0)
 
 
 def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none"]
+    own = _unshimmed(members)
     apart_count = sum(o.cell.plan.apart_count for o in own)
-    return ControlResult(
-        name="apart",
-        group=group,
-        fired=apart_count > 0 if own else None,
-        what=f"some state must hold what one disk made durable after the other was cut; {apart_count} do",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"some state must hold what one disk made durable after the other was cut; {apart_count} do"
+    return _control(group, "apart", own, what, fired=apart_count > 0)
 
 
 def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
     right: dict[tuple[str, str], set[VerdictKind]] = {}
     wrong: dict[tuple[str, str], set[VerdictKind]] = {}
-    for o in members:
+    # A program that trusts the clock has a control of its own: what differs here is the engine's.
+    for o in (o for o in members if o.cell.shim == "none"):
         for verdict in o.cell.verdicts:
             state, _, clock = verdict.state.partition("@")
             if clock and not verdict.kind.is_infrastructure:
@@ -279,53 +258,31 @@ def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     true_count = sum(not is_wrong(group.fault, o.cell.recording.clock) for o in members)
     both = right.keys() & wrong.keys()
     differing_count = sum(right[state] != wrong[state] for state in both)
-    return ControlResult(
-        name="clock",
-        group=group,
-        fired=true_count == 0 and bool(both),
-        what=f"the clock must be wrong, for the workload and after the cut; {true_count} workloads read a right one, "
+    what = (
+        f"the clock must be wrong, for the workload and after the cut; {true_count} workloads read a right one, "
         f"{len(wrong)} states were judged under a wrong one, {len(both)} of them under the right one as well, "
-        f"and {differing_count} verdicts differ",
-        cells=tuple(sorted(o.cell.id for o in members)),
+        f"and {differing_count} verdicts differ"
     )
+    return _control(group, "clock", members, what, fired=true_count == 0 and bool(both))
 
 
 def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    own = [o for o in members if o.cell.shim == "none" and not o.settings_mismatches]
+    own = [o for o in _unshimmed(members) if not o.settings_mismatches]
     detected_count, silent_count = sum(o.detected_count for o in own), sum(o.silent_count for o in own)
-    return ControlResult(
-        name="reach",
-        group=group,
-        fired=detected_count + silent_count > 0 if own else None,
-        what=f"some state must not be simply durable; {detected_count} detected, {silent_count} silent",
-        cells=tuple(sorted(o.cell.id for o in own)),
-    )
+    what = f"some state must not be simply durable; {detected_count} detected, {silent_count} silent"
+    return _control(group, "reach", own, what, fired=detected_count + silent_count > 0)
 
 
 def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
-    own = [o for o in members if o.cell.shim == "none"]
+    own = _unshimmed(members)
     hits = [sum(one["issued"] > one["acked"] for one in o.cell.recording.live) for o in own]
-    results = [
-        ControlResult(
-            name="mid-commit",
-            group=group,
-            fired=all(hits) if own else None,
-            what=f"every cell must be killed inside commits; {min(hits, default=0)} times or more",
-            cells=tuple(sorted(o.cell.id for o in own)),
-        )
-    ]
+    what = f"every cell must be killed inside commits; {min(hits, default=0)} times or more"
+    results = [_control(group, "mid-commit", own, what, fired=all(hits))]
     for settings in _MUST_DAMAGE.get((group.engine, group.fault), ()):
-        without = [o for o in own if _holds(o.cell.settings, settings)]
+        without = _unshimmed(members, settings)
         damage_count = sum(o.damage.count for o in without if not o.settings_mismatches)
-        results.append(
-            ControlResult(
-                name="_".join(settings.values()),
-                group=group,
-                fired=damage_count > 0 if without else None,
-                what=f"without a journal on disk a kill must damage; {damage_count} damaged databases seen",
-                cells=tuple(sorted(o.cell.id for o in without)),
-            )
-        )
+        what = f"without a journal on disk a kill must damage; {damage_count} damaged databases seen"
+        results.append(_control(group, "_".join(settings.values()), without, what, fired=damage_count > 0))
     return results
 
 
@@ -337,15 +294,10 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
         if promise is None or not must_break(cell):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in cell.verdicts)
-        results.append(
-            ControlResult(
-                name=f"{'_'.join(cell.settings.values())}+{cell.shim}",
-                group=group,
-                fired=broken_count > 0 and not outcome.settings_mismatches,
-                what=f"every sync is swallowed, so the promise must break; {broken_count} states break it",
-                cells=(cell.id,),
-            )
-        )
+        what = f"{_SABOTAGE[cell.shim][1]}, so the promise must break; {broken_count} states break it"
+        name = f"{'_'.join(cell.settings.values())}+{cell.shim}"
+        fired = broken_count > 0 and not outcome.settings_mismatches
+        results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)
 
 

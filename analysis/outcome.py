@@ -25,11 +25,14 @@ from analysis.protocol import difference
 from analysis.statistics import Proportion, proportion
 from rig.arms import MAIN_FAULTS
 from rig.results import CellResult, Verdict, VerdictKind
+from rig.scenario import Shim
 
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01
 # Of all but the main faults a fraction of the exposure is asked for.
 _SIDE_SHARE = 3
+# And of a mutant: that it survives says nothing of the engine.
+_MUTANT_SHARE = 4
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
@@ -101,7 +104,7 @@ class Row:
     outcome: Outcome
     promise: Promise | None
     judgement: Judgement
-    # A shim swallows syncs here: breaking the promise is no failure of the engine.
+    # Its shim breaks the promise here, which is no failure of the engine.
     is_sabotaged: bool
 
     @property
@@ -156,9 +159,10 @@ def outcome(cell: CellResult) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        # A supervised workload stops at its calls and a live cut ends one, so its speed says nothing of the setting.
+        # A supervised workload stops at its calls, a live cut ends one, and a last writer does not do what it says: the
+        # speed of these says nothing of the setting.
         transactions_per_s=None
-        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell)
+        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell) or cell.shim == Shim.LASTWRITER
         else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
@@ -237,8 +241,8 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     if strange := difference(cell):
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    if cell.fault not in MAIN_FAULTS:
-        exposure_min = -(-exposure_min // _SIDE_SHARE)
+    share = _MUTANT_SHARE if is_mutant(cell) else 1 if cell.fault in MAIN_FAULTS else _SIDE_SHARE
+    exposure_min = -(-exposure_min // share)
     is_enough = is_exhaustive or is_cross_check(cell)
     if outcome.content_count < exposure_min and not is_enough and promise.keeps is not Keeps.ANYTHING:
         found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")

@@ -1,8 +1,8 @@
 """What an engine's documentation guarantees, as data: one grid a fault class, one cell a pair of settings.
 
-A promise speaks about honest use of the documented settings. A shim that swallows every sync does not change what the
-settings promise, it breaks it: that is how the rig shows that it has teeth. What is not in a grid is not promised and
-not denied: `promise_for` returns None, and a scenario without a promise can only be inconclusive.
+A promise speaks about honest use of the documented settings. A shim that swallows every sync, or trusts the clock, does
+not change what the settings promise, it breaks it: that is how the rig shows that it has teeth. What is not in a grid
+is not promised and not denied: `promise_for` returns None, and a scenario without a promise can only be inconclusive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS
 from rig.results import Verdict, VerdictKind
-from rig.scenario import DROP_PREFIX
+from rig.scenario import DROP_PREFIX, Shim
 
 
 class Keeps(StrEnum):
@@ -143,7 +143,7 @@ _FAULT_NOTES: Mapping[str, str] = {
         "rest of a block may hit what was durable and is only written along, so nothing is promised."
     ),
 }
-_SHIMS = ("none", "eatmydata")
+_SHIMS = tuple(Shim)
 
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:

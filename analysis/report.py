@@ -215,8 +215,8 @@ def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
 
 
 def _shim_text(shim: str) -> str:
-    dropped = shim.removeprefix(DROP_PREFIX)
-    return "swallows every sync (control)" if dropped == shim else f"leaves out {dropped}"
+    controls = {"eatmydata": "swallows every sync (control)", "lastwriter": "trusts the clock (control)"}
+    return controls.get(shim, f"leaves out {shim.removeprefix(DROP_PREFIX)}")
 
 
 def _commands(cell_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:

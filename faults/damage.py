@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faults.extents import Extent, literal_extent, overlaps
-from faults.log import EntryFlag, WriteLog
+from faults.extents import Extent, literal_extent, overlaps, touching
+from faults.log import EntryFlag, Int64Array, WriteLog
 
 if TYPE_CHECKING:
     from faults.state import CrashState
@@ -236,10 +236,12 @@ def block_rests(log: WriteLog, entry: int) -> list[tuple[int, int]]:
 
 def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
     begin, length = int(log.offset_bytes[discard]), int(log.length_bytes[discard])
-    free = np.ones(length // SECTOR_BYTES, dtype=bool)
-    for entry in _rivals(log, discard, end):
-        first = (int(log.offset_bytes[entry]) - begin) // SECTOR_BYTES
-        free[max(first, 0) : max(first + int(log.payload_bytes[entry]) // SECTOR_BYTES, 0)] = False
+    # What nobody had written reads zeros as it is.
+    free = np.zeros(length // SECTOR_BYTES, dtype=bool)
+    for entries, is_free in ((np.arange(discard), True), (_rivals(log, discard, end), False)):
+        for entry in entries[touching(log, entries, begin, length)].tolist():
+            first = (int(log.offset_bytes[entry]) - begin) // SECTOR_BYTES
+            free[max(first, 0) : max(first + int(log.payload_bytes[entry]) // SECTOR_BYTES, 0)] = is_free
     edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]]).astype(np.int8))).tolist()
     places = [begin + edge * SECTOR_BYTES for edge in edges]
     runs = zip(places[::2], places[1::2], strict=True)
@@ -250,16 +252,12 @@ def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
     ]
 
 
-def _rivals(log: WriteLog, discard: int, end: int) -> list[int]:
-    """Return the writes to its range that may have completed after a DISCARD: all behind it, and FUA writes in reach.
+def _rivals(log: WriteLog, discard: int, end: int) -> Int64Array:
+    """Return the entries that may have completed after a DISCARD: all behind it, and FUA writes in reach.
 
     FUA writes are logged ahead of what completed before them, in their own epoch and the one after it.
     """
     flushes = np.flatnonzero(log.flags[:discard] & EntryFlag.FLUSH)
     begin = int(flushes[-2]) if len(flushes) > 1 else 0
     fuas = begin + np.flatnonzero(log.flags[begin:discard] & EntryFlag.FUA)
-    rivals = np.concatenate([fuas, np.arange(discard + 1, end)])
-    place, length = int(log.offset_bytes[discard]), int(log.length_bytes[discard])
-    begins, lengths = log.offset_bytes[rivals], log.payload_bytes[rivals]
-    found: list[int] = rivals[(begins < place + length) & (begins + lengths > place) & (lengths > 0)].tolist()
-    return found
+    return np.concatenate([fuas, np.arange(discard + 1, end)])

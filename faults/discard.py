@@ -13,9 +13,9 @@ taken after the DISCARD is left alone: all writes behind it in the log, landed o
 the one before, whose order to it the log does not tell. Where every discard was lost the states are those of
 `faults.powercut`: of them only the corners are made here, and last, all of the batch and nothing of it.
 
-Left out: a DISCARD that takes effect in some of the sectors that it may take; content that is neither old nor zeros;
-all but the newest DISCARDs, sixteen in one state. A recording holds DISCARDs only
-if its file system sends them.
+Left out: a DISCARD of what nobody had written, for a disk begins with zeros; a DISCARD that takes effect in some of the
+sectors that it may take; content that is neither old nor zeros; all but the newest DISCARDs, sixteen in one state. A
+recording holds DISCARDs only if its file system sends them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 
 from faults.damage import Discarded
 from faults.epochs import Epoch
+from faults.extents import overlaps
 from faults.log import EntryFlag, WriteLog
 from faults.powercut import SUBSETS_MAX
 from faults.selection import Plan, Ranking, in_turns, select, spread
@@ -38,7 +39,7 @@ DISCARDS_MAX = 16
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
     """Plan states with discards that took effect, behind entry `first_entry`; deterministic under `seed`."""
-    discards = np.flatnonzero(log.flags & EntryFlag.DISCARD)
+    discards = np.array([entry for entry in np.flatnonzero(log.flags & EntryFlag.DISCARD).tolist() if _had(log, entry)])
 
     def rank(epoch: Epoch) -> Ranking:
         late = tuple(discards[discards < epoch.end][-DISCARDS_MAX:].tolist())
@@ -50,6 +51,11 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         return Ranking(chain(taken, _lost(epoch)) if is_small or not late else in_turns(taken, _lost(epoch)), is_small)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+
+
+def _had(log: WriteLog, discard: int) -> bool:
+    """Return whether there was anything for a DISCARD to take away: a recording begins with a disk of zeros."""
+    return overlaps(log, range(discard), int(log.offset_bytes[discard]), int(log.length_bytes[discard]))
 
 
 def _state(epoch: Epoch, fua_count: int, whole: Sequence[int], discards: Sequence[int]) -> CrashState:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faults.log import Int64Array, WriteLog
+from faults.log import BoolArray, Int64Array, WriteLog
 
 
 @dataclass(frozen=True)
@@ -97,5 +97,10 @@ def read(log: WriteLog, base_end: int, pieces: Int64Array, offset_bytes: int, le
 
 def overlaps(log: WriteLog, entries: Sequence[int], offset_bytes: int, length_bytes: int) -> bool:
     """Return whether any of these writes touches a range of the device."""
-    begins, lengths = log.offset_bytes[list(entries)], log.payload_bytes[list(entries)]
-    return bool(((begins < offset_bytes + length_bytes) & (begins + lengths > offset_bytes) & (lengths > 0)).any())
+    return bool(touching(log, np.array(entries, dtype=np.int64), offset_bytes, length_bytes).any())
+
+
+def touching(log: WriteLog, entries: Int64Array, offset_bytes: int, length_bytes: int) -> BoolArray:
+    """Return of each entry whether it is a write that touches a range of the device."""
+    begins, lengths = log.offset_bytes[entries], log.payload_bytes[entries]
+    return (begins < offset_bytes + length_bytes) & (begins + lengths > offset_bytes) & (lengths > 0)

@@ -19,6 +19,7 @@ The rules say which choice of those that may be on the medium is one story:
 - shorn: as torn, and of one write, in one block of 4096 bytes, what stands behind the first of its sectors there may be
   anything.
 - ordered (protected disk): the first m of them, whole, for some m.
+- durable (a disk that died earlier than told, see `faults.jointlegality`): none of them.
 - seen (crash of the system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones, if it
   answers for an instant with no mark between the last FUA write of the epoch and it: nobody knows of later marks.
 - discards: as whole; and any cell of a DISCARD that is durable or may be on the medium may read zeros instead of what
@@ -65,6 +66,7 @@ class Rule(StrEnum):
     TORN = "torn"
     SHORN = "shorn"
     ORDERED = "ordered"
+    DURABLE = "durable"
     SEEN = "seen"
     DISCARDS = "discards"
 
@@ -232,7 +234,7 @@ class _Story:
     def _unflushed(self) -> list[int]:
         """Return the ordinary writes and DISCARDs that may be on the medium, in order."""
         cut = self._cut
-        if self._is_sure and cut.instant < cut.end:
+        if self._is_sure and (cut.instant < cut.end or self._rule is Rule.DURABLE):
             return []
         end = cut.end if self._is_sure else cut.after
         flags = self._log.flags[cut.begin : end]
@@ -244,7 +246,7 @@ class _Story:
         """Return the FUA writes that may be on the medium without being durable."""
         cut, fuas = self._cut, self._order.fuas
         if self._is_sure:
-            return [cut.instant] if cut.instant in fuas else []
+            return [cut.instant] if cut.instant in fuas and self._rule is not Rule.DURABLE else []
         return [fua for fua in fuas.tolist() if cut.instant <= fua < cut.after]
 
     def _alike(self, entry: int) -> _Mask:

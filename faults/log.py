@@ -41,6 +41,7 @@ SECTOR_BYTES_MAX = 65536
 DEVICE_BYTES_MAX = 1 << 60
 
 Int64Array = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 ByteArray = NDArray[np.uint8]
 
 

@@ -116,7 +116,9 @@ class Campaign:
         leaders = ThreadPoolExecutor(self._jobs + 1, "group")
         try:
             leading = [
-                leaders.submit(self._measure_group, group, vms, reproduce=number == 0 or self._profile.reproduce_all)
+                leaders.submit(
+                    self._measure_group, group, vms, reproduce=number == 0 or self._profile.reproduces(group[0])
+                )
                 for number, group in enumerate(groups)
             ]
             for future in leading:
@@ -196,7 +198,9 @@ class Campaign:
         if kept.index() is None:
             verifier = self._machines.verifier
             vms.submit(recoverycuts.record, cell, self._profile, verifier, log, kept, self._stopped).result()
-        return recoverycuts.cuts(cell, self._profile, log, kept, stack)
+        recoveries, facts = recoverycuts.cuts(cell, self._profile, log, kept, stack)
+        audited_count = auditor.audit_recoveries(cell, recoveries, self._profile.audit_count)
+        return recoveries, replace(facts, audited_count=audited_count)
 
     def _store_live(self, cell: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
         """Store what the recording itself showed of a cell, unless that was done before."""

@@ -70,6 +70,7 @@ _library_option = click.option(
 def plan(cells: tuple[str, ...], profile: str) -> None:
     """List the cells that a run would measure. CELL may hold * and ?."""
     from rig import matrix
+    from rig.arms import SPECS
 
     wanted = matrix.profile(profile)
     chosen = _chosen(cells, wanted)
@@ -77,10 +78,11 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
         click.echo(cell.id)
     configured = matrix.configured(chosen, wanted)
     recordings = len({cell.recording_key for cell in configured})
-    states = sum(wanted.states_max_of(cell) for cell in configured)
+    states = sum(wanted.states_max_of(cell) for cell in configured if SPECS[cell.fault].model)
+    instants = sum(wanted.instants_of(cell) for cell in configured)
     click.echo(
-        f"{len(chosen)} cells from {recordings} recordings; at most {states} crash states, and "
-        f"{wanted.instants} cut instants for each cell under powercut (profile {wanted.name})",
+        f"{len(chosen)} cells from {recordings} recordings; at most {states} crash states and {instants} cut instants "
+        f"(profile {wanted.name})",
         err=True,
     )
 

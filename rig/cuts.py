@@ -3,8 +3,8 @@
 Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
 spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
 which the share of losing instants follows. States of equal content are put on a disk once.
-Of the states of a cell that leaves out a sync up to a third are planned for the epochs in which it did: all others are
-much as in the cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
+Of the states of a cell that leaves out a sync up to a quarter are planned for the epochs in which it did: all others
+are much as in the cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
 """
 
 from __future__ import annotations
@@ -74,18 +74,11 @@ def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = _planned(scenario, profile, log, log_epochs, timeline)
     found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
-    if scenario.fault == Fault.POWERCUT:
-        span_ns = timeline.end.time_ns - timeline.setup.time_ns
-        weight_ns = span_ns // max(1, profile.instants)
-        for number in range(profile.instants):
-            entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / profile.instants)
-            state = everything_unflushed_lost(log, log_epochs, entry)
-            if not state.epoch.doubtful:
-                found.append(Cut(scenario.id, state, index.digest(state), entry, weight_ns))
-    instant_count = len(found) - len(planned.states)
+    instants = _instants(scenario, profile.instants_of(scenario), log, timeline, index)
+    found += instants
     if SPECS[scenario.fault].arm is Arm.CLOCK:
         found = _under_clocks(found, AFTER_CUT[scenario.fault])
-    facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, instant_count)
+    facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants))
     return Cuts(tuple(found), facts)
 
 
@@ -102,11 +95,24 @@ def _planned(
         return planned(log_epochs, states_max)
     drops = [drop.entry_index for drop in timeline.drops]
     without_sync = [epoch for epoch in log_epochs if any(epoch.begin <= drop < epoch.end for drop in drops)]
-    close = planned(without_sync, states_max // 3)
-    broad = planned(log_epochs, states_max - len(close.states))
+    close = planned(without_sync, max(1, states_max // 4))
+    broad = planned(log_epochs, max(1, states_max - len(close.states)))
     states = {state.id: state for state in (*broad.states, *close.states)}
     in_order = sorted(states.values(), key=lambda state: (state.base_end, state.id))
     return replace(broad, states=tuple(in_order))
+
+
+def _instants(scenario: Scenario, count: int, log: WriteLog, timeline: Timeline, index: ContentIndex) -> list[Cut]:
+    """Return cut instants spread evenly over virtual time, but those whose state the log leaves open."""
+    span_ns = timeline.end.time_ns - timeline.setup.time_ns
+    log_epochs = epochs(log)
+    found = []
+    for number in range(count):
+        entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / count)
+        state = everything_unflushed_lost(log, log_epochs, entry)
+        if not state.epoch.doubtful:
+            found.append(Cut(scenario.id, state, index.digest(state), entry, span_ns // count))
+    return found
 
 
 def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:

@@ -14,15 +14,13 @@ write and a FUA write of one sector is open, there is no replay to settle it, an
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import zstandard
 
 from faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
 from faults.legality import Checker, Legality, Rule
@@ -31,7 +29,7 @@ from faults.state import make_state
 from rig.arms import SPECS
 from rig.audit import contents
 from rig.errors import LegalityError, RecordingError
-from rig.guest.disks import DISK_MIB
+from rig.guest.disks import CHUNK_BYTES, DISK_MIB
 from rig.guest.livecuts import Kind
 from rig.results import LiveFinding
 from rig.scenario import Scenario
@@ -39,7 +37,6 @@ from rig.timeline import Timeline
 
 _DEVICE_BYTES = DISK_MIB << 20
 _OFFSET_BYTES = 8
-_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -63,26 +60,22 @@ class LiveCut:
     unflushed_count: int
 
 
-def rounds(told: Mapping[str, Any], archive: bytes) -> Iterator[Round]:
-    """Take the archive of a recording of live cuts apart."""
-    begin = 0
-    for number, one in enumerate(told["rounds"], start=1):
-        middle, end = begin + one["log_bytes"], begin + one["log_bytes"] + one["device_bytes"]
+def rounds(told: Mapping[str, Any], parts: Sequence[bytes]) -> Iterator[Round]:
+    """Take the parts of a recording of live cuts together: of each round the log, and what was on the disk."""
+    for number, (one, log, filled) in enumerate(zip(told["rounds"], parts[::2], parts[1::2], strict=True), start=1):
         device: ByteArray = np.zeros(_DEVICE_BYTES, dtype=np.uint8)
-        parts = _unpacked(archive[middle:end])
-        for place in range(0, len(parts), _OFFSET_BYTES + _CHUNK_BYTES):
-            offset = int.from_bytes(parts[place : place + _OFFSET_BYTES], "little")
-            data = parts[place + _OFFSET_BYTES : place + _OFFSET_BYTES + _CHUNK_BYTES]
-            device[offset : offset + _CHUNK_BYTES] = np.frombuffer(data, dtype=np.uint8)
-        yield Round(number, one, _unpacked(archive[begin:middle]), device)
-        begin = end
+        for place in range(0, len(filled), _OFFSET_BYTES + CHUNK_BYTES):
+            offset = int.from_bytes(filled[place : place + _OFFSET_BYTES], "little")
+            data = filled[place + _OFFSET_BYTES : place + _OFFSET_BYTES + CHUNK_BYTES]
+            device[offset : offset + CHUNK_BYTES] = np.frombuffer(data, dtype=np.uint8)
+        yield Round(number, one, log, device)
 
 
-def proven(scenario: Scenario, told: Mapping[str, Any], archive: bytes) -> list[LiveFinding]:
+def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
     """Hold every round of a recording against its log; raise LegalityError for the first that fails."""
     try:
         kind = Kind(SPECS[scenario.fault].injection)
-        return [prove(kind, one).finding for one in rounds(told, archive)]
+        return [prove(kind, one).finding for one in rounds(told, parts)]
     except LegalityError as error:
         raise LegalityError(f"the rig is wrong and {scenario.id} is void: {error}") from error
 
@@ -170,10 +163,3 @@ def _cut_entry(log: WriteLog) -> int:
     if len(found) != 1:
         raise RecordingError(f"the log has {len(found)} cuts instead of one; the recording is void")
     return found[0] + 1
-
-
-def _unpacked(data: bytes) -> bytes:
-    try:
-        return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
-    except zstandard.ZstdError as error:
-        raise RecordingError(f"the archive of a live cut is damaged: {error}") from None

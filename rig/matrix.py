@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from rig import engines
-from rig.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
+from rig.arms import CLOCK_FAULTS, FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
 from rig.engines.engine import NAMES as ENGINES
 from rig.engines.syncs import kinds
 from rig.errors import UsageError
@@ -18,6 +18,9 @@ _DEFAULT_FAULTS = ("powercut", "torn")
 _BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
 _CONTROL_SETTINGS = ("delete_off", "wal_off")
 _MUTATION_FAULTS = ("powercut", "torn")
+# Enough to see a database without a journal on disk come back damaged.
+_VOLATILE_KILL_TRANSACTION_COUNT = 34
+_CROSS_CHECK_SETTINGS = ("delete_full", "truncate_full", "persist_full", "wal_full", *_CONTROL_SETTINGS)
 _DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
@@ -32,26 +35,39 @@ class Profile:
     instants: int
     # Distinct contents below which a promise counts as not tested.
     exposure_min: int
-    # Whether every recording is made twice and compared, or only the first.
+    # Whether every plain recording, under no shim or injection, is made twice and compared, or only the first.
     reproduce_all: bool
     # Whether every cell there is belongs to it when none is named.
     is_whole: bool = True
     # The same for all but the main faults; half as many states where there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
+    kill_transaction_count: int = 34
     # Planned states of each cell that an independent checker has to find legal.
     audit_count: int = 4
 
+    def reproduces(self, cell: Scenario) -> bool:
+        """Return whether the recording of a cell is made twice wherever it stands among the others."""
+        return self.reproduce_all and cell.shim == "none" and not SPECS[cell.fault].injection
+
     def transactions_of(self, cell: Scenario) -> int:
         """Return how many transactions are recorded for a cell."""
-        is_side = (SPECS[cell.fault].injection and cell.fault not in MAIN_FAULTS) or cell.shim != "none"
+        if SPECS[cell.fault].injection == "kill":
+            # Three kills each: more transactions than the exposure asks for would take long, and tell little.
+            is_promised = cell.settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES
+            return self.kill_transaction_count if is_promised else _VOLATILE_KILL_TRANSACTION_COUNT
+        is_side = SPECS[cell.fault].injection or cell.shim != "none"
         return self.side_transaction_count if is_side else self.transaction_count
+
+    def instants_of(self, cell: Scenario) -> int:
+        """Return how many cut instants are spread over a cell; how long a mutant is at risk is nobody's question."""
+        return self.instants if cell.fault == "powercut" and not cell.dropped_sync else 0
 
     def states_max_of(self, cell: Scenario) -> int:
         """Return how many crash states are planned for a cell; those of a mutant see `rig.cuts`."""
         spec = SPECS[cell.fault]
         if cell.dropped_sync:
-            return max(3, self.side_states_max * 3 // 4)
+            return self.side_states_max
         if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
             return max(1, self.side_states_max // 2)
         return self.states_max if cell.fault in MAIN_FAULTS else self.side_states_max
@@ -61,7 +77,17 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False, is_whole=False),
-        Profile("nightly", 120, 320, 240, exposure_min=300, reproduce_all=True, side_states_max=120, audit_count=12),
+        Profile(
+            "nightly",
+            120,
+            320,
+            240,
+            exposure_min=300,
+            reproduce_all=True,
+            side_states_max=120,
+            kill_transaction_count=101,
+            audit_count=12,
+        ),
         Profile(
             "exhaustive",
             120,
@@ -71,6 +97,7 @@ PROFILES = {
             reproduce_all=True,
             side_transaction_count=120,
             side_states_max=2000,
+            kill_transaction_count=400,
             audit_count=12,
         ),
     )
@@ -110,6 +137,12 @@ def all_cells() -> list[Scenario]:
         for cell in cells
         if cell.settings_name == "wal_full" and cell.fault in FORGETTING_FAULTS
     ]
+    # And a wrong clock, which is nothing to SQLite, has to break what a program that trusts the clock promises.
+    cells += [
+        replace(cell, shim=Shim.LASTWRITER)
+        for cell in cells
+        if cell.settings_name == "wal_full" and cell.fault in CLOCK_FAULTS
+    ]
     return sorted([*cells, *mutation_cells()], key=lambda cell: cell.id)
 
 
@@ -142,13 +175,15 @@ def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
 
     In the quick profile that is the main job: SQLite's journal modes that keep a journal on disk under the faults that
     most people mean, and the controls. The others take the whole fault matrix: every cell with a promise to break, and
-    of the others those that show what is lost without one, and the controls.
+    of the others those that show what is lost without one, and the controls. The cross-checks are of the rig, so they
+    are made with a setting of each journal mode.
     """
     if wanted.is_whole:
         return [
             cell
             for cell in all_cells()
             if not is_unprotected(cell) or cell.fault in _BARE_FAULTS or cell.settings_name in _CONTROL_SETTINGS
+            if not SPECS[cell.fault].is_cross_check or cell.settings_name in _CROSS_CHECK_SETTINGS
         ]
     return [
         cell

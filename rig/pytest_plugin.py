@@ -179,7 +179,8 @@ def _controls_of(cell: Scenario) -> list[Scenario]:
     return [
         one
         for one in group
-        if one.id != cell.id and (one.shim == Shim.EATMYDATA or dict(one.settings) in [dict(s) for s in required])
+        if one.id != cell.id
+        and (one.shim in (Shim.EATMYDATA, Shim.LASTWRITER) or dict(one.settings) in [dict(s) for s in required])
     ]
 
 

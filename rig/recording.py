@@ -14,7 +14,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -84,43 +84,38 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     """
     folder.mkdir(parents=True, exist_ok=True)
     host.require_space(folder, _SPACE_BYTES, f"recording {scenario.id}")
-    told, archive = _run(scenario, template)
+    told, parts = _run(scenario, template)
     reproduced: bool | None = None
     if reproduce:
-        seen = {archive: told}
+        seen = [parts]
         for _ in range(1, _RUNS_MAX):
-            told, archive = _run(scenario, template)
-            if reproduced := archive in seen:
+            told, parts = _run(scenario, template)
+            if reproduced := parts in seen:
                 break
-            seen[archive] = told
+            seen.append(parts)
     path = folder / "log"
-    first, second = archive, b""
     if "rounds" in told:
-        told["live"] = _proven_live(scenario, told, archive, folder)
-        first = archive[: told["rounds"][0]["log_bytes"]]
-    if "journal" in told:
-        begin = told["journal"]["begin_bytes"]
-        first, second = archive[:begin], archive[begin:]
+        told["live"] = _proven_live(scenario, told, parts, folder)
     try:
-        _unpack(first, path, folder / _ARCHIVE)
-        if second:
-            _unpack(second, path, folder / _SECOND_ARCHIVE, SECOND_LOG_BYTES)
+        _write(parts[0], path)
+        if "journal" in told:
+            _write(parts[1], path, SECOND_LOG_BYTES)
         facts = _facts(scenario, template, told, path)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error
     finally:
         path.unlink(missing_ok=True)
-    if second:
-        host.atomic_write(folder / _SECOND_ARCHIVE, second)
-    host.atomic_write(folder / _ARCHIVE, first)
+    if "journal" in told:
+        host.atomic_write(folder / _SECOND_ARCHIVE, _packed(parts[1]))
+    host.atomic_write(folder / _ARCHIVE, _packed(parts[0]))
     host.atomic_write(folder / _FACTS, json.dumps(asdict(replace(facts, reproduced=reproduced)), indent=1).encode())
     return Recording(folder, replace(facts, reproduced=reproduced))
 
 
 def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:
     """Run a scenario once more and return what its recording shows by itself; nothing is kept."""
-    told, archive = _run(scenario, template)
-    found: list[LiveFinding] = livecuts.proven(scenario, told, archive) if "rounds" in told else told["live"]
+    told, parts = _run(scenario, template)
+    found: list[LiveFinding] = livecuts.proven(scenario, told, parts) if "rounds" in told else told["live"]
     return found
 
 
@@ -146,23 +141,40 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], bytes]:
-    archive: list[bytes] = []
+def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], list[bytes]]:
+    """Return what the guest tells of a recording, and its parts: the log, or the logs, or what live cuts left."""
+    parts = []
     orders = json.dumps(scenario.orders).encode()
     with template.clone(orders=orders) as machine:
-        told = machine.receive(_RECORD_LIMIT_S)
-        machine.receive_bytes(told["archive_bytes"], _RECORD_LIMIT_S, archive.append)
-    return told, b"".join(archive)
+        while "part_bytes" in (told := machine.receive(_RECORD_LIMIT_S)):
+            part = bytearray()
+            machine.receive_bytes(told["part_bytes"], _RECORD_LIMIT_S, part.extend)
+            parts.append(bytes(part))
+    return told, parts
 
 
-def _proven_live(scenario: Scenario, told: Mapping[str, Any], archive: bytes, folder: Path) -> list[LiveFinding]:
+def _proven_live(
+    scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes], folder: Path
+) -> list[LiveFinding]:
     """Return what live cuts left, if an honest disk could have; else keep all there is and raise LegalityError."""
     try:
-        return livecuts.proven(scenario, told, archive)
+        return livecuts.proven(scenario, told, parts)
     except LegalityError as error:
         evidence = folder / _EVIDENCE
-        host.atomic_write(evidence, archive)
+        host.atomic_write(evidence, b"".join(map(_packed, parts)))
         raise LegalityError(f"{error}; the logs and what remained are in {evidence}") from error
+
+
+def _packed(part: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(part)
+
+
+def _write(log: bytes, path: Path, begin_bytes: int = 0) -> None:
+    """Write a log to a place in a file of the size of a clone's recording disk; the first log first."""
+    with open(path, "r+b" if begin_bytes else "wb") as file:
+        file.seek(begin_bytes)
+        file.write(log)
+        file.truncate(RECORDING_BYTES)
 
 
 def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int = 0) -> None:

@@ -55,6 +55,8 @@ class OpenRecovery:
 
     path: Path
     log: WriteLog
+    # The crash state that was recovered from.
+    state: str
 
     @property
     def first_entry(self) -> int:
@@ -149,7 +151,7 @@ class Recoveries:
                 file.write(data)
                 file.truncate(RECORDING_BYTES)
             with _checked(path, archive, text) as log:
-                yield OpenRecovery(path, log)
+                yield OpenRecovery(path, log, text)
         finally:
             path.unlink(missing_ok=True)
 

@@ -30,11 +30,13 @@ class DeviceProfile(StrEnum):
 
 
 class Shim(StrEnum):
-    """What stands between the workload and its system calls, beside `drop-KIND`: one of the engine's syncs dropped."""
+    """What stands around the engine, beside `drop-KIND`: one of its syncs dropped."""
 
     NONE = "none"
-    # A library that makes every sync do nothing.
+    # Below it, a library that makes every sync do nothing.
     EATMYDATA = "eatmydata"
+    # Above it, a program that trusts the wall clock: see `rig.guest.lastwriter`.
+    LASTWRITER = "lastwriter"
 
 
 DROP_PREFIX = "drop-"

@@ -22,7 +22,7 @@ UNPROTECTED: Mapping[str, tuple[str, ...]] = {"journal_mode": ("memory", "off"),
 # A checkpoint has to happen several times in a short run; SQLite's default of 1000 pages would never come.
 TUNING: Mapping[str, str] = {"page_size": "4096", "wal_autocheckpoint": "60"}
 
-_FILE = "test.db"
+FILE = "test.db"
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 _SYNCHRONOUS = SETTINGS["synchronous"]
@@ -142,7 +142,7 @@ class SqliteDatabase:
 
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
-    return SqliteDatabase(str(Path(directory) / _FILE), settings)
+    return SqliteDatabase(str(Path(directory) / FILE), settings)
 
 
 def is_fault(error: Exception) -> bool:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +50,28 @@ def _record(port: int) -> None:
         {"journal_mode": "delete", "synchronous": "extra"},
         {"journal_mode": "wal", "synchronous": "full"},
     ):
-        recorder.record(_WARM_SCENARIO | {"settings": settings})
+        recorder.record(_WARM_SCENARIO | {"settings": settings}, _forget)
     for library in sqlite_library.names():
         settings = {"journal_mode": "delete", "synchronous": "full", "library": library}
-        recorder.record(_WARM_SCENARIO | {"settings": settings, "transaction_count": 2})
+        recorder.record(_WARM_SCENARIO | {"settings": settings, "transaction_count": 2}, _forget)
     print(READY, flush=True)
     while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):
         time.sleep(0.01)
     _meet_the_clock()
     scenario = json.loads(orders)
     record = livecuts.record if scenario["injection"] in list(livecuts.Kind) else recorder.record
-    facts, archive = record(scenario)
-    _send(port, facts | {"archive_bytes": os.path.getsize(archive)})
-    with open(archive, "rb") as file:
-        while chunk := file.read(1 << 16):
+
+    def keep(size: int, chunks: Iterable[bytes]) -> None:
+        _send(port, {"part_bytes": size})
+        for chunk in chunks:
             _write(port, chunk)
+
+    _send(port, record(scenario, keep))
+
+
+def _forget(_size: int, chunks: Iterable[bytes]) -> None:
+    for _ in chunks:
+        pass
 
 
 _WARM_SCENARIO: dict[str, Any] = {

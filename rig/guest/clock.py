@@ -19,7 +19,8 @@ and the judgement run under it; the id of the state names it behind an "@":
 The clock of the machine is that of its hardware, so the kernel, the file system and the database all read it.
 
 e2fsck finds fault with times in the future, so it is asked under the clock of the state or the right one, whichever is
-later. Left out: clocks that drift; time zones and leap seconds; a clock that is set right while the database is open.
+later. What a wrong clock can break at all is shown by a program that trusts it: `rig.guest.lastwriter`.
+Left out: clocks that drift; time zones and leap seconds; a clock that is set right while the database is open.
 """
 
 from __future__ import annotations

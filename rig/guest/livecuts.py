@@ -17,24 +17,21 @@ behind an acknowledgement. What remains is kept for the host, and then reopened 
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import struct
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rig.engines import named
 from rig.guest import disks, mounts, recorder, recovery, workload
 from rig.guest.devicemapper import DeviceMapper, Target
+from rig.guest.forks import Fork
 from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
 
@@ -45,9 +42,7 @@ _VOID = 2
 _TRANSACTIONS_MAX = 10
 _SECTORS = disks.DISK_MIB * 2048
 _CUT, _LOG = "cut", "log"
-_LIMIT_S = 600
-_CHUNK_BYTES = 1 << 16
-_ZEROS = bytes(_CHUNK_BYTES)
+_ZEROS = bytes(disks.CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")
 
 
@@ -85,19 +80,22 @@ def round_count(transaction_count: int) -> int:
     return min(high, max(low, transaction_count // _TRANSACTIONS_PER_ROUND))
 
 
-def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Record and cut; return facts for the host and the path of the logs and what was left of the disks, by turns."""
+def record(scenario: dict[str, Any], keep: recorder.Keep) -> dict[str, Any]:
+    """Record and cut; keep the logs and what was left of the disks, by turns; return facts."""
     root_reads = disks.request_counts("/dev/vda")["reads"]
-    Path(recorder.ARCHIVE).unlink(missing_ok=True)
-    rounds = [_round(scenario, number) for number in range(1, round_count(scenario["transaction_count"]) + 1)]
+    parts: list[bytes] = []
+    rounds = [_round(scenario, number, parts) for number in range(1, round_count(scenario["transaction_count"]) + 1)]
+    # Only now: the host takes its time over them, which would show in the clock of the rounds behind.
+    for part in parts:
+        keep(len(part), [part])
     return {
         "rounds": rounds, "live": [], "kernel": os.uname().release, "syncs": {},
         "settings": rounds[0]["settings"], "user_bytes": rounds[0]["user_bytes"],
         "root_reads": disks.request_counts("/dev/vda")["reads"] - root_reads,
-    }, recorder.ARCHIVE  # fmt: skip
+    }  # fmt: skip
 
 
-def _round(scenario: dict[str, Any], number: int) -> dict[str, Any]:
+def _round(scenario: dict[str, Any], number: int, parts: list[bytes]) -> dict[str, Any]:
     disks.load_module("brd", f"rd_nr=1 rd_size={recorder.LOG_MIB * 1024}")
     disk = disks.add_cached_disk()
     mapper = DeviceMapper()
@@ -111,51 +109,32 @@ def _round(scenario: dict[str, Any], number: int) -> dict[str, Any]:
     recorder.make_filesystem(scenario["filesystem"], device, "")
     mounts.mount(device, scenario["filesystem"], scenario["mount_options"])
     orders = scenario | {"round": number, "directory": mounts.MOUNT_POINT, "below": below, "layer": layer, "disk": disk}
-    process = subprocess.run(
-        [sys.executable, "-m", "rig.guest.livecuts"], input=json.dumps(orders), capture_output=True, text=True,
-        timeout=_LIMIT_S, check=False,
-    )  # fmt: skip
+    # It dies without closing anything: there is no disk to close it on.
+    ending = Fork(lambda send: send(run(orders))).wait()
     mounts.unmount()
-    if process.returncode:
-        raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
+    if ending.exit_code:
+        raise RuntimeError(f"the workload failed: {ending.why}")
     status = mapper.status(_LOG)
     if "logging_disabled" in status:
         raise RuntimeError(f"the log of {recorder.LOG_MIB} MiB is full; record fewer transactions")
     for name in (_LOG, _CUT, *(["profile"] if below != disk else [])):
         mapper.remove(name)
-    told: dict[str, Any] = json.loads(process.stdout)
-    told["log_bytes"] = _append([recovery.content(recorder.LOG_DISK)])
+    told = cast("dict[str, Any]", ending.messages[0])
+    parts.append(recovery.content(recorder.LOG_DISK))
     if scenario["injection"] == Kind.CACHE:
         disks.cycle_power(disk)
-    told["device_bytes"] = _append(_parts(disk))
+    parts.append(b"".join(_filled(disk)))
     told["finding"] = vars(_judged(disk, scenario))
     disks.remove_cached_disk()
     disks.unload_module("brd")
     return told
 
 
-def _parts(disk: str) -> Iterator[bytes]:
-    """Yield what is on a disk: the parts that are not zeros, each behind its offset."""
-    with open(disk, "rb") as source:
-        offset = 0
-        while chunk := source.read(_CHUNK_BYTES):
-            if chunk != _ZEROS:
-                yield _OFFSET.pack(offset) + chunk
-            offset += len(chunk)
-
-
-def _append(parts: Iterable[bytes]) -> int:
-    """Compress to the end of the archive; return the bytes taken there."""
-    with open(recorder.ARCHIVE, "ab") as archive:
-        begin = archive.tell()
-        process = subprocess.Popen(["zstd", "-1", "-q", "-c"], stdin=subprocess.PIPE, stdout=archive)
-        assert process.stdin
-        for part in parts:
-            process.stdin.write(part)
-        process.stdin.close()
-        if process.wait():
-            raise RuntimeError(f"zstd ended with {process.returncode}")
-        return archive.seek(0, os.SEEK_END) - begin
+def _filled(disk: str) -> Iterator[bytes]:
+    """Yield what is on a disk: the chunks that are not zeros, each behind its offset."""
+    for number, chunk in enumerate(disks.chunks_of(disk)):
+        if chunk != _ZEROS:
+            yield _OFFSET.pack(number * disks.CHUNK_BYTES) + chunk
 
 
 def _judged(disk: str, scenario: dict[str, Any]) -> Finding:
@@ -240,14 +219,3 @@ def run(orders: dict[str, Any]) -> dict[str, Any]:
     return {
         "settings": read_back, "user_bytes": user_bytes, "counts": cutter.counts, "plan": vars(where), "words": words,
     }  # fmt: skip
-
-
-def main() -> None:
-    """Read orders, run, report, and die without closing anything: there is no disk to close it on."""
-    json.dump(run(json.load(sys.stdin)), sys.stdout)
-    sys.stdout.flush()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -13,10 +13,12 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
-from rig.guest import clock, disks, drops, faultlayer, journaldisk, kills, mounts
+from rig.guest import clock, disks, drops, faultlayer, journaldisk, kills, mounts, workload
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.forks import Fork
 from rig.guest.injections import Injection
 from rig.guest.sample import sample
 
@@ -27,13 +29,14 @@ _SECTORS = disks.DISK_MIB * 2048
 _DELAYS_MS = {"ssd": (0, 0, 1), "hdd": (4, 4, 8)}
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
-_SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so"}
-ARCHIVE = "/run/log.zst"
+_SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so", "lastwriter": ""}
 _WORKLOAD_LIMIT_S = 3600
+# Hands a part of the recording to the host: how many bytes, and the bytes.
+Keep = Callable[[int, Iterable[bytes]], None]
 
 
-def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Record; return facts for the host and the path of the compressed log. Whatever voids the recording raises."""
+def record(scenario: dict[str, Any], keep: Keep) -> dict[str, Any]:
+    """Record; keep the log, and behind it that of a second disk; return facts. Whatever voids the recording raises."""
     has_journal = journaldisk.is_wanted(scenario)
     disks.load_module("brd", f"rd_nr={1 + has_journal} rd_size={LOG_MIB * 1024}")
     disk = disks.add_cached_disk()
@@ -65,19 +68,17 @@ def record(scenario: dict[str, Any]) -> tuple[dict[str, Any], str]:
     root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
     facts |= {"log_status": status, "requests": counts, "root_reads": root_reads, "kernel": os.uname().release}
     facts["device_digest"] = disks.disk_digest(disks.chunks_of(disk))
-    facts["log_bytes"] = _compress_log(LOG_DISK, status)
+    _keep_log(keep, LOG_DISK, status)
     if journal:
-        # Its log comes behind the other in the same archive.
-        facts["journal"] = {"begin_bytes": os.path.getsize(ARCHIVE)}
         status, counts = journal.remove()
-        facts["journal"] |= {"requests": counts, "device_digest": disks.disk_digest(disks.chunks_of(journal.disk))}
-        facts["journal"]["log_bytes"] = _compress_log(journaldisk.LOG_DISK, status, "ab")
+        facts["journal"] = {"requests": counts, "device_digest": disks.disk_digest(disks.chunks_of(journal.disk))}
+        _keep_log(keep, journaldisk.LOG_DISK, status)
     disks.remove_cached_disk()
     disks.unload_module("brd")
     # After all else, so that nothing of the recording knows of it.
     is_plain = scenario["shim"] == "none" and not scenario["injection"]
     facts["syncs"] = sample(scenario).syncs if is_plain else {}
-    return facts, ARCHIVE
+    return facts
 
 
 def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
@@ -100,19 +101,23 @@ def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
 
 
 def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
-    """Run the workload as a program of its own."""
-    environment = dict(os.environ)
+    """Run the workload as a fork, or as a program of its own if something has to be put under it."""
+    environment = clock.environment(orders["injection"])
     if shim := _SHIMS[orders["shim"]]:
         environment["LD_PRELOAD"] = shim
-    environment |= clock.environment(orders["injection"])
+    if not environment:
+        ending = Fork(lambda send: send(workload.run_marked(orders))).wait()
+        if ending.exit_code:
+            raise RuntimeError(f"the workload failed: {ending.why}")
+        (facts,) = ending.messages
+        return cast("dict[str, Any]", facts)
     process = subprocess.run(
-        [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env=environment,
+        [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env={**os.environ, **environment},
         capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
     )  # fmt: skip
     if process.returncode:
         raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
-    facts: dict[str, Any] = json.loads(process.stdout)
-    return facts
+    return cast("dict[str, Any]", json.loads(process.stdout))
 
 
 def make_filesystem(filesystem: str, device: str, journal: str) -> None:
@@ -136,18 +141,7 @@ def delay_params(disk: str, profile: str) -> str:
     return f"{disk} 0 {read_ms} {disk} 0 {write_ms} {disk} 0 {flush_ms}"
 
 
-def _compress_log(log_disk: str, status: str, mode: str = "wb") -> int:
-    """Compress a log up to a sector that surely lies behind its last entry; return the bytes taken."""
+def _keep_log(keep: Keep, log_disk: str, status: str) -> None:
+    """Keep a log up to a sector that surely lies behind its last entry."""
     size = (int(status.split()[1]) + 64) * SECTOR_BYTES
-    with open(log_disk, "rb") as log, open(ARCHIVE, mode) as archive:
-        process = subprocess.Popen(["zstd", "-1", "-q", "-c"], stdin=subprocess.PIPE, stdout=archive)
-        assert process.stdin
-        left = size
-        while left:
-            chunk = log.read(min(left, 1 << 20))
-            process.stdin.write(chunk)
-            left -= len(chunk)
-        process.stdin.close()
-        if process.wait():
-            raise RuntimeError(f"zstd ended with {process.returncode}")
-    return size
+    keep(size, disks.chunks_of(log_disk, size))

@@ -79,13 +79,15 @@ def _extents(file: int) -> list[tuple[int, int]]:
 
 def content(log_disk: str) -> bytes:
     """Return a finished log up to its last entry: behind it stands what an older and longer one has left."""
-    source = os.open(log_disk, os.O_RDONLY)
-    try:
-        _, _, entry_count, sector_bytes = _SUPERBLOCK.unpack(os.pread(source, _SUPERBLOCK.size, 0))
-        end = sector_bytes
-        for _ in range(entry_count):
-            _, payload_sectors, flags, _ = _HEADER.unpack(os.pread(source, _HEADER.size, end))
-            end += sector_bytes * (1 + (0 if flags & _DISCARD else payload_sectors))
-        return os.pread(source, end, 0)
-    finally:
-        os.close(source)
+    chunks = disks.chunks_of(log_disk)
+    log = bytearray(next(chunks))
+    _, _, entry_count, sector_bytes = _SUPERBLOCK.unpack_from(log)
+    end = sector_bytes
+    for _ in range(entry_count):
+        while len(log) < end + _HEADER.size:
+            log += next(chunks)
+        _, payload_sectors, flags, _ = _HEADER.unpack_from(log, end)
+        end += sector_bytes * (1 + (0 if flags & _DISCARD else payload_sectors))
+    while len(log) < end:
+        log += next(chunks)
+    return bytes(log[:end])

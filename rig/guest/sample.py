@@ -62,7 +62,7 @@ def sample(orders: Mapping[str, Any], folder: Path = _FOLDER, *, writes: bool = 
     syncs = syncs_of(orders["engine"])
     tuning = syncs.SAMPLE_TUNING if syncs else {}
     settings = {**orders["settings"], **tuning}
-    brief = {"transaction_count": _TRANSACTION_COUNT, "think_ms": 0, "rest_ms": 0, "injection": ""}
+    brief = {"transaction_count": _TRANSACTION_COUNT, "think_ms": 0, "rest_ms": 0, "injection": "", "shim": "none"}
     folder.mkdir()
     try:
         own = {**orders, **brief, "settings": settings, "directory": str(folder)}

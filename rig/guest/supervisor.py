@@ -9,14 +9,11 @@ One process at a time, in its own order: on one vCPU under icount everything is 
 from __future__ import annotations
 
 import ctypes
-import gc
-import json
 import os
 import signal
 import socket
 import struct
-import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -24,6 +21,7 @@ from typing import Any, Protocol
 from rig.engines import named
 from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
 from rig.guest import seccomp
+from rig.guest.forks import Fork, Send
 from rig.guest.seccomp import Listener, Stop
 
 # No system call of x86-64 has this number, so one that nobody supervises fails with ENOSYS and does nothing.
@@ -101,7 +99,7 @@ def supervise(
     engine: str,
     settings: Mapping[str, str],
     directory: str,
-    body: Callable[[Callable[[Any], None]], None],
+    body: Callable[[Send], None],
     watch: Watch,
     *,
     writes: bool = True,
@@ -111,56 +109,33 @@ def supervise(
     Without `writes` it does not stop before writes, which is faster; syncs named by what was written lose their names.
     Raise WorkloadFailed with its traceback if it fails.
     """
-    # The driver is loaded here, once, and not in every fork; what is here now is nothing for their collectors to touch.
+    # The driver is loaded here, once, and not in every fork.
     named(engine)
-    gc.freeze()
-    messages = os.memfd_create("messages")
+    numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
     ours, theirs = socket.socketpair()
+
+    def listened(send: Send) -> None:
+        listener = seccomp.install(numbers | {_TELL})
+        socket.send_fds(theirs, [b"\0"], [listener])
+        os.close(listener)
+        body(send)
+
     with ours, theirs:
-        pid = os.fork()
-        if pid == 0:
-            numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
-            _play(body, numbers | {_TELL}, messages, theirs)
+        fork = Fork(listened)
         theirs.close()
-        listener = _listener(ours, pid)
+        listener = _listener(ours, fork.pid)
         try:
             was_killed = listener is not None and _Supervision(engine, settings, directory, watch).run(listener)
         except BaseException:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(fork.pid, signal.SIGKILL)
             raise
         finally:
-            _, status = os.waitpid(pid, 0)
+            ending = fork.wait()
             if listener:
                 listener.close()
-            with open(messages, "rb") as file:
-                file.seek(0)
-                lines = [json.loads(line) for line in file]
-    sent = tuple(line["message"] for line in lines if "message" in line)
-    if not was_killed and (code := os.waitstatus_to_exitcode(status)):
-        why = next((line["failed"] for line in lines if "failed" in line), f"it ended with {code}")
-        raise WorkloadFailed(why, sent)
-    return Ended(sent, was_killed)
-
-
-def _play(
-    body: Callable[[Callable[[Any], None]], None], numbers: Collection[int], messages: int, theirs: socket.socket
-) -> None:
-    """Be the workload, and never return."""
-
-    def send(**line: Any) -> None:
-        os.write(messages, json.dumps(line).encode() + b"\n")
-
-    code = 1
-    try:
-        listener = seccomp.install(numbers)
-        socket.send_fds(theirs, [b"\0"], [listener])
-        os.close(listener)
-        body(lambda message: send(message=message))
-        code = 0
-    except BaseException:  # noqa: BLE001 - whatever it was, it is told, and this process ends here
-        send(failed=traceback.format_exc())
-    finally:
-        os._exit(code)
+    if not was_killed and ending.exit_code:
+        raise WorkloadFailed(ending.why, ending.messages)
+    return Ended(ending.messages, was_killed)
 
 
 def _listener(ours: socket.socket, pid: int) -> Listener | None:

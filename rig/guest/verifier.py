@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rig.engines import named
-from rig.guest import disks, journaldisk, mounts, recovery
+from rig.guest import disks, journaldisk, lastwriter, mounts, recovery
 from rig.guest.clock import set_for_fsck, set_wall_clock
 from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.faultlayer import Ballast
@@ -59,7 +58,7 @@ class Verifier:
     def __init__(self, scenario: Mapping[str, Any], layers: Layers) -> None:
         self._filesystem = scenario["filesystem"]
         self._mount_options = scenario["mount_options"]
-        self._open = partial(named(scenario["engine"]).open_database, mounts.MOUNT_POINT, scenario["settings"])
+        self._open = partial(lastwriter.open_database, scenario, mounts.MOUNT_POINT)
         models = ledger.models(scenario["seed"], scenario["transaction_count"])
         self._oracle = Oracle(ledger.TABLES, models, partial(ledger.transaction, scenario["seed"]))
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
@@ -106,7 +105,7 @@ class Verifier:
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
             finding = self._reopened(node, clock)
         files: list[tuple[int, int]] = []
-        digest = disks.disk_digest(self._chunks(device))
+        digest = disks.disk_digest(disks.chunks_of(device))
         if finding.kind != "file-system-damage":
             with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
                 files = recovery.places(directory)
@@ -166,18 +165,9 @@ class Verifier:
     def _sha256(self, device: str) -> str:
         """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
         digest = hashlib.sha256()
-        for chunk in self._chunks(device):
+        for chunk in disks.chunks_of(device):
             digest.update(chunk)
         return digest.hexdigest()
-
-    def _chunks(self, device: str) -> Iterator[bytes]:
-        source = os.open(device, os.O_RDONLY | os.O_DIRECT)
-        try:
-            while size := os.readv(source, [self._buffer]):
-                for begin in range(0, size, disks.CHUNK_BYTES):
-                    yield bytes(self._buffer[begin : begin + disks.CHUNK_BYTES])
-        finally:
-            os.close(source)
 
     def _filesystem_damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""

@@ -1,7 +1,7 @@
 """The program whose data is at stake: it runs transactions and marks each acknowledgement in the write log.
 
-It is a process of its own, so that a shim can be put under it and that it can be killed. It reads its orders as JSON
-from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
+It is a process of its own, so that it can be killed: a fork, or a program with a shim under it, which reads its orders
+as JSON from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`,
 `tick-T` while it thinks, `end-T`. In the error arm the transactions are those of `rig.guest.survivor`, which adds
 `fail-N-T`, `inject-N-T` and `heal-N-T`. With a journal on a disk of its own both logs get them, and ticks while it
@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rig.engines import Database, named
-from rig.guest import journaldisk
+from rig.engines import Database
+from rig.guest import journaldisk, lastwriter
 from rig.guest.clock import ProcessClock
 from rig.guest.devicemapper import DeviceMapper
 from rig.guest.injections import Injection
@@ -38,7 +38,7 @@ def run(
     while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
-    database = named(orders["engine"]).open_database(orders["directory"], orders["settings"])
+    database = lastwriter.open_database(orders, orders["directory"])
     seed = orders["seed"]
     initial = ledger.initial(seed)
     database.create(ledger.TABLES, initial)
@@ -93,16 +93,18 @@ def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
     return mark
 
 
-def main() -> None:
-    """Read orders, run, report."""
-    orders = json.load(sys.stdin)
+def run_marked(orders: dict[str, Any]) -> dict[str, Any]:
+    """Carry out a workload that marks the log, or both logs if there are two."""
     mapper = DeviceMapper()
     if journaldisk.is_wanted(orders):
         both = journaldisk.Marker(mapper)
-        facts = run(orders, both.mark, both.ticking)
-    else:
-        facts = run(orders, marker(mapper, orders["log_device"]))
-    json.dump(facts, sys.stdout)
+        return run(orders, both.mark, both.ticking)
+    return run(orders, marker(mapper, orders["log_device"]))
+
+
+def main() -> None:
+    """Read orders, run, report."""
+    json.dump(run_marked(json.load(sys.stdin)), sys.stdout)
 
 
 if __name__ == "__main__":

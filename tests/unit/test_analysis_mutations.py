@@ -49,8 +49,10 @@ def test_a_survivor_has_its_reason_or_is_unknown_and_only_what_matters_counts() 
 
 
 def test_a_mutant_that_too_little_was_seen_of_neither_survives_nor_is_noticed() -> None:
-    score = score_of(mutant("wal-commit", durable(2)))
+    # A quarter of the exposure of 5, rounded up.
+    score = score_of(mutant("wal-commit", durable(1)))
     assert (None, "inconclusive", "0 / 1") == (score.mutants[0].noticed, score.mutants[0].text, score.text)
+    assert score_of(mutant("wal-commit", durable(2))).mutants[0].noticed is False
 
 
 @pytest.mark.parametrize("verdicts", [LOST, durable(9)])

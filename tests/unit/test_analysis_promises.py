@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
-from rig.arms import DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 
@@ -93,6 +93,11 @@ def test_the_documented_caveat_of_normal_is_a_note_and_no_excuse() -> None:
 
 def test_a_shim_that_swallows_syncs_does_not_change_what_is_promised() -> None:
     assert promise(sqlite("wal", "full")) == promise(sqlite("wal", "full"), shim="eatmydata")
+
+
+@pytest.mark.parametrize("fault", [*CLOCK_FAULTS, "powercut"])
+def test_a_program_that_trusts_the_clock_does_not_change_what_is_promised(fault: str) -> None:
+    assert promise(sqlite("wal", "full"), fault) == promise(sqlite("wal", "full"), fault, "lastwriter")
 
 
 @pytest.mark.parametrize(

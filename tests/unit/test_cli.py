@@ -123,7 +123,7 @@ def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
     result = rig("plan")
     assert 0 == result.returncode
     assert [cell.id for cell in matrix.default_cells()] == result.stdout.splitlines()
-    assert "34 cells from 17 recordings; at most 4640 crash states, and 60 cut instants" in result.stderr
+    assert "34 cells from 17 recordings; at most 4640 crash states and 1020 cut instants" in result.stderr
     some = rig("plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", CELL, "--profile", "nightly")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]
     assert sorted([*full, CELL]) == some.stdout.splitlines()

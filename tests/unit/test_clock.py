@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from analysis.controls import check_controls, control_settings
 from analysis.outcome import Result, outcome, summarise
 from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from analysis.report import report_html
 from faults import WriteLog
 from rig.arms import CLOCK_FAULTS, SPECS, Arm
 from rig.cuts import Cut, by_content, cuts
@@ -27,7 +28,7 @@ from rig.results import CellResult, Verdict, VerdictKind
 from rig.scenario import FileSystem, Scenario
 from rig.timeline import Timeline
 from rig.verification import Finding, verdict
-from tests.unit.samples import cell, durable, sqlite
+from tests.unit.samples import cell, controls_that_fire, durable, sqlite
 from tests.unit.samples import verdict as row
 from tests.unit.test_cuts import ENTRIES
 from tests.unit.test_faults_log import encode
@@ -230,6 +231,38 @@ def test_a_clock_that_was_right_voids_its_group(fault: str) -> None:
         assert not next(one for one in check_controls([outcome(c) for c in void]) if one.name == "clock").fired
 
 
+@pytest.mark.parametrize("fault", CLOCK_FAULTS)
+def test_a_program_that_trusts_the_clock_has_to_break_under_a_wrong_one_and_is_never_held_against_the_engine(
+    fault: str,
+) -> None:
+    wrong, clocks = wrong_readings(fault), [AFTER_CUT[fault], "right"]
+    cells = group(fault, wrong, clocks)
+    lossless = cells[-1]
+    trusting = replace(lossless, id=f"sqlite-ext4-wal_full+lastwriter_{fault}", shim="lastwriter")
+    lost = replace(lossless.verdicts[0], kind=VerdictKind.LOST_SUFFIX, lost=3)
+    broken = replace(trusting, verdicts=(*lossless.verdicts[1:], lost))
+    for one, result, fired in ((broken, Result.KEPT, True), (trusting, Result.INCONCLUSIVE, False)):
+        summary = summarise([*cells, one], 5)
+        (control,) = [c for c in summary.controls if c.name == "wal_full+lastwriter"]
+        assert (result, fired) == (summary.result, control.fired)
+        assert "trusts the clock" in control.what
+    summary = summarise([*cells, broken], 5)
+    texts = {row.outcome.settings_name: row.result_text for row in summary.rows}
+    assert ("broken (control)", "kept") == (texts["wal_full+lastwriter"], texts["wal_full"])
+    assert "because its shim trusts the clock (control)" in report_html(summary, {})
+    assert all(one.name != "wal_full+lastwriter" for one in summarise(cells, 5).controls)
+    # It leaves out half of what it acknowledges, so its speed is nobody's.
+    assert outcome(broken).transactions_per_s is None
+    assert outcome(lossless).transactions_per_s
+
+
+def test_under_a_right_clock_a_program_that_trusts_it_is_held_to_its_promise() -> None:
+    broken = cell(sqlite("wal", "full"), [row(VerdictKind.LOST_SUFFIX, 3, "lost")], shim="lastwriter")
+    summary = summarise([broken, *controls_that_fire()], 5)
+    assert Result.BROKEN is summary.result
+    assert not any(one.is_sabotaged for one in summary.rows)
+
+
 def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
     fault = "clockback"
     cells = group(fault, wrong_readings(fault), ["epoch", "right"])
@@ -238,3 +271,7 @@ def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
     (control,) = [one for one in check_controls([outcome(c) for c in cells]) if one.name == "clock"]
     assert "1 verdicts differ" in control.what
     assert control.fired
+    # Those of a program that trusts the clock are its own.
+    trusting = replace(cells[0], shim="lastwriter", id="other")
+    (same,) = [one for one in check_controls([outcome(c) for c in [*cells, trusting]]) if one.name == "clock"]
+    assert control.what == same.what

@@ -134,3 +134,14 @@ def test_a_recording_without_discards_has_none_that_took_effect(place: Path) -> 
         found = {rebuild(log, state)[:6] for state in everything(Fault.DISCARD, log).states}
         assert not any(state.damages for state in everything(Fault.DISCARD, log).states)
         assert {(0,) * 6, (33, 34, 35, 36, 37, 38), (33, 34, 35, 36, 37, 4 * 32 + 1)} == found
+
+
+def test_a_discard_of_what_nobody_had_written_takes_nothing(place: Path) -> None:
+    run_of(place, [Op("discard", 0, 8), Op("write", 1, 2, 1), *FLUSH, Op("discard", 0, 8), *FLUSH])
+    with WriteLog.open(place) as log:
+        first, second = (index for index in range(log.entry_count) if log.flags[index] == EntryFlag.DISCARD)
+        assert {Discarded(second)} == {one for state in everything(Fault.DISCARD, log).states for one in state.damages}
+        early, late = (make_state(epoch, 0, damages=(Discarded(first),)) for epoch in epochs(log)[:2])
+        assert [[], []] == [early.extents(log), late.extents(log)]
+        taken = make_state(epochs(log)[1], 0, damages=(Discarded(second),)).extents(log)
+        assert [(512, 1024)] == [(one.device_offset_bytes, one.length_bytes) for one in taken]

@@ -90,13 +90,17 @@ def test_a_file_that_cannot_be_executed_is_an_error_of_the_host(tmp_path: Path) 
 
 def test_a_program_that_hangs_is_killed_with_its_children_and_the_limit_is_named(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    started_s = time.monotonic()
     with pytest.raises(
         HostError, match=r"sh was not done after 0\.5 s, its limit, and was killed; its last words:\n  hm"
     ):
         run(["sh", "-c", f"echo hm >&2; sleep 60 & echo $$ $! > {pids}; wait"], timeout_s=0.5)
-    assert time.monotonic() - started_s < 10
-    assert [False, False] == [alive(int(pid)) for pid in pids.read_text().split()]
+    left = [int(pid) for pid in pids.read_text().split()]
+    assert len(left) == 2
+    # A killed process takes a moment to end on a busy machine; those two would sleep for a minute.
+    until_s = time.monotonic() + 30
+    while any(map(alive, left)) and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert [False, False] == [alive(pid) for pid in left]
 
 
 def test_each_command_is_logged_as_a_line_that_can_be_pasted(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

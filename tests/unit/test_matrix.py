@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from faults import Fault
 from rig import arms, matrix
 from rig.errors import UsageError
+from rig.guest.kills import KILLS_PER_TRANSACTION
 from rig.scenario import DeviceProfile, Shim
 
 CELLS = matrix.all_cells()
@@ -72,12 +73,24 @@ def test_a_dishonest_disk_needs_no_shim_to_break_a_promise() -> None:
     assert not {*arms.DISHONEST_FAULTS, "processkill"} & shimmed
 
 
+def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -> None:
+    own = [cell for cell in CELLS if cell.shim is Shim.LASTWRITER]
+    assert [f"sqlite-ext4-wal_full+lastwriter_{fault}" for fault in arms.CLOCK_FAULTS] == [cell.id for cell in own]
+    assert not any(cell in matrix.default_cells() for cell in own)
+    assert all(cell in matrix.default_cells(matrix.profile("nightly")) for cell in own)
+    # One pattern takes it along with the cells that it speaks for.
+    assert {*(cell.id for cell in own)} < {cell.id for cell in matrix.select(["sqlite-ext4-*_clock*"])}
+
+
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
         ("mysql-ext4-wal_full_powercut", "unknown engine 'mysql' .* there are: sqlite"),
         ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: ext4"),
-        ("sqlite-ext4-wal_fulll_powercut", "unknown settings 'wal_fulll' .*wal_full.eatmydata, wal_full, "),
+        (
+            "sqlite-ext4-wal_fulll_powercut",
+            "unknown settings 'wal_fulll' .*wal_full.eatmydata, wal_full.lastwriter, wal_full, ",
+        ),
         ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: bitflip, .*oscrash, plp, powercut, "),
         ("sqlite-ext4-*_meteor", "unknown fault 'meteor'"),
         ("sqlite-ext4-off_off+eatmydata_torn", "unknown settings 'off_off.eatmydata'"),
@@ -133,3 +146,20 @@ def test_configured_cells_keep_their_id_and_take_what_the_command_line_says() ->
     assert {("none", 120)} == {
         (c.shim, c.workload.transaction_count) for c in cells if c.fault == "powercut" and "+" not in c.id
     }
+
+
+def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
+    nightly = matrix.profile("nightly")
+    cells = {cell.id.removeprefix("sqlite-ext4-"): cell for cell in matrix.default_cells(nightly)}
+    drop, plain = cells["wal_full+drop-wal-commit_powercut"], cells["wal_full_powercut"]
+    assert nightly.instants == nightly.instants_of(plain) > nightly.instants_of(drop) == 0
+    assert nightly.reproduces(plain)
+    assert not nightly.reproduces(drop)
+    assert not nightly.reproduces(cells["wal_full_ioerror-write"])
+    kills = nightly.transactions_of(cells["wal_full_processkill"]) * KILLS_PER_TRANSACTION - 1
+    assert nightly.exposure_min <= kills
+    assert nightly.transactions_of(cells["memory_off_processkill"]) < nightly.transactions_of(plain)
+    assert {"delete_off", "wal_off", "wal_full"} < {
+        name.removesuffix("_livecut-drop") for name in cells if name.endswith("_livecut-drop")
+    }
+    assert "wal_normal_livecut-drop" not in cells

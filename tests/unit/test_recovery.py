@@ -70,7 +70,7 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
         start = rebuild_device(log, state)
         (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
         with WriteLog.open(place / "composed") as composed:
-            made = OpenRecovery(composed.path, composed)
+            made = OpenRecovery(composed.path, composed, state.id)
             assert content_of(start) == rebuild(composed, made.start())
             # What the recording's self-check asks of the guest's disk: the model's order is the log's.
             whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
@@ -100,7 +100,7 @@ def test_a_recovery_of_zeros_over_something_has_a_content_of_its_own(place: Path
         assert any(rebuild(log, state))
         (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
     with WriteLog.open(place / "composed") as composed:
-        first_entry = OpenRecovery(composed.path, composed).first_entry
+        first_entry = OpenRecovery(composed.path, composed, state.id).first_entry
         contents = {rebuild(composed, one) for one in everything(Fault.POWERCUT, composed, first_entry).states}
     assert 2 == len(contents)
     assert (0,) * DISK_CELLS in contents
@@ -118,7 +118,7 @@ def test_a_recovery_is_cut_amid_its_work_from_its_first_write_to_a_file_to_just_
         state = everything(Fault.POWERCUT, log).states[0]
         (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
     with WriteLog.open(place / "composed") as composed:
-        made = OpenRecovery(composed.path, composed)
+        made = OpenRecovery(composed.path, composed, state.id)
         inside = {
             rebuild(composed, one)
             for one in everything(Fault.POWERCUT, composed, made.first_entry).states

@@ -91,7 +91,7 @@ def some_steps(draw: st.DrawFn, *, cells: int = 4, fua_from: int = 0, count_max:
 
 
 @contextmanager
-def logs_of(path: Path, run: TwoDisks) -> Iterator[TwoLogs]:
+def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_CELLS * CELL) -> Iterator[TwoLogs]:
     """Write both logs into one file, that of `b` behind that of `a`, and open them."""
     parts = []
     for disk in Disk:
@@ -102,7 +102,7 @@ def logs_of(path: Path, run: TwoDisks) -> Iterator[TwoLogs]:
     with ExitStack() as stack:
         a = stack.enter_context(WriteLog.open(path))
         b = stack.enter_context(WriteLog.open(path, begin_bytes=begin))
-        yield TwoLogs(a, b, b_device_bytes=DISK_CELLS * CELL, b_source_bytes=begin)
+        yield TwoLogs(a, b, b_device_bytes=b_device_bytes, b_source_bytes=begin)
 
 
 class Builder:

@@ -13,9 +13,10 @@ from faults.damage import Zeros
 from faults.state import landable, make_state
 from rig import cuts, matrix, recording, verification
 from rig.arms import CLOCK_FAULTS
-from rig.guest.clock import AFTER_CUT, Clock, is_wrong
-from rig.results import VerdictKind
-from rig.scenario import Scenario
+from rig.guest.clock import AFTER_CUT, Clock, first_wrong, is_wrong
+from rig.recording import Recording
+from rig.results import Verdict, VerdictKind
+from rig.scenario import Scenario, Shim
 from rig.timeline import Timeline
 from rig.verification import Finding
 from rig.vm.template import Template
@@ -58,6 +59,56 @@ def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_th
 def test_a_recording_under_a_clock_that_stands_still_is_the_same_again(recorder: Template, tmp_path: Path) -> None:
     made = recording.record(scenario("wal_full", fault="clockfrozen"), recorder, tmp_path, reproduce=True)
     assert made.facts.reproduced
+
+
+def judged(cell: Scenario, template: Template, made: Recording) -> list[tuple[Clock | None, Verdict]]:
+    """Verify a few cuts of a recording; return each verdict with the clock that its machine came back with."""
+    with opened(made) as (_, log):
+        timeline = Timeline(log.marks)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        found = under([group[0].clock for group in groups], cell, template, log, [group[0].state for group in groups])
+        return [
+            (cut.clock, verification.verdict(cut, finding, timeline))
+            for group, finding in zip(groups, found, strict=True)
+            for cut in group
+        ]
+
+
+@pytest.mark.parametrize("fault", ["clockback", "clockfrozen"])
+def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_clock_that_stepped_back_or_stands(
+    fault: str, verifier: Template, recorded: Recorder
+) -> None:
+    cell = scenario("wal_full+lastwriter", fault=fault)
+    first = first_wrong(cell.seed, cell.workload.transaction_count)
+    verdicts = [verdict for _, verdict in judged(cell, verifier, recorded(cell))]
+    assert {VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in verdicts}
+    # A clock that stands still lets one transaction through: up to then it was right.
+    last = max(verdict.recovered for verdict in verdicts if verdict.recovered is not None)
+    assert last in {first - 1} | ({first} if fault == "clockfrozen" else set())
+    assert {(v.acked, min(v.acked, last)) for v in verdicts if v.acked > last} == {
+        (v.acked, v.recovered) for v in verdicts if v.lost
+    }
+    assert 8 == max(verdict.acked for verdict in verdicts)
+
+
+def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_back_ahead_and_to_no_other(
+    verifier: Template, recorded: Recorder
+) -> None:
+    cell = scenario("wal_full+lastwriter", fault="clockjump")
+    found = judged(cell, verifier, recorded(cell))
+    for clock, verdict in found:
+        is_lost = clock is Clock.AHEAD and verdict.acked > 0
+        assert is_lost is (verdict.kind.is_damage or verdict.lost > 0), verdict
+    assert {(clock, True) for clock in (Clock.AHEAD, Clock.RIGHT)} <= {(clock, v.acked > 0) for clock, v in found}
+
+
+def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(
+    verifier: Template, recorded: Recorder
+) -> None:
+    cell = replace(scenario("wal_full"), shim=Shim.LASTWRITER)
+    found = judged(cell, verifier, recorded(cell))
+    assert {(None, VerdictKind.DURABLE)} == {(clock, verdict.kind) for clock, verdict in found}
+    assert 8 == max(verdict.acked for _, verdict in found)
 
 
 def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_under_the_one_it_was_told(

@@ -37,7 +37,7 @@ class Cut:
 
     scenario: Scenario
     told: dict[str, Any]
-    archive: bytes
+    parts: list[bytes]
 
     @property
     def kind(self) -> Kind:
@@ -45,7 +45,7 @@ class Cut:
 
     @property
     def rounds(self) -> list[Round]:
-        return list(rounds(self.told, self.archive))
+        return list(rounds(self.told, self.parts))
 
 
 def scenario(settings: str, kind: Kind) -> Scenario:
@@ -143,7 +143,7 @@ def test_a_disk_that_kept_what_the_log_does_not_know_of_voids_the_recording(
         told = json.loads(json.dumps(cut.told))
         told["rounds"][0]["counts"][device][name] += 100
         with pytest.raises(LegalityError, match=rf"the rig is wrong and {cut.scenario.id} is void"):
-            livecuts.proven(cut.scenario, told, cut.archive)
+            livecuts.proven(cut.scenario, told, cut.parts)
     with_unflushed = next(one for one in cut.rounds if prove(Kind.DROP, one).unflushed_count)
     told = {**with_unflushed.told, "counts": json.loads(json.dumps(with_unflushed.told["counts"]))}
     told["counts"]["layer"]["writes"] -= 1

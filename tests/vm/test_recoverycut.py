@@ -146,6 +146,7 @@ def test_every_cut_of_every_recovery_has_one_verdict_and_keeps_the_promise(measu
     # Two recoveries, and one of a cut of one of these.
     assert 3 == result.plan.recovery_count
     assert 0 < result.plan.inside_count < result.plan.state_count
+    assert TINY.audit_count == result.plan.audited_count
     assert {1, 2} == {one.state.count("~") for one in result.verdicts}
     promise = promise_for(result.engine, result.settings, result.fault, result.shim)
     assert promise

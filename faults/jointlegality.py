@@ -1,0 +1,76 @@
+"""Whether two honest disks under one host could hold exactly these contents; an independent checker of `twodisk`.
+
+Each disk has a write log of its own, and each is held against it as `faults.legality` does. What remains is whether
+the two instants can be one. The host writes each mark to both logs, to that of the first disk and then to that of the
+second, and starts the next mark only then. So at every moment the first log has as many marks as the second, or one
+more: that alone, of all that both logs say, tells which positions of the two were there at one time.
+
+The claim: just before an entry of the late disk's log is done, both disks die, and the early one loses all that it has
+not flushed (a disk that died earlier and missed nothing that became durable holds the same). Legal is that if
+- the late disk can hold its content at that instant, by the rule for whole writes, and
+- the early disk holds just what is durable, at every position that its log can have by then: nobody knows at which of
+  them it was, and the claim is for all. None of what was not flushed, for not even the last write of the late disk
+  tells whether that was submitted.
+It is illegal if the one or the other is, the early disk at all of these positions; else undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from faults.legality import Answer, Checker, Legality, Rule
+from faults.log import ByteArray, EntryFlag, WriteLog
+
+# The kernel's own mark, written to each log when its target is removed.
+_END_MARK = "dm-log-writes-end"
+
+
+class JointChecker:
+    """Judges contents of two disks; disks are numbered 0, that which is marked first, and 1."""
+
+    def __init__(self, logs: Sequence[WriteLog], devices_bytes: Sequence[int], *, is_replay: bool = True) -> None:
+        """Take both logs and the sizes of both disks; `is_replay` as for `Checker`, and must be so of both logs."""
+        self._logs = logs
+        self._checkers = [
+            Checker(log, size, is_replay=is_replay) for log, size in zip(logs, devices_bytes, strict=True)
+        ]
+        self._marks = [[mark.entry_index for mark in log.marks if mark.text != _END_MARK] for log in logs]
+
+    def mark_count(self, disk: int, entry: int) -> int:
+        """Return how many marks a log has just before an entry."""
+        return sum(mark < entry for mark in self._marks[disk])
+
+    def check(self, contents: Sequence[ByteArray], late: int, instant: int) -> Answer:
+        """Say whether both disks can hold these contents just before entry `instant` of the late disk's log."""
+        of_late = self._checkers[late].check(contents[late], instant, Rule.WHOLE)
+        if of_late.legality is Legality.ILLEGAL:
+            return _named(of_late, late)
+        early = 1 - late
+        answers = [
+            self._checkers[early].check(contents[early], position, Rule.DURABLE)
+            for position in self._positions(early, self.mark_count(late, instant))
+        ]
+        wrong = [one for one in answers if one.legality is not Legality.LEGAL]
+        if wrong:
+            is_never = all(one.legality is Legality.ILLEGAL for one in answers)
+            return _named(replace(wrong[0], legality=Legality.ILLEGAL if is_never else Legality.UNDECIDED), early)
+        return _named(of_late, late)
+
+    def _positions(self, disk: int, others_marks: int) -> Iterator[int]:
+        """Yield the positions of a log at which the other one can have so many marks, of alike positions the first."""
+        fewest, most = (others_marks, others_marks + 1) if disk == 0 else (others_marks - 1, others_marks)
+        marks, log = self._marks[disk], self._logs[disk]
+        first = marks[fewest - 1] + 1 if fewest > 0 else 0
+        last = marks[most] if most < len(marks) else log.entry_count
+        yield first
+        # What is durable changes with a FUA write and with a FLUSH, so behind each of them.
+        changes = (log.flags[first:last] & (EntryFlag.FUA | EntryFlag.FLUSH)) > 0
+        yield from (first + 1 + np.flatnonzero(changes)).tolist()
+
+
+def _named(answer: Answer, disk: int) -> Answer:
+    """Return the answer with the disk in its reason."""
+    return replace(answer, reason=f"on the disk marked {('first', 'second')[disk]}: {answer.reason}")
