@@ -38,6 +38,8 @@ from rig.vm.argv import Role
 from rig.vm.template import Template, template
 
 _BATCH = 16
+# Fewer contents than this go to one machine: a clone takes half a second to warm up, and others have work meanwhile.
+_PART_MIN = 160
 
 
 class Progress(Protocol):
@@ -173,7 +175,7 @@ class Campaign:
                     else:
                         found += missing
             contents = by_content(found)
-            size = -(-len(contents) // self._jobs) or 1
+            size = max(_PART_MIN, -(-len(contents) // self._jobs))
             parts += [_Part(path, log, contents[begin : begin + size]) for begin in range(0, len(contents), size)]
             parts = [part for part in parts if part.contents]
             self._progress.planned(sum(len(same) for part in parts for same in part.contents))

@@ -3,7 +3,7 @@
 Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
 spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
 which the share of losing instants follows. States of equal content are put on a disk once.
-Of the states of a cell that leaves out a sync up to a quarter are planned for the epochs in which it did: all others
+Of the states of a cell that leaves out a sync up to half are planned for the epochs in which it did: all others
 are much as in the cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
 """
 
@@ -95,7 +95,7 @@ def _planned(
         return planned(log_epochs, states_max)
     drops = [drop.entry_index for drop in timeline.drops]
     without_sync = [epoch for epoch in log_epochs if any(epoch.begin <= drop < epoch.end for drop in drops)]
-    close = planned(without_sync, max(1, states_max // 4))
+    close = planned(without_sync, max(1, states_max // 2))
     broad = planned(log_epochs, max(1, states_max - len(close.states)))
     states = {state.id: state for state in (*broad.states, *close.states)}
     in_order = sorted(states.values(), key=lambda state: (state.base_end, state.id))

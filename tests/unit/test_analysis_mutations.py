@@ -27,7 +27,7 @@ def mutant(kind: str, verdicts: Sequence[Verdict], fault: str = "powercut") -> C
 
 
 def score_of(*cells: CellResult) -> mutations.Score:
-    (score,) = mutations.scores(summarise([cell(WAL_FULL, durable(9)), *controls_that_fire(), *cells], 5))
+    (score,) = mutations.scores(summarise([cell(WAL_FULL, durable(9)), *controls_that_fire(), *cells], 12))
     return score
 
 
@@ -49,7 +49,7 @@ def test_a_survivor_has_its_reason_or_is_unknown_and_only_what_matters_counts() 
 
 
 def test_a_mutant_that_too_little_was_seen_of_neither_survives_nor_is_noticed() -> None:
-    # A quarter of the exposure of 5, rounded up.
+    # A sixth of the exposure of 12.
     score = score_of(mutant("wal-commit", durable(1)))
     assert (None, "inconclusive", "0 / 1") == (score.mutants[0].noticed, score.mutants[0].text, score.text)
     assert score_of(mutant("wal-commit", durable(2))).mutants[0].noticed is False
@@ -60,7 +60,7 @@ def test_a_mutant_never_counts_against_the_engine_and_is_no_control(verdicts: li
     one = mutant("wal-commit", verdicts)
     assert (True, False) == (is_sabotaged(one), must_break(one))
     plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
-    with_mutant, without = summarise([*plain, one], 5), summarise(plain, 5)
+    with_mutant, without = summarise([*plain, one], 5), summarise(plain, 12)
     assert Result.KEPT is with_mutant.result is without.result
     assert without.controls == with_mutant.controls
 
@@ -75,11 +75,11 @@ def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None
 
 def test_the_section_is_there_only_when_mutants_are() -> None:
     plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
-    with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 5)
+    with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 12)
     for shown in (table_text(with_mutant), report_html(with_mutant, {})):
         assert "wal-commit" in shown
         assert "survives: unknown" in shown
-    without = summarise(plain, 5)
+    without = summarise(plain, 12)
     assert "left out of" not in table_text(without)
     assert "Syncs left out" not in report_html(without, {})
 
@@ -106,7 +106,7 @@ def test_syncs_as_documented_are_no_difference_and_any_other_sequence_names_both
 def test_strange_syncs_make_a_kept_promise_inconclusive_and_leave_a_counterexample_broken() -> None:
     reasons = {}
     for verdicts, result in ((durable(9), Result.INCONCLUSIVE), (LOST, Result.BROKEN)):
-        summary = summarise([with_syncs("none", verdicts=verdicts), *controls_that_fire()], 5)
+        summary = summarise([with_syncs("none", verdicts=verdicts), *controls_that_fire()], 12)
         (row,) = [row for row in summary.rows if row.outcome.settings_name == "wal_full"]
         assert result is row.judgement.result
         reasons[result] = " ".join(row.judgement.reasons)

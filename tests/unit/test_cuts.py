@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_cuts(log: WriteLog) -> None:
     assert cuts(POWERCUT, PROFILE, log, Timeline(log.marks)) == cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
 
 
-def test_a_quarter_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is_planned_twice(
+def test_half_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is_planned_twice(
     tmp_path: Path,
 ) -> None:
     transactions = [
@@ -125,7 +125,7 @@ def test_a_quarter_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_no
         found = cuts(cell, wanted, log, timeline)
         numbers = [cut.state.epoch.number for cut in found.cuts]
         assert [7, 20] == [drop.number for drop in timeline.drops]
-        assert all(numbers.count(number) >= 10 for number in (6, 19))
+        assert all(numbers.count(number) >= 18 for number in (6, 19))
         assert max(numbers.count(number) for number in set(numbers) - {6, 19}) <= 2
         assert len({cut.name for cut in found.cuts}) == len(found.cuts) == found.facts.state_count
         assert wanted.states_max_of(cell) == 80 >= len(found.cuts) > 70

@@ -163,3 +163,6 @@ def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
         name.removesuffix("_livecut-drop") for name in cells if name.endswith("_livecut-drop")
     }
     assert "wal_normal_livecut-drop" not in cells
+    assert {"powercut", "torn", "oscrash", "processkill"} == {
+        cell.fault for cell in cells.values() if cell.settings_name == "wal_extra"
+    }
