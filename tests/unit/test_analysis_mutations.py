@@ -60,7 +60,7 @@ def test_a_mutant_never_counts_against_the_engine_and_is_no_control(verdicts: li
     one = mutant("wal-commit", verdicts)
     assert (True, False) == (is_sabotaged(one), must_break(one))
     plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
-    with_mutant, without = summarise([*plain, one], 5), summarise(plain, 12)
+    with_mutant, without = summarise([*plain, one], 5), summarise(plain, 5)
     assert Result.KEPT is with_mutant.result is without.result
     assert without.controls == with_mutant.controls
 
@@ -75,11 +75,11 @@ def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None
 
 def test_the_section_is_there_only_when_mutants_are() -> None:
     plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
-    with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 12)
+    with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 5)
     for shown in (table_text(with_mutant), report_html(with_mutant, {})):
         assert "wal-commit" in shown
         assert "survives: unknown" in shown
-    without = summarise(plain, 12)
+    without = summarise(plain, 5)
     assert "left out of" not in table_text(without)
     assert "Syncs left out" not in report_html(without, {})
 
@@ -106,7 +106,7 @@ def test_syncs_as_documented_are_no_difference_and_any_other_sequence_names_both
 def test_strange_syncs_make_a_kept_promise_inconclusive_and_leave_a_counterexample_broken() -> None:
     reasons = {}
     for verdicts, result in ((durable(9), Result.INCONCLUSIVE), (LOST, Result.BROKEN)):
-        summary = summarise([with_syncs("none", verdicts=verdicts), *controls_that_fire()], 12)
+        summary = summarise([with_syncs("none", verdicts=verdicts), *controls_that_fire()], 5)
         (row,) = [row for row in summary.rows if row.outcome.settings_name == "wal_full"]
         assert result is row.judgement.result
         reasons[result] = " ".join(row.judgement.reasons)
