@@ -186,7 +186,7 @@ def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
             for cell in all_cells()
             if not is_unprotected(cell) or cell.fault in _BARE_FAULTS or cell.settings_name in _CONTROL_SETTINGS
             if not SPECS[cell.fault].is_cross_check or cell.settings_name in _CROSS_CHECK_SETTINGS
-            if cell.settings_name not in _SAME_AS_FULL or (cell.fault in MAIN_FAULTS and not cell.dropped_sync)
+            if cell.settings_name not in _SAME_AS_FULL or cell.fault in MAIN_FAULTS
         ]
     return [
         cell
