@@ -30,9 +30,9 @@ from rig.scenario import Shim
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01
 # Of all but the main faults a fraction of the exposure is asked for.
-_SIDE_SHARE = 4
+_SIDE_SHARE = 5
 # And of a mutant: that it survives says nothing of the engine.
-_MUTANT_SHARE = 6
+_MUTANT_SHARE = 8
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}

@@ -69,7 +69,7 @@ class Profile:
         """Return how many crash states are planned for a cell; those of a mutant see `rig.cuts`."""
         spec = SPECS[cell.fault]
         if cell.dropped_sync:
-            return self.side_states_max
+            return self.side_states_max * 3 // 2
         if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
             return max(1, self.side_states_max // 2)
         return self.states_max if cell.fault in MAIN_FAULTS else self.side_states_max
@@ -172,6 +172,15 @@ def is_unprotected(cell: Scenario) -> bool:
     return any(cell.settings.get(name) in values for name, values in engines.named(cell.engine).UNPROTECTED.items())
 
 
+def _is_undecided(cell: Scenario) -> bool:
+    """Return whether no state of it can be judged: the log leaves open what the setup made durable.
+
+    ext4 writes its superblock with FUA at the mount and again from the page cache, in an order that no log tells, and in
+    the recordings of these settings it is never written again; see `faults.epochs`.
+    """
+    return cell.settings.get("journal_mode") in ("memory", "off") and cell.settings["synchronous"] != "off"
+
+
 def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
     """Return what is measured when no cell is named.
 
@@ -185,8 +194,10 @@ def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
             cell
             for cell in all_cells()
             if not is_unprotected(cell) or cell.fault in _BARE_FAULTS or cell.settings_name in _CONTROL_SETTINGS
+            if cell.fault == "processkill" or not _is_undecided(cell)
             if not SPECS[cell.fault].is_cross_check or cell.settings_name in _CROSS_CHECK_SETTINGS
-            if cell.settings_name not in _SAME_AS_FULL or cell.fault in MAIN_FAULTS
+            if "_".join(cell.settings.values()) not in _SAME_AS_FULL
+            or (cell.fault in MAIN_FAULTS and not cell.dropped_sync)
         ]
     return [
         cell

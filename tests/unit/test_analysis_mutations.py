@@ -49,7 +49,7 @@ def test_a_survivor_has_its_reason_or_is_unknown_and_only_what_matters_counts() 
 
 
 def test_a_mutant_that_too_little_was_seen_of_neither_survives_nor_is_noticed() -> None:
-    # A sixth of the exposure of 12.
+    # An eighth of the exposure of 12, rounded up.
     score = score_of(mutant("wal-commit", durable(1)))
     assert (None, "inconclusive", "0 / 1") == (score.mutants[0].noticed, score.mutants[0].text, score.text)
     assert score_of(mutant("wal-commit", durable(2))).mutants[0].noticed is False
