@@ -175,8 +175,8 @@ def is_unprotected(cell: Scenario) -> bool:
 def _is_undecided(cell: Scenario) -> bool:
     """Return whether no state of it can be judged: the log leaves open what the setup made durable.
 
-    ext4 writes its superblock with FUA at the mount and again from the page cache, in an order that no log tells, and in
-    the recordings of these settings it is never written again; see `faults.epochs`.
+    ext4 writes its superblock with FUA at the mount and again from the page cache, in an order that no log tells, and
+    in the recordings of these settings it is never written again; see `faults.epochs`.
     """
     return cell.settings.get("journal_mode") in ("memory", "off") and cell.settings["synchronous"] != "off"
 
