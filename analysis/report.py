@@ -18,7 +18,7 @@ from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from analysis.promises import Keeps
 from analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
-from rig.arms import DISHONEST_FAULTS
+from rig.arms import DISHONEST_FAULTS, MAIN_FAULTS
 from rig.results import Verdict, VerdictKind
 from rig.scenario import DROP_PREFIX
 
@@ -136,11 +136,18 @@ def _kinds(summary: Summary) -> list[VerdictKind]:
 
 
 def _findings(summary: Summary) -> list[str]:
-    """Return what the numbers say in a few sentences; every sentence names settings and what was measured."""
+    """Return what the numbers say in a few sentences; every sentence names settings and what was measured.
+
+    One for each of the main faults, and only if none of them was run for the others: the grid has them all.
+    """
     findings = []
-    for group, rows in groupby(_by_group(summary), key=_group):
+    ordered = _by_group(summary)
+    main = [row for row in ordered if row.outcome.cell.fault in MAIN_FAULTS]
+    for group, rows in groupby(main or ordered, key=_group):
         honest = [row for row in rows if row.outcome.cell.shim == "none" and row.outcome.transactions_per_s]
         lossless = [row for row in honest if row.outcome.database_count and not row.outcome.losing_count]
+        # Where nothing is promised, that a few states lost nothing says nothing of the others.
+        lossless = [row for row in lossless if row.promise and row.promise.keeps is Keeps.NOTHING_LOST]
         lossless = [row for row in lossless if row.judgement.result is Result.KEPT]
         if lossless:
             best = max(lossless, key=_speed)

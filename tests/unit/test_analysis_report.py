@@ -144,3 +144,15 @@ def test_damage_that_the_documentation_does_not_exclude_is_named_in_the_answer_a
     assert "does not exclude it: persist_normal under torn." in headline(summary)
     clean = summarise([*controls_that_fire("torn"), cell(sqlite("persist", "normal"), durable(200), "torn")], 100)
     assert "exclude" not in headline(clean)
+
+
+def test_the_sentences_at_the_top_are_of_the_main_faults_and_of_settings_that_promise_to_lose_nothing() -> None:
+    settings = [sqlite("wal", "off"), sqlite("wal", "full")]
+    cells = [cell(one, durable(150), fault=fault) for fault in ("powercut", "bitflip", "plp") for one in settings]
+    page = report_html(summarise([*controls_that_fire(), *cells[1:]], 100), {"command": "rig run"})
+    leads = re.findall(r'<p class="lead">(.*?)</p>', page)
+    assert len(leads) == 1
+    assert "powercut" in leads[0]
+    assert "lost: wal_full" in leads[0]
+    dishonest = report_html(summarise([cell(sqlite("wal", "full"), durable(150), fault="bitflip")], 100), {})
+    assert 'class="lead"' not in dishonest
