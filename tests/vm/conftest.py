@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,6 +20,12 @@ from rig.vm import image as vm_image
 from rig.vm.argv import Role
 from rig.vm.image import Image
 from rig.vm.template import Template, template
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell starts its background jobs with SIGINT ignored, and what we start and interrupt would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

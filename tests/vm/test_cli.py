@@ -245,8 +245,6 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     shared_memory = set(SHARED_MEMORY.iterdir())
     command: list[str | Path] = [RIG, "run", *CELLS[:2], "--run-dir", run]
     environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONFAULTHANDLER": "1"}
-    # A shell starts its background jobs with SIGINT ignored, and so what runs us may have; a child inherits that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         command, env=environment, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
