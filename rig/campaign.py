@@ -38,7 +38,8 @@ from rig.vm.argv import Role
 from rig.vm.template import Template, template
 
 _BATCH = 16
-# Fewer contents than this go to one machine: a clone takes half a second to warm up, and others have work meanwhile.
+# Where other recordings keep all machines busy fewer contents than this go to one, for a clone takes half a second to
+# warm up.
 _PART_MIN = 160
 
 
@@ -107,12 +108,14 @@ class Campaign:
         self._progress = progress
         self._jobs = jobs or os.cpu_count() or 1
         self._stopped = threading.Event()
+        self._part_min = 1
 
     def measure(self, cells: Sequence[Scenario]) -> None:
         """Measure all cells that the run lacks. Whatever interrupts it, no machine is left running."""
         ordered = sorted(cells, key=lambda cell: (cell.recording_key, cell.id))
         groups = [list(group) for _, group in groupby(ordered, key=lambda cell: cell.recording_key)]
         groups.sort(key=lambda group: group[0].id)
+        self._part_min = _PART_MIN if len(groups) > self._jobs else 1
         vms = ThreadPoolExecutor(self._jobs, "vm")
         # One more group than machines: the next recording is planned while the last states of this one are checked.
         leaders = ThreadPoolExecutor(self._jobs + 1, "group")
@@ -175,7 +178,7 @@ class Campaign:
                     else:
                         found += missing
             contents = by_content(found)
-            size = max(_PART_MIN, -(-len(contents) // self._jobs))
+            size = max(self._part_min, -(-len(contents) // self._jobs))
             parts += [_Part(path, log, contents[begin : begin + size]) for begin in range(0, len(contents), size)]
             parts = [part for part in parts if part.contents]
             self._progress.planned(sum(len(same) for part in parts for same in part.contents))
