@@ -12,10 +12,13 @@ import numpy as np
 
 from faults import CrashState, EntryFlag, WriteLog
 from faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
-from rig import matrix, verification
+from rig import cuts, matrix, verification
 from rig.guest.disks import DISK_MIB
+from rig.matrix import Profile
 from rig.recording import Recording
+from rig.results import Verdict
 from rig.scenario import Scenario, Workload
+from rig.timeline import Timeline
 from rig.verification import Finding
 from rig.vm.argv import RECORDING_BYTES
 from rig.vm.template import Template
@@ -112,3 +115,13 @@ def findings(
 
 def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:
     return [(finding.kind, finding.recovered) for finding in found]
+
+
+def verdicts(cell: Scenario, recording: Recording, verifier: Template, profile: Profile) -> list[Verdict]:
+    """Cut the power all over a recording, and judge as a campaign does."""
+    with opened(recording) as (_, log):
+        timeline = Timeline(log.marks)
+        groups = cuts.by_content(cuts.cuts(cell, profile, log, timeline).cuts)
+        found = findings(cell, verifier, log, [group[0].state for group in groups])
+        pairs = zip(groups, found, strict=True)
+        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]

@@ -13,15 +13,13 @@ from analysis.controls import check_controls
 from analysis.outcome import outcome
 from analysis.promises import promise_for, violates
 from faults import EntryFlag
-from rig import cuts, matrix, verification
+from rig import matrix, verification
 from rig.arms import ERROR_FAULTS
 from rig.guest.injections import Injection, Place, strikes
-from rig.recording import Recording
 from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
 from rig.scenario import Scenario, Workload
-from rig.timeline import Timeline
 from rig.vm.template import Template
-from tests.vm.samples import Recorder, findings, opened, scenario
+from tests.vm.samples import Recorder, opened, scenario, verdicts
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
 
@@ -29,16 +27,6 @@ _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
 def brief(settings: str, fault: str, transaction_count: int = 6, seed: int = 1) -> Scenario:
     cell = scenario(settings, fault=fault, seed=seed)
     return replace(cell, workload=Workload(transaction_count, think_ms=20, rest_ms=6000))
-
-
-def verdicts(cell: Scenario, recording: Recording, verifier: Template) -> list[Verdict]:
-    """Cut the power all over a recording, and judge as a campaign does."""
-    with opened(recording) as (_, log):
-        timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
-        found = findings(cell, verifier, log, [group[0].state for group in groups])
-        pairs = zip(groups, found, strict=True)
-        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
 
 
 def breaks(cell: Scenario, found: list[Verdict]) -> list[Verdict]:
@@ -59,7 +47,7 @@ def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
     assert {VerdictKind.DURABLE} == {verdict.kind for verdict in live}
     assert all("after SQLITE_" in verdict.detail for verdict in live)
     assert cell.workload.transaction_count == recording.facts.transaction_count
-    found = verdicts(cell, recording, verifier)
+    found = verdicts(cell, recording, verifier, _PROFILE)
     assert max(verdict.acked for verdict in found) == cell.workload.transaction_count
     assert [] == breaks(cell, found)
     assert not any(verdict.kind.is_infrastructure for verdict in found)
@@ -87,7 +75,7 @@ def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_c
     recording = recorded(cell)
     (reopened,) = [one for one in recording.facts.live if one["state"].startswith("reopen-3.")]
     assert ("prefix", 3 if loses else 2) == (reopened["kind"], reopened["recovered"])
-    broken = breaks(cell, verdicts(cell, recording, verifier))
+    broken = breaks(cell, verdicts(cell, recording, verifier, _PROFILE))
     assert loses is bool(broken)
     assert all(verdict.kind.is_damage or verdict.recovered == 2 for verdict in broken)
 

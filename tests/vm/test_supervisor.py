@@ -10,30 +10,15 @@ import pytest
 
 from analysis.outcome import loses
 from faults import epochs, parse_state
-from rig import cuts, matrix, recording, verification
+from rig import matrix, recording
 from rig.errors import VmError
-from rig.recording import Recording
 from rig.results import Verdict, VerdictKind
-from rig.scenario import Scenario
 from rig.timeline import Timeline
 from rig.vm.template import Template
-from tests.vm.samples import Recorder, findings, opened, scenario
+from tests.vm.samples import Recorder, opened, scenario, verdicts
 
 # The cut instants alone: what is left when everything unflushed goes.
 _PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16, side_states_max=60)
-
-
-def verdicts(settings_name: str, recorded: Recording, template: Template) -> list[Verdict]:
-    return verdicts_of(scenario(settings_name), recorded, template)
-
-
-def verdicts_of(cell: Scenario, recorded: Recording, template: Template) -> list[Verdict]:
-    with opened(recorded) as (_, log):
-        timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
-        found = findings(cell, template, log, [group[0].state for group in groups])
-        pairs = zip(groups, found, strict=True)
-        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
 
 
 def lost(found: Sequence[Verdict]) -> list[int]:
@@ -45,7 +30,7 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
 ) -> None:
     names = ("wal_full", "wal_full+drop-wal-commit", "wal_full+eatmydata")
     made = {name: recorded(scenario(name)) for name in names}
-    found = {name: verdicts(name, made[name], verifier) for name in names}
+    found = {name: verdicts(scenario(name), made[name], verifier, _PROFILE) for name in names}
     assert [] == lost(found["wal_full"])
     assert max(lost(found["wal_full+drop-wal-commit"])) > 1
     # That library swallows the setup's sync too, so what comes back may be no database at all.
@@ -63,7 +48,7 @@ def test_a_header_that_was_not_synced_lets_an_old_wal_back_where_only_the_end_of
     # A WAL that begins anew every third transaction.
     cell = replace(cell, tuning={**cell.tuning, "wal_autocheckpoint": "16"})
     made = recorded(cell)
-    broken = {one.state for one in verdicts_of(cell, made, verifier) if one.kind.is_damage}
+    broken = {one.state for one in verdicts(cell, made, verifier, _PROFILE) if one.kind.is_damage}
     assert broken
     with opened(made) as (_, log):
         drops = Timeline(log.marks).drops
