@@ -27,13 +27,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analysis.promises import Keeps, promise_for, violates
+from rig.analysis.promises import Keeps, promise_for, violates
 from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
 from rig.guest.clock import is_wrong
 from rig.scenario import DROP_PREFIX
 
 if TYPE_CHECKING:
-    from analysis.outcome import Outcome
+    from rig.analysis.outcome import Outcome
     from rig.results import CellResult, VerdictKind
 
 

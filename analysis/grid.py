@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.outcome import Result, Row
-from analysis.promises import Keeps
+from rig.analysis.outcome import Result, Row
+from rig.analysis.promises import Keeps
 from rig.arms import SPECS, Arm
 
 if TYPE_CHECKING:

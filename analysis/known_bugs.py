@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analysis.outcome import Summary
+    from rig.analysis.outcome import Summary
 
 Version = tuple[int, ...]
 # Of every workload there is.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rig.scenario import DROP_PREFIX
 
 if TYPE_CHECKING:
-    from analysis.outcome import Row, Summary
+    from rig.analysis.outcome import Row, Summary
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from analysis.controls import ControlResult, check_controls, doubts, group_of, is_cross_check, is_mutant, is_sabotaged
-from analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
-from analysis.protocol import difference
-from analysis.statistics import Proportion, proportion
+from rig.analysis.controls import (
+    ControlResult,
+    check_controls,
+    doubts,
+    group_of,
+    is_cross_check,
+    is_mutant,
+    is_sabotaged,
+)
+from rig.analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
+from rig.analysis.protocol import difference
+from rig.analysis.statistics import Proportion, proportion
 from rig.arms import MAIN_FAULTS
 from rig.results import CellResult, Verdict, VerdictKind
 from rig.scenario import Shim

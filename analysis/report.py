@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from analysis import grid, known_bugs, mutations, protocol
-from analysis.controls import group_of
-from analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
-from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
-from analysis.promises import Keeps
-from analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
+from rig.analysis import grid, known_bugs, mutations, protocol
+from rig.analysis.controls import group_of
+from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
+from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
+from rig.analysis.promises import Keeps
+from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.arms import DISHONEST_FAULTS, MAIN_FAULTS
 from rig.results import Verdict, VerdictKind
 from rig.scenario import DROP_PREFIX

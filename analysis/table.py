@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from analysis import grid, known_bugs, mutations
-from analysis.outcome import Outcome, Result, Row, Summary
-from analysis.promises import Keeps
+from rig.analysis import grid, known_bugs, mutations
+from rig.analysis.outcome import Outcome, Result, Row, Summary
+from rig.analysis.promises import Keeps
 from rig.arms import DISHONEST_FAULTS
 from rig.results import Verdict
 

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from faults import bitflip, bitrot, discard, lostrange, lyingflush, misdirected, oscrash, plp, powercut, shorn, torn
-from faults.content import ContentIndex
-from faults.epochs import Epoch, epochs
-from faults.extents import Extent, base_extents
-from faults.ids import StateIdError, parse_state
-from faults.log import EntryFlag, LogError, Mark, WriteLog
-from faults.powercut import everything_unflushed_lost
-from faults.selection import Plan
-from faults.state import CrashState, Draw, Tear
-from faults.twodisk import JointState, parse_joint
-from faults.twologs import Disk, TwoLogs
+from rig.faults import bitflip, bitrot, discard, lostrange, lyingflush, misdirected, oscrash, plp, powercut, shorn, torn
+from rig.faults.content import ContentIndex
+from rig.faults.epochs import Epoch, epochs
+from rig.faults.extents import Extent, base_extents
+from rig.faults.ids import StateIdError, parse_state
+from rig.faults.log import EntryFlag, LogError, Mark, WriteLog
+from rig.faults.powercut import everything_unflushed_lost
+from rig.faults.selection import Plan
+from rig.faults.state import CrashState, Draw, Tear
+from rig.faults.twodisk import JointState, parse_joint
+from rig.faults.twologs import Disk, TwoLogs
 
 __all__ = [
     "ContentIndex",

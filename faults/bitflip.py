@@ -16,12 +16,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import Flip
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.recent import damaged_states
-from faults.selection import Plan
-from faults.state import UNIT_BYTES, Window
+from rig.faults.damage import Flip
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.recent import damaged_states
+from rig.faults.selection import Plan
+from rig.faults.state import UNIT_BYTES, Window
 
 BIT_COUNTS = (1, 8, 64)
 

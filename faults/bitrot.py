@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from faults.bitflip import BIT_COUNTS
-from faults.damage import BLOCK_BYTES, Flip
-from faults.epochs import Epoch
-from faults.extents import unit_pieces
-from faults.log import Int64Array, WriteLog
-from faults.recent import all_landed
-from faults.selection import Plan, Ranking, select
-from faults.state import CrashState, landable, make_state
+from rig.faults.bitflip import BIT_COUNTS
+from rig.faults.damage import BLOCK_BYTES, Flip
+from rig.faults.epochs import Epoch
+from rig.faults.extents import unit_pieces
+from rig.faults.log import Int64Array, WriteLog
+from rig.faults.recent import all_landed
+from rig.faults.selection import Plan, Ranking, select
+from rig.faults.state import CrashState, landable, make_state
 
 # Blocks of zeros are drawn and put back; an epoch with so many in a row is taken to have nothing else.
 _BARREN_DRAWS_MAX = 1000

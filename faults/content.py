@@ -17,9 +17,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from faults.epochs import epochs
-from faults.log import Int64Array, WriteLog
-from faults.state import CrashState
+from rig.faults.epochs import epochs
+from rig.faults.log import Int64Array, WriteLog
+from rig.faults.state import CrashState
 
 CELL_BYTES = 512
 _ZEROS = bytes(CELL_BYTES)

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faults.extents import Extent, literal_extent, overlaps, touching
-from faults.log import EntryFlag, Int64Array, WriteLog
+from rig.faults.extents import Extent, literal_extent, overlaps, touching
+from rig.faults.log import EntryFlag, Int64Array, WriteLog
 
 if TYPE_CHECKING:
-    from faults.state import CrashState
+    from rig.faults.state import CrashState
 
 SECTOR_BYTES = 512
 BLOCK_BYTES = 4096

@@ -26,13 +26,13 @@ from itertools import chain
 
 import numpy as np
 
-from faults.damage import Discarded
-from faults.epochs import Epoch
-from faults.extents import overlaps
-from faults.log import EntryFlag, WriteLog
-from faults.powercut import SUBSETS_MAX
-from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import CrashState, landable, make_state
+from rig.faults.damage import Discarded
+from rig.faults.epochs import Epoch
+from rig.faults.extents import overlaps
+from rig.faults.log import EntryFlag, WriteLog
+from rig.faults.powercut import SUBSETS_MAX
+from rig.faults.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.state import CrashState, landable, make_state
 
 DISCARDS_MAX = 16
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from faults.log import EntryFlag, WriteLog
+from rig.faults.log import EntryFlag, WriteLog
 
 
 @dataclass(frozen=True)

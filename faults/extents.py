@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faults.log import BoolArray, Int64Array, WriteLog
+from rig.faults.log import BoolArray, Int64Array, WriteLog
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from faults.damage import DAMAGE, complaint, parse_damages
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.state import (
+from rig.faults.damage import DAMAGE, complaint, parse_damages
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.state import (
     UNIT_BYTES,
     CrashState,
     Draw,

@@ -21,8 +21,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from faults.legality import Answer, Checker, Legality, Rule
-from faults.log import ByteArray, EntryFlag, WriteLog
+from rig.faults.legality import Answer, Checker, Legality, Rule
+from rig.faults.log import ByteArray, EntryFlag, WriteLog
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"

@@ -42,8 +42,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from faults.log import ByteArray, EntryFlag, WriteLog
-from faults.order import CELL_BYTES, NONE, Order
+from rig.faults.log import ByteArray, EntryFlag, WriteLog
+from rig.faults.order import CELL_BYTES, NONE, Order
 
 _Mask = NDArray[np.bool_]
 _BLOCK_CELLS = 4096 // CELL_BYTES

@@ -16,12 +16,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Unreadable, Zeros
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.recent import damaged_states
-from faults.selection import Plan
-from faults.state import Window
+from rig.faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Unreadable, Zeros
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.recent import damaged_states
+from rig.faults.selection import Plan
+from rig.faults.state import Window
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.powercut import LISTED_MEMBERS_MAX, SUBSETS_MAX, draws
-from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import CrashState, Draw, Window, make_lying_state, window_of
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.powercut import LISTED_MEMBERS_MAX, SUBSETS_MAX, draws
+from rig.faults.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.state import CrashState, Draw, Window, make_lying_state, window_of
 
 FLUSHES_IGNORED = (1, 2, 4, 8, 16)
 

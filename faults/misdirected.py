@@ -18,13 +18,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Astray, device_end
-from faults.epochs import Epoch
-from faults.extents import overlaps
-from faults.log import WriteLog
-from faults.recent import recent_window
-from faults.selection import Plan, Ranking, select
-from faults.state import CrashState, Window, make_lying_state
+from rig.faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Astray, device_end
+from rig.faults.epochs import Epoch
+from rig.faults.extents import overlaps
+from rig.faults.log import WriteLog
+from rig.faults.recent import recent_window
+from rig.faults.selection import Plan, Ranking, select
+from rig.faults.state import CrashState, Window, make_lying_state
 
 # A window in which no wrong place is free after so many draws is taken to have none.
 _BARREN_DRAWS_MAX = 200

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from faults.log import EntryFlag, Int64Array, WriteLog
+from rig.faults.log import EntryFlag, Int64Array, WriteLog
 
 CELL_BYTES = 512
 # No entry; sorts before every one.

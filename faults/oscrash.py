@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.selection import Plan, Ranking, select, spread
-from faults.state import CrashState, make_state, settled
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.selection import Plan, Ranking, select, spread
+from rig.faults.state import CrashState, make_state, settled
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.powercut import after_fuas
-from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import CrashState, make_state, settled
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.powercut import after_fuas
+from rig.faults.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.state import CrashState, make_state, settled
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:

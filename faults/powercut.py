@@ -25,10 +25,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import CrashState, Draw, landable, make_state
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.state import CrashState, Draw, landable, make_state
 
 # An epoch with more subsets than this is sampled.
 SUBSETS_MAX = 64

@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from faults.damage import Damage
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.selection import Plan, Ranking, select
-from faults.state import CrashState, Window, landable, make_state, window_of
+from rig.faults.damage import Damage
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.selection import Plan, Ranking, select
+from rig.faults.state import CrashState, Window, landable, make_state, window_of
 
 FLUSHES = 4
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from faults.content import ContentIndex
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.state import CrashState
+from rig.faults.content import ContentIndex
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.state import CrashState
 
 _T = TypeVar("_T")
 

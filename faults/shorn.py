@@ -25,11 +25,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from faults.damage import SECTOR_BYTES, Garbage, block_rests
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import CrashState, Tear, landable, make_state, unit_count
+from rig.faults.damage import SECTOR_BYTES, Garbage, block_rests
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.state import CrashState, Tear, landable, make_state, unit_count
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from faults.damage import Damage, Unreadable, damage_extents
-from faults.epochs import Epoch
-from faults.extents import Extent, base_extents, extents_of, read, unit_pieces, whole_pieces
-from faults.log import Int64Array, WriteLog
+from rig.faults.damage import Damage, Unreadable, damage_extents
+from rig.faults.epochs import Epoch
+from rig.faults.extents import Extent, base_extents, extents_of, read, unit_pieces, whole_pieces
+from rig.faults.log import Int64Array, WriteLog
 
 UNIT_BYTES = (512, 4096)
 

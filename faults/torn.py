@@ -28,12 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from faults.damage import block_rests
-from faults.epochs import Epoch
-from faults.log import WriteLog
-from faults.powercut import after_fuas, draws
-from faults.selection import Plan, Ranking, in_turns, select, spread
-from faults.state import UNIT_BYTES, CrashState, Tear, landable, make_state, unit_count
+from rig.faults.damage import block_rests
+from rig.faults.epochs import Epoch
+from rig.faults.log import WriteLog
+from rig.faults.powercut import after_fuas, draws
+from rig.faults.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.state import UNIT_BYTES, CrashState, Tear, landable, make_state, unit_count
 
 # More units than this in one batch or one FUA write are sampled: 8 units of 512 are one page.
 UNITS_LISTED_MAX = 8

@@ -30,15 +30,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from faults.content import ContentIndex
-from faults.epochs import Epoch
-from faults.extents import Extent
-from faults.ids import StateIdError, parse_state
-from faults.log import WriteLog
-from faults.powercut import FIRST_KINDS, after_fuas, before_flush, rotated
-from faults.selection import Plan, Ranking, in_turns, select
-from faults.state import CrashState, make_state
-from faults.twologs import Disk, TwoLogs
+from rig.faults.content import ContentIndex
+from rig.faults.epochs import Epoch
+from rig.faults.extents import Extent
+from rig.faults.ids import StateIdError, parse_state
+from rig.faults.log import WriteLog
+from rig.faults.powercut import FIRST_KINDS, after_fuas, before_flush, rotated
+from rig.faults.selection import Plan, Ranking, in_turns, select
+from rig.faults.state import CrashState, make_state
+from rig.faults.twologs import Disk, TwoLogs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 
-from faults.epochs import epochs
-from faults.extents import Extent, base_extents
-from faults.log import LogError, WriteLog
-from faults.powercut import everything_unflushed_lost
-from faults.state import CrashState
+from rig.faults.epochs import epochs
+from rig.faults.extents import Extent, base_extents
+from rig.faults.log import LogError, WriteLog
+from rig.faults.powercut import everything_unflushed_lost
+from rig.faults.state import CrashState
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"

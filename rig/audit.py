@@ -16,13 +16,13 @@ from functools import cached_property
 
 import numpy as np
 
-from faults import CrashState, Disk, JointState, WriteLog, epochs, parse_state
-from faults.jointlegality import JointChecker
-from faults.legality import RULES, Checker, Legality, Rule
-from faults.log import ByteArray
 from rig.arms import SPECS
 from rig.cuts import Cut
 from rig.errors import LegalityError
+from rig.faults import CrashState, Disk, JointState, WriteLog, epochs, parse_state
+from rig.faults.jointlegality import JointChecker
+from rig.faults.legality import RULES, Checker, Legality, Rule
+from rig.faults.log import ByteArray
 from rig.guest.disks import DISK_MIB
 from rig.guest.journaldisk import FIRST_BYTE
 from rig.recovery import SEPARATOR, OpenRecovery

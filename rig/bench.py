@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from faults import CrashState, WriteLog
 from rig import campaign, matrix, recording
 from rig.arms import FAULTS, SPECS
 from rig.cuts import by_content, cuts
 from rig.errors import RigError
+from rig.faults import CrashState, WriteLog
 from rig.recording import Recording
 from rig.scenario import Scenario, Workload
 from rig.store import Run

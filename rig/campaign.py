@@ -17,13 +17,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from faults import LogError, WriteLog
 from rig import recording, recoverycuts
 from rig.arms import SPECS
 from rig.audit import Auditor
 from rig.cuts import Cut, by_content, cuts
 from rig.doctor import require_qemu
 from rig.errors import LegalityError, RigError
+from rig.faults import LogError, WriteLog
 from rig.libraries import Library, require_loadable
 from rig.matrix import Profile
 from rig.recovery import OpenRecovery

@@ -271,9 +271,9 @@ def _newest_run(having: str = "") -> Path:
 
 def _conclude(target: Run, exposure_min: int) -> int:
     """Print the table, write report and Parquet, and return the exit code."""
-    from analysis.outcome import summarise
-    from analysis.report import write_report
-    from analysis.table import print_table
+    from rig.analysis.outcome import summarise
+    from rig.analysis.report import write_report
+    from rig.analysis.table import print_table
     from rig.store import write_parquet
 
     results, damaged = target.results()

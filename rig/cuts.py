@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from faults import (
+from rig.arms import SPECS, Arm
+from rig.faults import (
     ContentIndex,
     CrashState,
     Epoch,
@@ -25,7 +26,6 @@ from faults import (
     plan,
     twodisk,
 )
-from rig.arms import SPECS, Arm
 from rig.guest.clock import AFTER_CUT, Clock
 from rig.matrix import Profile
 from rig.results import PlanFacts

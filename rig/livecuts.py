@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
-from faults.legality import Checker, Legality, Rule
-from faults.log import SUPERBLOCK, ByteArray
-from faults.state import make_state
 from rig.arms import SPECS
 from rig.audit import contents
 from rig.errors import LegalityError, RecordingError
+from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
+from rig.faults.legality import Checker, Legality, Rule
+from rig.faults.log import SUPERBLOCK, ByteArray
+from rig.faults.state import make_state
 from rig.guest.disks import CHUNK_BYTES, DISK_MIB
 from rig.guest.livecuts import Kind
 from rig.results import LiveFinding

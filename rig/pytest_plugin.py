@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from analysis.outcome import Row, Summary
+    from rig.analysis.outcome import Row, Summary
     from rig.campaign import Machines
     from rig.libraries import Library
     from rig.scenario import Scenario
@@ -64,7 +64,7 @@ class Measured:
     @property
     def is_expected_survivor(self) -> bool:
         """Whether this cell leaves a sync out that does not matter to its promise."""
-        from analysis.mutations import expectation
+        from rig.analysis.mutations import expectation
         from rig.scenario import DROP_PREFIX
 
         cell = self.row.outcome.cell
@@ -73,8 +73,8 @@ class Measured:
 
     def text(self) -> str:
         """Return the figures of the cell and its controls, and what broke the promise, with a line to replay it."""
-        from analysis.outcome import Result
-        from analysis.table import replay_line, table_text
+        from rig.analysis.outcome import Result
+        from rig.analysis.table import replay_line, table_text
 
         lines = [table_text(self.summary, 110)]
         lines += [f"not measured {cell}: {message}" for cell, message in self.failures.items()]
@@ -170,8 +170,8 @@ def _offered(config: pytest.Config) -> list[Scenario]:
 
 
 def _controls_of(cell: Scenario) -> list[Scenario]:
-    from analysis.controls import control_settings
     from rig import matrix
+    from rig.analysis.controls import control_settings
     from rig.scenario import Shim
 
     required = control_settings(cell.engine, cell.fault)
@@ -189,7 +189,7 @@ def _group(cell: Scenario) -> tuple[str, str, str]:
 
 
 def _measured(run: object, cell: Scenario, ids: list[str], exposure_min: int) -> Measured:
-    from analysis.outcome import summarise
+    from rig.analysis.outcome import summarise
     from rig.store import Run
 
     assert isinstance(run, Run)

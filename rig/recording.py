@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from faults import Disk, EntryFlag, LogError, WriteLog
 from rig import host, livecuts
 from rig.arms import SPECS, Arm
 from rig.errors import LegalityError, RecordingError
+from rig.faults import Disk, EntryFlag, LogError, WriteLog
 from rig.guest import journaldisk
 from rig.guest.disks import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.results import LiveFinding, RecordingFacts

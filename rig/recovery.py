@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from faults import CrashState, LogError, WriteLog, epochs, everything_unflushed_lost
-from faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig import host
 from rig.errors import RecordingError
+from rig.faults import CrashState, LogError, WriteLog, epochs, everything_unflushed_lost
+from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig.guest import disks
 from rig.guest.disks import DISK_MIB
 from rig.vm.argv import RECORDING_BYTES

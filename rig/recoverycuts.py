@@ -19,12 +19,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from faults import ContentIndex, CrashState, Fault, Plan, StateIdError, WriteLog, epochs, parse_state, plan
-from faults.log import Int64Array
-from faults.selection import evenly_spaced
 from rig.arms import SPECS
 from rig.cuts import Cut
 from rig.errors import RecordingError
+from rig.faults import ContentIndex, CrashState, Fault, Plan, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults.log import Int64Array
+from rig.faults.selection import evenly_spaced
 from rig.matrix import Profile
 from rig.recovery import SEPARATOR, OpenRecovery, Recoveries, Recovery, self_contained
 from rig.results import PlanFacts, VerdictKind

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
-from faults import ContentIndex, CrashState, JointState, StateIdError, WriteLog, epochs, parse_joint, parse_state
-from faults.twodisk import JointIndex
 from rig import recording
 from rig.arms import SPECS
 from rig.campaign import Machines
 from rig.cuts import Cut
 from rig.errors import StoreError, UsageError
+from rig.faults import ContentIndex, CrashState, JointState, StateIdError, WriteLog, epochs, parse_joint, parse_state
+from rig.faults.twodisk import JointIndex
 from rig.guest.clock import AFTER_CUT, Clock
 from rig.recording import record_live
 from rig.recovery import SEPARATOR, OpenRecovery

@@ -6,7 +6,7 @@ one device for both disks, has the journal's behind the data.
 
 from __future__ import annotations
 
-from faults import TwoLogs, WriteLog
+from rig.faults import TwoLogs, WriteLog
 from rig.guest import journaldisk
 from rig.vm.argv import RECORDING_BYTES
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from faults import CrashState, Extent, WriteLog
 from rig.cuts import Cut
 from rig.errors import VmError
+from rig.faults import CrashState, Extent, WriteLog
 from rig.guest.clock import Clock
 from rig.guest.verifier import LITERALS_FROM
 from rig.results import LiveFinding, Verdict, VerdictKind

@@ -24,7 +24,7 @@ from rig import host
 from rig.errors import HostError, UsageError
 from rig.vm import cpio
 
-RECIPES = Path(__file__).parents[2] / "vm-images"
+RECIPES = Path(__file__).parents[1] / "vm-images"
 _BUILD_LIMIT_S = 1800
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below change what they make of the same recipe.

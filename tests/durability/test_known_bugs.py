@@ -22,7 +22,7 @@ from rig.scenario import Workload
 
 # What needs numpy or a machine is imported where it is used: collecting tests stays a matter of milliseconds.
 if TYPE_CHECKING:
-    from analysis.outcome import Row
+    from rig.analysis.outcome import Row
     from rig.campaign import Machines
     from rig.libraries import Library
 
@@ -61,9 +61,9 @@ def machines_with_old_builds(old_builds: dict[str, Library]) -> Iterator[Machine
 def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_in_3_8_9(
     machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
-    from analysis.outcome import Result, summarise
-    from analysis.table import table_text
     from rig import campaign
+    from rig.analysis.outcome import Result, summarise
+    from rig.analysis.table import table_text
     from rig.replay import replay
     from rig.store import Run
 
@@ -116,7 +116,7 @@ def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra
 
 
 def test_known_bug_of_the_wal_reset_is_found_in_3_51_2_and_not_in_3_51_3(tmp_path: Path, record_property: Say) -> None:
-    from analysis.statistics import proportion
+    from rig.analysis.statistics import proportion
 
     needed, words = 0, ""
     for _ in range(_TRIALS_MAX):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.outcome import Result
+from rig.analysis.outcome import Result
 from rig.pytest_plugin import Measured
 
 

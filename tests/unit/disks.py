@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from faults import CrashState, Extent, Fault, Plan, WriteLog, base_extents, epochs, plan
+from rig.faults import CrashState, Extent, Fault, Plan, WriteLog, base_extents, epochs, plan
 
 CELL = 512
 DISK_CELLS = 32

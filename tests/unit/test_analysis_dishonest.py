@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.controls import check_controls, control_settings
-from analysis.outcome import Result, outcome, summarise
-from analysis.report import report_html
-from analysis.table import detection_text, table_text
+from rig.analysis.controls import check_controls, control_settings
+from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.report import report_html
+from rig.analysis.table import detection_text, table_text
 from rig.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
 from rig.results import Verdict, VerdictKind
 from tests.unit.samples import cell, durable, sqlite, verdict

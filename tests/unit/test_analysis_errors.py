@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.controls import check_controls
-from analysis.outcome import Result, outcome, summarise
-from analysis.report import report_html
-from analysis.table import table_text
+from rig.analysis.controls import check_controls
+from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.report import report_html
+from rig.analysis.table import table_text
 from rig.arms import ERROR_FAULTS
 from rig.results import CellResult, LiveFinding, VerdictKind
 from rig.verification import live_verdicts

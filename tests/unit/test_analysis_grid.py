@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import grid
-from analysis.outcome import summarise
-from analysis.promises import JOURNAL_MODES, SYNCHRONOUS
-from analysis.report import report_html
-from analysis.table import table_text
+from rig.analysis import grid
+from rig.analysis.outcome import summarise
+from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS
+from rig.analysis.report import report_html
+from rig.analysis.table import table_text
 from rig.arms import FAULTS, SPECS, Arm
 from rig.results import CellResult, VerdictKind
 from tests.unit.samples import cell, durable, sqlite, verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.controls import check_controls
-from analysis.outcome import outcome, summarise
+from rig.analysis.controls import check_controls
+from rig.analysis.outcome import outcome, summarise
 from rig.results import LiveFinding
 from tests.unit.samples import cell, durable, sqlite
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from analysis.controls import ControlResult, control_settings, must_lose
-from analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
-from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for, violates
+from rig.analysis.controls import ControlResult, control_settings, must_lose
+from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
+from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for, violates
 from rig.results import CellResult, Verdict, VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
+from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
 from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 from rig.results import VerdictKind
 from tests.unit.samples import sqlite, verdict

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.controls import check_controls
-from analysis.outcome import Result, outcome, summarise
-from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from rig.analysis.controls import check_controls
+from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
 from rig.results import CellResult, VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, sqlite, verdict
 

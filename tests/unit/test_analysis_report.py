@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from analysis import pictures
-from analysis.outcome import Summary, summarise
-from analysis.pictures import Axis, Point, loss_bars, speed_against_loss
-from analysis.report import report_html, write_report
-from analysis.table import headline, share, table_text
+from rig.analysis import pictures
+from rig.analysis.outcome import Summary, summarise
+from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
+from rig.analysis.report import report_html, write_report
+from rig.analysis.table import headline, share, table_text
 from rig.results import VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
 

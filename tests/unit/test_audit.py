@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.outcome import summarise
-from analysis.report import report_html
-from faults import CrashState, Disk, Fault, JointState, TwoLogs, WriteLog, epochs, twodisk
-from faults.state import landable, make_state
-from faults.twodisk import JointIndex, make_joint
 from rig import matrix
+from rig.analysis.outcome import summarise
+from rig.analysis.report import report_html
 from rig.audit import Auditor, contents
 from rig.cuts import Cut
 from rig.errors import LegalityError
+from rig.faults import CrashState, Disk, Fault, JointState, TwoLogs, WriteLog, epochs, twodisk
+from rig.faults.state import landable, make_state
+from rig.faults.twodisk import JointIndex, make_joint
 from rig.guest.journaldisk import FIRST_BYTE
 from rig.recovery import OpenRecovery, self_contained
 from rig.recoverycuts import later

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.controls import check_controls, control_settings
-from analysis.outcome import Result, outcome, summarise
-from analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
-from analysis.report import report_html
-from faults import WriteLog
+from rig.analysis.controls import check_controls, control_settings
+from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from rig.analysis.report import report_html
 from rig.arms import CLOCK_FAULTS, SPECS, Arm
 from rig.cuts import Cut, by_content, cuts
 from rig.errors import UsageError
+from rig.faults import WriteLog
 from rig.guest.clock import AFTER_CUT, Clock, environment, first_wrong, is_wrong
 from rig.matrix import PROFILES
 from rig.replay import _clock_of

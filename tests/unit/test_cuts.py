@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from faults import Fault, WriteLog, epochs, everything_unflushed_lost, parse_state
 from rig.cuts import Cut, by_content, cuts
+from rig.faults import Fault, WriteLog, epochs, everything_unflushed_lost, parse_state
 from rig.matrix import PROFILES
 from rig.scenario import FileSystem, Scenario
 from rig.timeline import Timeline

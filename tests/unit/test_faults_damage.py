@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from faults import ContentIndex, CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
-from faults.damage import Astray, Flip, Unreadable, Zeros, device_end
-from faults.state import make_lying_state, make_state
+from rig.faults import ContentIndex, CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults.damage import Astray, Flip, Unreadable, Zeros, device_end
+from rig.faults.state import make_lying_state, make_state
 from tests.unit.disks import CELL, Moment, Op, passes_self_check, rebuild, rebuild_device, run_of, some_ops
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import EntryFlag, Fault, StateIdError, WriteLog, epochs, parse_state, plan
-from faults.damage import Discarded
-from faults.state import landable, make_state
+from rig.faults import EntryFlag, Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults.damage import Discarded
+from rig.faults.state import landable, make_state
 from tests.unit.disks import (
     Op,
     everything,

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import Disk, JointState, TwoLogs, WriteLog, twodisk
-from faults.jointlegality import JointChecker
-from faults.legality import Answer, Legality
-from faults.log import ByteArray
-from faults.state import make_state
-from faults.twodisk import JointIndex, make_joint
+from rig.faults import Disk, JointState, TwoLogs, WriteLog, twodisk
+from rig.faults.jointlegality import JointChecker
+from rig.faults.legality import Answer, Legality
+from rig.faults.log import ByteArray
+from rig.faults.state import make_state
+from rig.faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
 from tests.unit.disks import CELL, DISK_CELLS, Content, Op
 from tests.unit.test_faults_legality import Watched, device

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import CrashState, Fault, WriteLog, epochs
-from faults.legality import RULES, Checker, Legality, Rule
-from faults.log import ByteArray
-from faults.state import landable, make_state
+from rig.faults import CrashState, Fault, WriteLog, epochs
+from rig.faults.legality import RULES, Checker, Legality, Rule
+from rig.faults.log import ByteArray
+from rig.faults.state import landable, make_state
 from tests.unit.disks import (
     CELL,
     DISK_CELLS,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faults import EntryFlag, LogError, Mark, StateIdError, WriteLog, base_extents, epochs, parse_state
+from rig.faults import EntryFlag, LogError, Mark, StateIdError, WriteLog, base_extents, epochs, parse_state
 
 FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
 

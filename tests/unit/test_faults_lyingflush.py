@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, example, given, settings
 
-from faults import Fault, StateIdError, WriteLog, epochs, parse_state, plan
-from faults.lyingflush import ignored_counts
-from faults.state import make_lying_state, window_of
+from rig.faults import Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults.lyingflush import ignored_counts
+from rig.faults.state import make_lying_state, window_of
 from tests.unit.disks import (
     Content,
     Moment,

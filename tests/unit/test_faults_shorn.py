@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from faults import CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
-from faults.damage import Garbage
+from rig.faults import CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults.damage import Garbage
 from tests.unit.disks import (
     CELL,
     DISK_CELLS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import (
+from rig.faults import (
     ContentIndex,
     CrashState,
     Epoch,
@@ -21,7 +21,7 @@ from faults import (
     parse_state,
     plan,
 )
-from faults.state import Draw, Tear, landable, make_state
+from rig.faults.state import Draw, Tear, landable, make_state
 from tests.unit.disks import (
     DISK_CELLS,
     Content,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import Disk, LogError, StateIdError, TwoLogs, WriteLog, parse_joint, twodisk
-from faults.state import make_state
-from faults.twodisk import JointIndex, make_joint
+from rig.faults import Disk, LogError, StateIdError, TwoLogs, WriteLog, parse_joint, twodisk
+from rig.faults.state import make_state
+from rig.faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
 from tests.unit.disks import Op, emit
 from tests.unit.twodisks import Builder, Step, TwoDisks, claims, logs_of, marks_claimed, some_steps

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import known_bugs
-from analysis.known_bugs import KNOWN_BUGS, KnownBug
-from analysis.outcome import summarise
-from analysis.report import report_html
-from analysis.table import table_text
+from rig.analysis import known_bugs
+from rig.analysis.known_bugs import KNOWN_BUGS, KnownBug
+from rig.analysis.outcome import summarise
+from rig.analysis.report import report_html
+from rig.analysis.table import table_text
 from rig.results import CellResult
 from tests.unit import samples
 

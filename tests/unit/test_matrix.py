@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults import Fault
 from rig import arms, matrix
 from rig.errors import UsageError
+from rig.faults import Fault
 from rig.guest.kills import KILLS_PER_TRANSACTION
 from rig.scenario import DeviceProfile, Shim
 

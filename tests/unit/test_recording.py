@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from faults import WriteLog
 from rig import recording
 from rig.errors import RecordingError
+from rig.faults import WriteLog
 from rig.guest.disks import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.recording import Recording, load
 from rig.results import RecordingFacts

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from faults import Fault, WriteLog, epochs, parse_state
 from rig.errors import RecordingError
+from rig.faults import Fault, WriteLog, epochs, parse_state
 from rig.guest import disks
 from rig.guest.disks import DISK_MIB
 from rig.recovery import OpenRecovery, Recoveries, Recovery, self_contained

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from faults import ContentIndex, CrashState, WriteLog, epochs, parse_state
 from rig import recoverycuts
 from rig.errors import RecordingError
+from rig.faults import ContentIndex, CrashState, WriteLog, epochs, parse_state
 from rig.guest import disks
 from rig.guest.disks import DISK_MIB
 from rig.matrix import PROFILES

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from matplotlib import image as pictures
 
-from analysis.outcome import Summary, summarise
-from analysis.report import report_html
+from rig.analysis.outcome import Summary, summarise
+from rig.analysis.report import report_html
 from tests.unit import samples
 
 _LIMIT_S = 60

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults import Mark
 from rig.errors import RecordingError
+from rig.faults import Mark
 from rig.timeline import Timeline
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from faults import Disk, LogError, WriteLog
 from rig import recording
 from rig.errors import RecordingError
+from rig.faults import Disk, LogError, WriteLog
 from rig.guest import journaldisk
 from rig.guest.disks import CHUNK_BYTES, disk_digest
 from rig.recording import Recording, load

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults import CrashState, Epoch, Mark
 from rig.cuts import Cut
+from rig.faults import CrashState, Epoch, Mark
 from rig.results import Verdict, VerdictKind
 from rig.timeline import Timeline
 from rig.verification import Finding, verdict

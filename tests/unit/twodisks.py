@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from faults import CrashState, Disk, JointState, TwoLogs, WriteLog, epochs
-from faults.powercut import everything_unflushed_lost
-from faults.state import landable, make_state
+from rig.faults import CrashState, Disk, JointState, TwoLogs, WriteLog, epochs
+from rig.faults.powercut import everything_unflushed_lost
+from rig.faults.state import landable, make_state
 from tests.unit import disks
 from tests.unit.disks import CELL, DISK_CELLS, Content, Moment, Op, apply, emit
 

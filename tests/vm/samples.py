@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from faults import CrashState, EntryFlag, WriteLog
-from faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig import cuts, matrix, verification
+from rig.faults import CrashState, EntryFlag, WriteLog
+from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.guest.disks import DISK_MIB
 from rig.matrix import Profile
 from rig.recording import Recording

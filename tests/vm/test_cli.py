@@ -271,7 +271,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
 
 _PROMISE = """
 from rig.pytest_plugin import Measured
-from analysis.outcome import Result
+from rig.analysis.outcome import Result
 import pytest
 
 def test_that_nothing_is_lost(durability_cell: Measured) -> None:

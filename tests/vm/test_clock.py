@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from faults import CrashState, WriteLog, epochs, everything_unflushed_lost
-from faults.damage import Zeros
-from faults.state import landable, make_state
 from rig import cuts, matrix, recording, verification
 from rig.arms import CLOCK_FAULTS
+from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
+from rig.faults.damage import Zeros
+from rig.faults.state import landable, make_state
 from rig.guest.clock import AFTER_CUT, Clock, first_wrong, is_wrong
 from rig.recording import Recording
 from rig.results import Verdict, VerdictKind

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from faults import CrashState, Fault, WriteLog, epochs, plan
-from faults.damage import Discarded, Unreadable
-from faults.state import landable, make_state
+from rig.faults import CrashState, Fault, WriteLog, epochs, plan
+from rig.faults.damage import Discarded, Unreadable
+from rig.faults.state import landable, make_state
 from rig.guest.disks import DISK_MIB
 from rig.timeline import Timeline
 from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.controls import check_controls
-from analysis.outcome import outcome
-from analysis.promises import promise_for, violates
-from faults import EntryFlag
 from rig import matrix, verification
+from rig.analysis.controls import check_controls
+from rig.analysis.outcome import outcome
+from rig.analysis.promises import promise_for, violates
 from rig.arms import ERROR_FAULTS
+from rig.faults import EntryFlag
 from rig.guest.injections import Injection, Place, strikes
 from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
 from rig.scenario import Scenario, Workload

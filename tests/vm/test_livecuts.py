@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from analysis.controls import check_controls, is_cross_check
-from analysis.outcome import outcome, summarise
-from faults import EntryFlag, LogError, WriteLog
 from rig import livecuts, matrix, recording
+from rig.analysis.controls import check_controls, is_cross_check
+from rig.analysis.outcome import outcome, summarise
 from rig.campaign import Campaign, Machines
 from rig.errors import LegalityError
+from rig.faults import EntryFlag, LogError, WriteLog
 from rig.guest.disks import DISK_MIB
 from rig.guest.livecuts import Kind, round_count
 from rig.livecuts import Round, prove, rounds

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from faults import WriteLog
 from rig import recording
 from rig.errors import RecordingError, VmError
+from rig.faults import WriteLog
 from rig.recording import Recording
 from rig.scenario import DeviceProfile, Scenario
 from rig.vm.template import Template

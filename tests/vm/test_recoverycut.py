@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.promises import promise_for, violates
-from faults import CrashState, EntryFlag, Fault, WriteLog, epochs, plan
-from faults.selection import evenly_spaced
 from rig import campaign, matrix, recoverycuts, verification
+from rig.analysis.promises import promise_for, violates
 from rig.campaign import Machines, Silent
 from rig.errors import UsageError
+from rig.faults import CrashState, EntryFlag, Fault, WriteLog, epochs, plan
+from rig.faults.selection import evenly_spaced
 from rig.matrix import Profile
 from rig.recovery import Recoveries, Recovery, self_contained
 from rig.replay import replay

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from faults import CrashState, Fault, WriteLog, epochs, plan
-from faults.damage import SECTOR_BYTES, Garbage
-from faults.state import make_state
 from rig import verification
 from rig.cuts import Cut
+from rig.faults import CrashState, Fault, WriteLog, epochs, plan
+from rig.faults.damage import SECTOR_BYTES, Garbage
+from rig.faults.state import make_state
 from rig.results import Verdict, VerdictKind
 from rig.timeline import Timeline
 from rig.vm.template import Template

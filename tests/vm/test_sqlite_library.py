@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from faults import Fault, epochs, plan
 from rig import recording
+from rig.faults import Fault, epochs, plan
 from rig.libraries import Library
 from rig.recording import Recording
 from rig.scenario import Scenario

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.outcome import loses
-from faults import epochs, parse_state
 from rig import matrix, recording
+from rig.analysis.outcome import loses
 from rig.errors import VmError
+from rig.faults import epochs, parse_state
 from rig.results import Verdict, VerdictKind
 from rig.timeline import Timeline
 from rig.vm.template import Template

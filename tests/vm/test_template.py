@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from faults import CrashState, WriteLog, epochs, everything_unflushed_lost
 from rig.errors import VmError
+from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
 from rig.guest.disks import DISK_MIB
 from rig.recording import Recording
 from rig.verification import _Session

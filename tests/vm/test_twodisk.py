@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
-from faults.powercut import everything_unflushed_lost
-from faults.twodisk import JointIndex, make_joint, states
 from rig import campaign, matrix, recording, verification
 from rig.campaign import Machines
 from rig.cuts import Cut
 from rig.errors import UsageError
+from rig.faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
+from rig.faults.powercut import everything_unflushed_lost
+from rig.faults.twodisk import JointIndex, make_joint, states
 from rig.guest import journaldisk
 from rig.guest.disks import DISK_MIB
 from rig.replay import replay

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from faults import CrashState, EntryFlag, WriteLog, epochs, everything_unflushed_lost
-from faults.state import make_state
 from rig import cuts, matrix, verification
+from rig.faults import CrashState, EntryFlag, WriteLog, epochs, everything_unflushed_lost
+from rig.faults.state import make_state
 from rig.recording import Recording
 from rig.results import Verdict, VerdictKind
 from rig.scenario import Scenario

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faults import CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.faults import CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
 from rig.scenario import Scenario
 from rig.timeline import Timeline
 from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
