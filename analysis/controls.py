@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rig.analysis.promises import Keeps, promise_for, violates
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
-from rig.guest.clock import is_wrong
-from rig.scenario import DROP_PREFIX
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
+from rig.contract.scenario import DROP_PREFIX
+from rig.guest.programs.clock import is_wrong
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
-    from rig.results import CellResult, VerdictKind
+    from rig.contract.results import CellResult, VerdictKind
 
 
 @dataclass(frozen=True, order=True)

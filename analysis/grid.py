@@ -1,6 +1,6 @@
 """Settings against faults: the whole run at a glance, one mark a cell, for the terminal and for the page.
 
-A line is a fault, the arms in the order of `rig.arms.Arm`; a column is a value of the first setting (SQLite:
+A line is a fault, the arms in the order of `rig.contract.arms.Arm`; a column is a value of the first setting (SQLite:
 journal_mode), and within it stands one mark for each value of the others (synchronous). Cells under a shim are left
 out: they speak of the rig's teeth, not of the engine.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rig.analysis.outcome import Result, Row
 from rig.analysis.promises import Keeps
-from rig.arms import SPECS, Arm
+from rig.contract.arms import SPECS, Arm
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rig.scenario import DROP_PREFIX
+from rig.contract.scenario import DROP_PREFIX
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row, Summary

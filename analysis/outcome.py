@@ -31,9 +31,9 @@ from rig.analysis.controls import (
 from rig.analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
 from rig.analysis.protocol import difference
 from rig.analysis.statistics import Proportion, proportion
-from rig.arms import MAIN_FAULTS
-from rig.results import CellResult, Verdict, VerdictKind
-from rig.scenario import Shim
+from rig.contract.arms import MAIN_FAULTS
+from rig.contract.results import CellResult, Verdict, VerdictKind
+from rig.contract.scenario import Shim
 
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS
-from rig.results import Verdict, VerdictKind
-from rig.scenario import DROP_PREFIX, Shim
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import DROP_PREFIX, Shim
 
 
 class Keeps(StrEnum):

@@ -1,7 +1,7 @@
 """Whether an engine makes the sync calls it is known to make, measured before any crash claim is believed.
 
-A sample of transactions was watched at the end of each plain recording (`rig.guest.sample`). What the settings are
-known to do stands in `rig.engines.NAME_syncs`. A transaction that did something else, or none that did the common
+A sample of transactions was watched at the end of each plain recording (`rig.guest.watch.sample`). What the settings
+are known to do stands in `rig.engines.NAME.syncs`. A transaction that did something else, or none that did the common
 thing, means that this build or these settings are not what the documentation speaks of: a counterexample still counts,
 a kept promise does not.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rig.engines.syncs import in_roles, syncs_of
 
 if TYPE_CHECKING:
-    from rig.results import CellResult
+    from rig.contract.results import CellResult
 
 
 def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:

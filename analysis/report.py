@@ -18,9 +18,9 @@ from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_fir
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.promises import Keeps
 from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
-from rig.arms import DISHONEST_FAULTS, MAIN_FAULTS
-from rig.results import Verdict, VerdictKind
-from rig.scenario import DROP_PREFIX
+from rig.contract.arms import DISHONEST_FAULTS, MAIN_FAULTS
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import DROP_PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # An allowed loss is illustrated by its worst states; a broken promise shows every state.

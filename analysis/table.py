@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from rig.analysis import grid, known_bugs, mutations
 from rig.analysis.outcome import Outcome, Result, Row, Summary
 from rig.analysis.promises import Keeps
-from rig.arms import DISHONEST_FAULTS
-from rig.results import Verdict
+from rig.contract.arms import DISHONEST_FAULTS
+from rig.contract.results import Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console

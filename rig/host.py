@@ -21,7 +21,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rig.errors import HostError, StoreError
+from rig.contract.errors import HostError, StoreError
 
 _log = logging.getLogger(__name__)
 

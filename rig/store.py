@@ -1,11 +1,11 @@
 """A run directory: what defines the run, its recordings, and one row for each verdict, durable as soon as it is known.
 
     manifest.json            everything that defines the run; written once
-    recordings/KEY/          log.zst and facts.json, see `rig.recording`
+    recordings/KEY/          log.zst and facts.json, see `rig.recordings.recording`
     cells/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
     cells/ID/plan.json       how much of what could happen is looked at; written before the first verdict
     cells/ID/failure         why the cell could not be measured, if it could not
-    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recovery`
+    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recordings.recovery`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
 A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
@@ -24,11 +24,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from rig import host, recording
-from rig.errors import RecordingError, RigError, StoreError
-from rig.recovery import Recoveries
-from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
-from rig.scenario import DeviceProfile, FileSystem, Scenario, Workload
+from rig import host
+from rig.contract.errors import RecordingError, RigError, StoreError
+from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
+from rig.contract.scenario import DeviceProfile, FileSystem, Scenario, Workload
+from rig.recordings import recording
+from rig.recordings.recovery import Recoveries
 
 _FORMAT = 1
 _SPACE_BYTES = 64 << 20

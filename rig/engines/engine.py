@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rig.errors import UsageError
+from rig.contract.errors import UsageError
 from rig.workloads.operations import Content, Operation, Table
 
 NAMES = ("sqlite",)

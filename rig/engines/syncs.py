@@ -1,4 +1,4 @@
-"""What may be known of an engine's system calls: a module `rig.engines.NAME_syncs` beside the engine.
+"""What may be known of an engine's system calls: a module `syncs` in the package of the engine.
 
 An engine without such a module is recorded all the same; its sync calls have no names, so none can be dropped.
 """
@@ -94,10 +94,10 @@ class Syncs(Protocol):
 @cache
 def syncs_of(engine: str) -> Syncs | None:
     """Return what is known of an engine's syncs, or None."""
-    name = f"rig.engines.{engine}_syncs"
-    if importlib.util.find_spec(name) is None:
+    package = f"rig.engines.{engine}"
+    if any(importlib.util.find_spec(name) is None for name in (package, f"{package}.syncs")):
         return None
-    found: Syncs = importlib.import_module(name)
+    found: Syncs = importlib.import_module(f"{package}.syncs")
     return found
 
 

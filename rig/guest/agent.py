@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rig.engines import sqlite_library
+from rig.engines.sqlite import library as sqlite_library
 from rig.guest import livecuts, recorder, verifier
 
 READY, FAILED = "RIG-READY", "RIG-FAILED"

@@ -29,10 +29,12 @@ from functools import partial
 from typing import Any, cast
 
 from rig.engines import named
-from rig.guest import disks, mounts, recorder, recovery, workload
-from rig.guest.devicemapper import DeviceMapper, Target
-from rig.guest.forks import Fork
+from rig.guest import recorder, recovery
+from rig.guest.devices import disks, mounts
+from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.oracle import Finding, Oracle
+from rig.guest.programs import workload
+from rig.guest.watch.forks import Fork
 from rig.workloads import ledger
 
 _ROUNDS = (3, 6)
@@ -47,7 +49,7 @@ _OFFSET = struct.Struct("<Q")
 
 
 class Kind(StrEnum):
-    """How the power goes; the words of `rig.arms.FaultSpec.injection`."""
+    """How the power goes; the words of `rig.contract.arms.FaultSpec.injection`."""
 
     DROP = "livecut-drop"
     CACHE = "livecut-cache"

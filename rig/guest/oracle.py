@@ -25,7 +25,7 @@ _SHOWN_CHARS = 60
 
 @dataclass(frozen=True)
 class Finding:
-    """What reopening showed. `kind` is the spelling of `rig.results.VerdictKind`, or "prefix" when p was found."""
+    """What reopening showed. `kind` is a `rig.contract.results.VerdictKind`, or "prefix" when p was found."""
 
     kind: str
     recovered: int | None = None

@@ -3,7 +3,7 @@
 All devices are in guest RAM, so that nothing outside decides when a request completes. The stack, from below:
 null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, for the error arm
 a layer that can fail, the file system.
-For a journal on a disk of its own there is a second such stack, see `rig.guest.journaldisk`.
+For a journal on a disk of its own there is a second such stack, see `rig.guest.devices.journaldisk`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from rig.guest import clock, disks, drops, faultlayer, journaldisk, kills, mounts, workload
-from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
-from rig.guest.forks import Fork
-from rig.guest.injections import Injection
-from rig.guest.sample import sample
+from rig.guest.devices import disks, faultlayer, journaldisk, mounts
+from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.programs import clock, drops, kills, workload
+from rig.guest.programs.injections import Injection
+from rig.guest.watch.forks import Fork
+from rig.guest.watch.sample import sample
 
 LOG_DISK = "/dev/ram0"
 LOG_MIB = 640
@@ -112,8 +113,8 @@ def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
         (facts,) = ending.messages
         return cast("dict[str, Any]", facts)
     process = subprocess.run(
-        [sys.executable, "-m", "rig.guest.workload"], input=json.dumps(orders), env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
+        [sys.executable, "-m", "rig.guest.programs.workload"], input=json.dumps(orders),
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
     )  # fmt: skip
     if process.returncode:
         raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")

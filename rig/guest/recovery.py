@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rig.guest import disks
-from rig.guest.devicemapper import DeviceMapper, Target
+from rig.guest.devices import disks
+from rig.guest.devices.devicemapper import DeviceMapper, Target
 
 _NAME = "recovery"
 # As `faults.log` has it.

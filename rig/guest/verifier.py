@@ -28,11 +28,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rig.guest import disks, journaldisk, lastwriter, mounts, recovery
-from rig.guest.clock import set_for_fsck, set_wall_clock
-from rig.guest.devicemapper import SECTOR_BYTES, DeviceMapper, Target
-from rig.guest.faultlayer import Ballast
+from rig.guest import recovery
+from rig.guest.devices import disks, journaldisk, mounts
+from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.devices.faultlayer import Ballast
 from rig.guest.oracle import Finding, Oracle
+from rig.guest.programs import lastwriter
+from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.workloads import ledger
 
 RECORDING_DISK = "/dev/vdb"

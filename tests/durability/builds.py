@@ -12,9 +12,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig import host, libraries
-from rig.libraries import Library
-from rig.vm.image import cache_folder, locked
+from rig import host
+from rig.engines.sqlite import builds as libraries
+from rig.engines.sqlite.builds import Library
+from rig.machines.image import cache_folder, locked
 
 _FETCH_LIMIT_S = 300
 _COMPILE_LIMIT_S = 600

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rig import matrix
-from rig.matrix import Profile
-from rig.pytest_plugin import Measured
-from rig.scenario import Workload
+from rig.contract.scenario import Workload
+from rig.front.pytest_plugin import Measured
+from rig.planning import matrix
+from rig.planning.matrix import Profile
 
 # What needs numpy or a machine is imported where it is used: collecting tests stays a matter of milliseconds.
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row
-    from rig.campaign import Machines
-    from rig.libraries import Library
+    from rig.engines.sqlite.builds import Library
+    from rig.machines.campaign import Machines
 
 Say = Callable[[str, object], None]
 
@@ -52,7 +52,7 @@ def old_builds() -> dict[str, Library]:
 
 @pytest.fixture(scope="module")
 def machines_with_old_builds(old_builds: dict[str, Library]) -> Iterator[Machines]:
-    from rig import campaign
+    from rig.machines import campaign
 
     with campaign.machines(campaign.Silent(), list(old_builds.values())) as machines:
         yield machines
@@ -61,10 +61,10 @@ def machines_with_old_builds(old_builds: dict[str, Library]) -> Iterator[Machine
 def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_in_3_8_9(
     machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
-    from rig import campaign
     from rig.analysis.outcome import Result, summarise
     from rig.analysis.table import table_text
-    from rig.replay import replay
+    from rig.machines import campaign
+    from rig.machines.replay import replay
     from rig.store import Run
 
     def measured(version: str) -> tuple[Row, str]:

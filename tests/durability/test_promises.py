@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from rig.analysis.outcome import Result
-from rig.pytest_plugin import Measured
+from rig.front.pytest_plugin import Measured
 
 
 def test_promise(durability_cell: Measured) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Mapping
 
-from rig.results import CellResult, LiveFinding, PlanFacts, RecordingFacts, Verdict, VerdictKind
+from rig.contract.results import CellResult, LiveFinding, PlanFacts, RecordingFacts, Verdict, VerdictKind
 
 SECOND_NS = 1_000_000_000
 

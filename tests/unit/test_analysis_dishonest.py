@@ -10,8 +10,8 @@ from rig.analysis.controls import check_controls, control_settings
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import detection_text, table_text
-from rig.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
-from rig.results import Verdict, VerdictKind
+from rig.contract.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
+from rig.contract.results import Verdict, VerdictKind
 from tests.unit.samples import cell, durable, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")

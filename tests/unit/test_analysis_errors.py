@@ -10,9 +10,9 @@ from rig.analysis.controls import check_controls
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.arms import ERROR_FAULTS
-from rig.results import CellResult, LiveFinding, VerdictKind
-from rig.verification import live_verdicts
+from rig.contract.arms import ERROR_FAULTS
+from rig.contract.results import CellResult, LiveFinding, VerdictKind
+from rig.machines.verification import live_verdicts
 from tests.unit.samples import cell, controls_that_fire, durable, sqlite
 
 WAL_FULL = sqlite("wal", "full")

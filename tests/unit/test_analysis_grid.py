@@ -10,8 +10,8 @@ from rig.analysis.outcome import summarise
 from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.arms import FAULTS, SPECS, Arm
-from rig.results import CellResult, VerdictKind
+from rig.contract.arms import FAULTS, SPECS, Arm
+from rig.contract.results import CellResult, VerdictKind
 from tests.unit.samples import cell, durable, sqlite, verdict
 
 CELLS = st.sets(

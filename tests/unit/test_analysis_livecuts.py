@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rig.analysis.controls import check_controls
 from rig.analysis.outcome import outcome, summarise
-from rig.results import LiveFinding
+from rig.contract.results import LiveFinding
 from tests.unit.samples import cell, durable, sqlite
 
 

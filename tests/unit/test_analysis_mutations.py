@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from rig import matrix
 from rig.analysis import mutations, protocol
 from rig.analysis.controls import check_controls, is_sabotaged, must_break
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.results import CellResult, LiveFinding, Verdict, VerdictKind
-from rig.verification import live_verdicts
+from rig.contract.results import CellResult, LiveFinding, Verdict, VerdictKind
+from rig.machines.verification import live_verdicts
+from rig.planning import matrix
 from tests.unit.samples import cell, controls_that_fire, durable, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rig.analysis.controls import ControlResult, control_settings, must_lose
 from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
 from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for, violates
-from rig.results import CellResult, Verdict, VerdictKind
+from rig.contract.results import CellResult, Verdict, VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
 
 GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.KEPT: 2}

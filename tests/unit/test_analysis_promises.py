@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
-from rig.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
-from rig.results import VerdictKind
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.contract.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 
 ZERO, LAST, SUFFIX, ANY = Keeps.NOTHING_LOST, Keeps.LAST, Keeps.SUFFIX, Keeps.ANYTHING

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rig.analysis.controls import check_controls
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
-from rig.results import CellResult, VerdictKind
+from rig.contract.results import CellResult, VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, sqlite, verdict
 
 FAULT = "recoverycut"

@@ -14,7 +14,7 @@ from rig.analysis.outcome import Summary, summarise
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.report import report_html, write_report
 from rig.analysis.table import headline, share, table_text
-from rig.results import VerdictKind
+from rig.contract.results import VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
 
 EVIL = "<script>alert('&')</script>"

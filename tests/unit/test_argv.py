@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.vm.argv import Accelerator, MachineSpec, Plugs, Role, argv
+from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, argv
 
 SPEC = MachineSpec(Role.RECORDER, Accelerator.TCG, 640, Path("/i/vmlinuz"), Path("/i/initrd"), Path("/i/root.img"))
 PLUGS = Plugs(Path("/t/ram"), True, Path("/t/console"), Path("/t/orders"), Path("/t/recording"), 5, 6)

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from rig import matrix
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
-from rig.audit import Auditor, contents
-from rig.cuts import Cut
-from rig.errors import LegalityError
+from rig.contract.errors import LegalityError
+from rig.contract.results import PlanFacts
 from rig.faults import CrashState, Disk, Fault, JointState, TwoLogs, WriteLog, epochs, twodisk
 from rig.faults.state import landable, make_state
 from rig.faults.twodisk import JointIndex, make_joint
-from rig.guest.journaldisk import FIRST_BYTE
-from rig.recovery import OpenRecovery, self_contained
-from rig.recoverycuts import later
-from rig.results import PlanFacts
+from rig.guest.devices.journaldisk import FIRST_BYTE
+from rig.planning import matrix
+from rig.planning.audit import Auditor, contents
+from rig.planning.cuts import Cut
+from rig.planning.recoverycuts import later
+from rig.recordings.recovery import OpenRecovery, self_contained
 from rig.store import Run
 from tests.unit.disks import CELL, DISK_CELLS, Op, content_of, everything, rebuild, run_of
 from tests.unit.samples import cell, durable, sqlite

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from rig import cli, matrix
-from rig.results import CellResult, VerdictKind
-from rig.scenario import Shim
+from rig.contract.results import CellResult, VerdictKind
+from rig.contract.scenario import Shim
+from rig.front import cli
+from rig.machines.template import PROGRAM
+from rig.planning import matrix
 from rig.store import Run
-from rig.vm.template import PROGRAM
 from tests.unit import samples
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,17 +17,17 @@ from rig.analysis.controls import check_controls, control_settings
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
 from rig.analysis.report import report_html
-from rig.arms import CLOCK_FAULTS, SPECS, Arm
-from rig.cuts import Cut, by_content, cuts
-from rig.errors import UsageError
+from rig.contract.arms import CLOCK_FAULTS, SPECS, Arm
+from rig.contract.errors import UsageError
+from rig.contract.results import CellResult, Verdict, VerdictKind
+from rig.contract.scenario import FileSystem, Scenario
 from rig.faults import WriteLog
-from rig.guest.clock import AFTER_CUT, Clock, environment, first_wrong, is_wrong
-from rig.matrix import PROFILES
-from rig.replay import _clock_of
-from rig.results import CellResult, Verdict, VerdictKind
-from rig.scenario import FileSystem, Scenario
-from rig.timeline import Timeline
-from rig.verification import Finding, verdict
+from rig.guest.programs.clock import AFTER_CUT, Clock, environment, first_wrong, is_wrong
+from rig.machines.replay import _clock_of
+from rig.machines.verification import Finding, verdict
+from rig.planning.cuts import Cut, by_content, cuts
+from rig.planning.matrix import PROFILES
+from rig.recordings.timeline import Timeline
 from tests.unit.samples import cell, controls_that_fire, durable, sqlite
 from tests.unit.samples import verdict as row
 from tests.unit.test_cuts import ENTRIES
@@ -114,7 +114,7 @@ def test_only_the_clock_arm_gets_a_library_under_its_workload(fault: str) -> Non
 def test_a_workload_marks_the_transaction_before_which_its_clock_goes_wrong_and_no_other(injection: str) -> None:
     """In a process of its own, since it changes its environment; without the library its clock stays right."""
     program = (
-        "import json, sys; from rig.guest.clock import ProcessClock\n"
+        "import json, sys; from rig.guest.programs.clock import ProcessClock\n"
         "marks = []; clock = ProcessClock(json.loads(sys.argv[1]), marks.append)\n"
         "[clock.before(number) for number in range(1, 9)]\n"
         "print(json.dumps([marks, clock.readings]))"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.vm.cpio import archive
+from rig.machines.cpio import archive
 
 Files = dict[str, tuple[bytes, int]]
 

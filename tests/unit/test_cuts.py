@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rig.cuts import Cut, by_content, cuts
+from rig.contract.scenario import FileSystem, Scenario
 from rig.faults import Fault, WriteLog, epochs, everything_unflushed_lost, parse_state
-from rig.matrix import PROFILES
-from rig.scenario import FileSystem, Scenario
-from rig.timeline import Timeline
+from rig.planning.cuts import Cut, by_content, cuts
+from rig.planning.matrix import PROFILES
+from rig.recordings.timeline import Timeline
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 
 PROFILE = replace(PROFILES["quick"], states_max=40, instants=20)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.errors import HostError, StoreError
+from rig.contract.errors import HostError, StoreError
 from rig.host import PACKAGE_OF_PROGRAM, atomic_write, free_bytes, require_space, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,7 +173,7 @@ def test_a_directory_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
 FULL_DISK = """
 import sys
 from pathlib import Path
-from rig.errors import StoreError
+from rig.contract.errors import StoreError
 from rig.host import atomic_write
 {limit}
 directory = Path(sys.argv[1])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rig.errors import UsageError
-from rig.vm import image
-from rig.vm.image import Recipe, recipe
+from rig.contract.errors import UsageError
+from rig.machines import image
+from rig.machines.image import Recipe, recipe
 
 GOOD = """
 name = "small"

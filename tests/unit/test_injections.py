@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig import arms
-from rig.guest.injections import Injection, Place, strikes
+from rig.contract import arms
+from rig.guest.programs.injections import Injection, Place, strikes
 from rig.workloads import ledger
 
 INJECTIONS = st.sampled_from(Injection)

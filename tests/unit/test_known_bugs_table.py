@@ -13,7 +13,7 @@ from rig.analysis.known_bugs import KNOWN_BUGS, KnownBug
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.results import CellResult
+from rig.contract.results import CellResult
 from tests.unit import samples
 
 TRUNCATE, RESET = KNOWN_BUGS

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.engines import sqlite
-from rig.guest.lastwriter import LastWriter, open_database
+from rig.engines.sqlite import driver as sqlite
 from rig.guest.oracle import Finding, Oracle
+from rig.guest.programs.lastwriter import LastWriter, open_database
 from rig.workloads import ledger
 
 SEED = 3

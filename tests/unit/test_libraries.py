@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rig import cli, host, libraries, matrix
-from rig.engines.sqlite_library import FUNCTIONS
-from rig.errors import HostError, StoreError, UsageError
-from rig.results import PlanFacts
+from rig import host
+from rig.contract.errors import HostError, StoreError, UsageError
+from rig.contract.results import PlanFacts
+from rig.engines.sqlite import builds as libraries
+from rig.engines.sqlite.library import FUNCTIONS
+from rig.front import cli
+from rig.machines.image import Image
+from rig.planning import matrix
 from rig.store import Run
-from rig.vm.image import Image
 
 EVERY_FUNCTION = "\n".join(f"void {name}(void) {{}}" for name in FUNCTIONS)
 (CELL,) = matrix.select(["sqlite-ext4-wal_full_powercut"])

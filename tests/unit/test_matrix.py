@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig import arms, matrix
-from rig.errors import UsageError
+from rig.contract import arms
+from rig.contract.errors import UsageError
+from rig.contract.scenario import DeviceProfile, Shim
 from rig.faults import Fault
-from rig.guest.kills import KILLS_PER_TRANSACTION
-from rig.scenario import DeviceProfile, Shim
+from rig.guest.programs.kills import KILLS_PER_TRANSACTION
+from rig.planning import matrix
 
 CELLS = matrix.all_cells()
 IDS = [cell.id for cell in CELLS]

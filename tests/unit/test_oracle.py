@@ -14,9 +14,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from rig.engines import Database, sqlite
+from rig.contract.results import VerdictKind
+from rig.engines import Database
+from rig.engines.sqlite import driver as sqlite
 from rig.guest.oracle import Finding, Oracle
-from rig.results import VerdictKind
 from rig.workloads import ledger
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rig import matrix
-from rig.pytest_plugin import _controls_of
+from rig.front.pytest_plugin import _controls_of
+from rig.planning import matrix
 
 pytest_plugins = ["pytester"]
 
@@ -26,7 +26,7 @@ sys.addaudithook(lambda event, args: started.append(repr(args)) if event in ("su
     "os.posix_spawn", "os.system") else None)
 import pytest
 code = pytest.main(sys.argv[2:])
-heavy = {"numpy", "scipy", "matplotlib", "pyarrow", "duckdb", "jinja2", "qemu", "rig.vm", "rig.campaign", "faults"}
+heavy = {"numpy", "scipy", "matplotlib", "pyarrow", "duckdb", "jinja2", "qemu", "rig.machines", "rig.faults"}
 found = {"code": int(code), "started": started, "heavy": sorted(heavy & set(sys.modules))}
 open(sys.argv[1], "w").write(json.dumps(found))
 """

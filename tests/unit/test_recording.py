@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import zstandard
 
-from rig import recording
-from rig.errors import RecordingError
+from rig.contract.errors import RecordingError
+from rig.contract.results import RecordingFacts
+from rig.contract.scenario import FileSystem, Scenario, Workload
 from rig.faults import WriteLog
-from rig.guest.disks import CHUNK_BYTES, DISK_MIB, disk_digest
-from rig.recording import Recording, load
-from rig.results import RecordingFacts
-from rig.scenario import FileSystem, Scenario, Workload
-from rig.vm.argv import RECORDING_BYTES
+from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB, disk_digest
+from rig.machines.argv import RECORDING_BYTES
+from rig.recordings import recording
+from rig.recordings.recording import Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 
 SCENARIO = Scenario(

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rig.errors import RecordingError
+from rig.contract.errors import RecordingError
 from rig.faults import Fault, WriteLog, epochs, parse_state
-from rig.guest import disks
-from rig.guest.disks import DISK_MIB
-from rig.recovery import OpenRecovery, Recoveries, Recovery, self_contained
-from rig.recoverycuts import is_inside, later
+from rig.guest.devices import disks
+from rig.guest.devices.disks import DISK_MIB
+from rig.planning.recoverycuts import is_inside, later
+from rig.recordings.recovery import OpenRecovery, Recoveries, Recovery, self_contained
 from tests.unit.disks import (
     CELL,
     DISK_CELLS,

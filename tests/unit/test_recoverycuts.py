@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rig import recoverycuts
-from rig.errors import RecordingError
+from rig.contract.errors import RecordingError
 from rig.faults import ContentIndex, CrashState, WriteLog, epochs, parse_state
-from rig.guest import disks
-from rig.guest.disks import DISK_MIB
-from rig.matrix import PROFILES
-from rig.recovery import Recoveries, Recovery, self_contained
+from rig.guest.devices import disks
+from rig.guest.devices.disks import DISK_MIB
+from rig.planning import recoverycuts
+from rig.planning.matrix import PROFILES
+from rig.recordings.recovery import Recoveries, Recovery, self_contained
 from tests.unit.test_cuts import ENTRIES, POWERCUT
 from tests.unit.test_faults_log import FLUSH, FUA, Entry, encode
 

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from rig.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+from rig.contract.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
 
 WAL = Scenario("sqlite", FileSystem.EXT4, {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rig import engines
-from rig.engines import Database, sqlite
-from rig.errors import UsageError
+from rig.contract.errors import UsageError
+from rig.engines import Database
+from rig.engines.sqlite import driver as sqlite
 from rig.guest.oracle import Oracle
 from rig.workloads import ledger
 

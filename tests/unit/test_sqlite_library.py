@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.engines import sqlite, sqlite_library
-from rig.engines.sqlite_library import APSW, SHARED, Connection, LibraryError
+from rig.engines.sqlite import driver as sqlite
+from rig.engines.sqlite import library as sqlite_library
+from rig.engines.sqlite.library import APSW, SHARED, Connection, LibraryError
 from rig.guest.oracle import Oracle
 from rig.workloads import ledger
 from tests.durability import builds

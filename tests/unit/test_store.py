@@ -21,10 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig import matrix
-from rig.errors import HostError, RecordingError, StoreError
-from rig.results import PlanFacts, Verdict, VerdictKind
-from rig.scenario import DeviceProfile, Scenario, Workload
+from rig.contract.errors import HostError, RecordingError, StoreError
+from rig.contract.results import PlanFacts, Verdict, VerdictKind
+from rig.contract.scenario import DeviceProfile, Scenario, Workload
+from rig.planning import matrix
 from rig.store import Run, write_parquet
 from tests.unit import samples
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.engines import sqlite_syncs
-from rig.engines.sqlite_syncs import KINDS, SEQUENCES, Namer
+from rig.engines.sqlite import syncs as sqlite_syncs
+from rig.engines.sqlite.syncs import KINDS, SEQUENCES, Namer
 from rig.engines.syncs import Call, CallName, SyncPhase, in_roles, kinds, syncs_of
 
 FOLDER = "/mnt"
@@ -21,7 +21,7 @@ SETTINGS = st.sampled_from(sorted(SEQUENCES))
 # Every sampled transaction of every setting, as real SQLite makes them under the supervisor on this machine.
 SAMPLED = """
 import json, pathlib, sys, tempfile
-from rig.guest.sample import sample
+from rig.guest.watch.sample import sample
 found = {}
 for mode, level in json.loads(sys.argv[1]):
     settings = {"page_size": "4096", "journal_mode": mode, "synchronous": level}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.errors import RecordingError
+from rig.contract.errors import RecordingError
 from rig.faults import Mark
-from rig.timeline import Timeline
+from rig.recordings.timeline import Timeline
 
 
 @st.composite

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from rig import recording
-from rig.errors import RecordingError
+from rig.contract.errors import RecordingError
+from rig.contract.scenario import FileSystem, Scenario, Workload
 from rig.faults import Disk, LogError, WriteLog
-from rig.guest import journaldisk
-from rig.guest.disks import CHUNK_BYTES, disk_digest
-from rig.recording import Recording, load
-from rig.scenario import FileSystem, Scenario, Workload
-from rig.twodisk import SECOND_LOG_BYTES, two_logs
+from rig.guest.devices import journaldisk
+from rig.guest.devices.disks import CHUNK_BYTES, disk_digest
+from rig.recordings import recording
+from rig.recordings.recording import Recording, load
+from rig.recordings.twodisk import SECOND_LOG_BYTES, two_logs
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 from tests.unit.test_recording import FACTS, LOG, TEXTS
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.cuts import Cut
+from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Epoch, Mark
-from rig.results import Verdict, VerdictKind
-from rig.timeline import Timeline
-from rig.verification import Finding, verdict
+from rig.machines.verification import Finding, verdict
+from rig.planning.cuts import Cut
+from rig.recordings.timeline import Timeline
 
 COUNT = 6
 STATE = CrashState("e9.f0", Epoch(0, 0, 9, 9, (), ()), 0)

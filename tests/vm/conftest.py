@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rig import recording
-from rig.recording import Recording
-from rig.scenario import Scenario
-from rig.vm import image as vm_image
-from rig.vm.argv import Role
-from rig.vm.image import Image
-from rig.vm.template import Template, template
+from rig.contract.scenario import Scenario
+from rig.machines import image as vm_image
+from rig.machines.argv import Role
+from rig.machines.image import Image
+from rig.machines.template import Template, template
+from rig.recordings import recording
+from rig.recordings.recording import Recording
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from rig import cuts, matrix, verification
+from rig.contract.results import Verdict
+from rig.contract.scenario import Scenario, Workload
 from rig.faults import CrashState, EntryFlag, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
-from rig.guest.disks import DISK_MIB
-from rig.matrix import Profile
-from rig.recording import Recording
-from rig.results import Verdict
-from rig.scenario import Scenario, Workload
-from rig.timeline import Timeline
-from rig.verification import Finding
-from rig.vm.argv import RECORDING_BYTES
-from rig.vm.template import Template
+from rig.guest.devices.disks import DISK_MIB
+from rig.machines import verification
+from rig.machines.argv import RECORDING_BYTES
+from rig.machines.template import Template
+from rig.machines.verification import Finding
+from rig.planning import cuts, matrix
+from rig.planning.matrix import Profile
+from rig.recordings.recording import Recording
+from rig.recordings.timeline import Timeline
 
 Recorder = Callable[[Scenario], Recording]
 SHORT = Workload(transaction_count=8, think_ms=200, rest_ms=6000)

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from rig import campaign, matrix
-from rig.campaign import Machines
-from rig.matrix import Profile
-from rig.results import Verdict, VerdictKind
-from rig.scenario import Scenario
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario
+from rig.machines import campaign
+from rig.machines.campaign import Machines
+from rig.machines.template import Template
+from rig.planning import matrix
+from rig.planning.matrix import Profile
 from rig.store import Run
-from rig.vm.template import Template
 from tests.vm.samples import SHORT
 
 ROOT = Path(__file__).resolve().parents[2]

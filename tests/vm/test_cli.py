@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rig.results import Verdict, VerdictKind
+from rig.contract.results import Verdict, VerdictKind
+from rig.machines.image import Image
+from rig.machines.template import Template
 from rig.store import Run
-from rig.vm.image import Image
-from rig.vm.template import Template
 
 RIG = Path(sys.executable).with_name("rig")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
@@ -270,7 +270,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
 
 
 _PROMISE = """
-from rig.pytest_plugin import Measured
+from rig.front.pytest_plugin import Measured
 from rig.analysis.outcome import Result
 import pytest
 

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from rig import cuts, matrix, recording, verification
-from rig.arms import CLOCK_FAULTS
+from rig.contract.arms import CLOCK_FAULTS
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario, Shim
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.damage import Zeros
 from rig.faults.state import landable, make_state
-from rig.guest.clock import AFTER_CUT, Clock, first_wrong, is_wrong
-from rig.recording import Recording
-from rig.results import Verdict, VerdictKind
-from rig.scenario import Scenario, Shim
-from rig.timeline import Timeline
-from rig.verification import Finding
-from rig.vm.template import Template
+from rig.guest.programs.clock import AFTER_CUT, Clock, first_wrong, is_wrong
+from rig.machines import verification
+from rig.machines.template import Template
+from rig.machines.verification import Finding
+from rig.planning import cuts, matrix
+from rig.recordings import recording
+from rig.recordings.recording import Recording
+from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
 from tests.vm.samples import Recorder, entries_of, kinds, opened, scenario, write_log
 

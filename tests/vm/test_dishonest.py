@@ -11,10 +11,10 @@ import pytest
 from rig.faults import CrashState, Fault, WriteLog, epochs, plan
 from rig.faults.damage import Discarded, Unreadable
 from rig.faults.state import landable, make_state
-from rig.guest.disks import DISK_MIB
-from rig.timeline import Timeline
-from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
-from rig.vm.template import Template
+from rig.guest.devices.disks import DISK_MIB
+from rig.machines.template import Template
+from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario
 
 FAULTS = [fault for fault in Fault if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]

@@ -9,16 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from rig import matrix, verification
 from rig.analysis.controls import check_controls
 from rig.analysis.outcome import outcome
 from rig.analysis.promises import promise_for, violates
-from rig.arms import ERROR_FAULTS
+from rig.contract.arms import ERROR_FAULTS
+from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
+from rig.contract.scenario import Scenario, Workload
 from rig.faults import EntryFlag
-from rig.guest.injections import Injection, Place, strikes
-from rig.results import CellResult, PlanFacts, Verdict, VerdictKind
-from rig.scenario import Scenario, Workload
-from rig.vm.template import Template
+from rig.guest.programs.injections import Injection, Place, strikes
+from rig.machines import verification
+from rig.machines.template import Template
+from rig.planning import matrix
 from tests.vm.samples import Recorder, opened, scenario, verdicts
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)

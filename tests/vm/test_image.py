@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rig.errors import UsageError
-from rig.vm import image as vm_image
-from rig.vm.image import Image
+from rig.contract.errors import UsageError
+from rig.machines import image as vm_image
+from rig.machines.image import Image
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from rig.vm.template import Template
+from rig.machines.template import Template
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
 _GONE_LIMIT_S = 5
 _HOLD = """
 import sys, time
-from rig.vm import image
-from rig.vm.argv import Role
-from rig.vm.template import template
+from rig.machines import image
+from rig.machines.argv import Role
+from rig.machines.template import template
 
 with template(Role.VERIFIER, image.build(image.recipe())) as made, made.clone() as machine:
     print(machine.process.pid, flush=True)

@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 
-from rig import livecuts, matrix, recording
 from rig.analysis.controls import check_controls, is_cross_check
 from rig.analysis.outcome import outcome, summarise
-from rig.campaign import Campaign, Machines
-from rig.errors import LegalityError
+from rig.contract.errors import LegalityError
+from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, LogError, WriteLog
-from rig.guest.disks import DISK_MIB
+from rig.guest.devices.disks import DISK_MIB
 from rig.guest.livecuts import Kind, round_count
-from rig.livecuts import Round, prove, rounds
-from rig.matrix import Profile
-from rig.scenario import Scenario
+from rig.machines.campaign import Campaign, Machines
+from rig.machines.template import Template
+from rig.machines.verification import live_verdicts
+from rig.planning import matrix
+from rig.planning.matrix import Profile
+from rig.recordings import livecuts, recording
+from rig.recordings.livecuts import Round, prove, rounds
 from rig.store import Run
-from rig.verification import live_verdicts
-from rig.vm.template import Template
 from tests.vm.samples import SHORT
 from tests.vm.test_campaign import Heard
 

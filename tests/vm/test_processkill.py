@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rig.campaign import Machines
-from rig.errors import UsageError
-from rig.recording import Recording
-from rig.replay import replay
-from rig.results import PlanFacts, Verdict, VerdictKind
-from rig.scenario import Scenario, Workload
+from rig.contract.errors import UsageError
+from rig.contract.results import PlanFacts, Verdict, VerdictKind
+from rig.contract.scenario import Scenario, Workload
+from rig.machines.campaign import Machines
+from rig.machines.replay import replay
+from rig.machines.template import Template
+from rig.machines.verification import live_verdicts
+from rig.recordings.recording import Recording
+from rig.recordings.timeline import Timeline
 from rig.store import Run
-from rig.timeline import Timeline
-from rig.verification import live_verdicts
-from rig.vm.template import Template
 from tests.vm.samples import Recorder, opened, scenario
 
 COUNT = 4

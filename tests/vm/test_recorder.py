@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rig import recording
-from rig.errors import RecordingError, VmError
+from rig.contract.errors import RecordingError, VmError
+from rig.contract.scenario import DeviceProfile, Scenario
 from rig.faults import WriteLog
-from rig.recording import Recording
-from rig.scenario import DeviceProfile, Scenario
-from rig.vm.template import Template
+from rig.machines.template import Template
+from rig.recordings import recording
+from rig.recordings.recording import Recording
 from tests.vm.samples import SHORT, Entry, Recorder, entries_of, scenario, write_log
 
 
@@ -35,7 +35,7 @@ def test_the_same_scenario_gives_the_same_log_bit_for_bit(
     told, parts = second_run
     with wal_full.unpacked() as path:
         recorded = [path.read_bytes()[: len(parts[0])]]
-    # On a busy host QEMU 7.2 may be a few virtual nanoseconds off, see rig.vm.machine.started; never three times.
+    # On a busy host QEMU 7.2 may be a few virtual nanoseconds off, see rig.machines.machine.started; never three times.
     agreed = parts == recorded or any(
         recording._run(scenario("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
     )

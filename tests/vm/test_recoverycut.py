@@ -9,20 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from rig import campaign, matrix, recoverycuts, verification
 from rig.analysis.promises import promise_for, violates
-from rig.campaign import Machines, Silent
-from rig.errors import UsageError
+from rig.contract.errors import UsageError
+from rig.contract.results import VerdictKind
 from rig.faults import CrashState, EntryFlag, Fault, WriteLog, epochs, plan
 from rig.faults.selection import evenly_spaced
-from rig.matrix import Profile
-from rig.recovery import Recoveries, Recovery, self_contained
-from rig.replay import replay
-from rig.results import VerdictKind
+from rig.machines import campaign, verification
+from rig.machines.campaign import Machines, Silent
+from rig.machines.replay import replay
+from rig.machines.template import Template
+from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.planning import matrix, recoverycuts
+from rig.planning.matrix import Profile
+from rig.recordings.recovery import Recoveries, Recovery, self_contained
+from rig.recordings.timeline import Timeline
 from rig.store import Run
-from rig.timeline import Timeline
-from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
-from rig.vm.template import Template
 from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario
 
 CELL = "sqlite-ext4-delete_full_recoverycut"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rig import verification
-from rig.cuts import Cut
+from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Fault, WriteLog, epochs, plan
 from rig.faults.damage import SECTOR_BYTES, Garbage
 from rig.faults.state import make_state
-from rig.results import Verdict, VerdictKind
-from rig.timeline import Timeline
-from rig.vm.template import Template
+from rig.machines import verification
+from rig.machines.template import Template
+from rig.planning.cuts import Cut
+from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, findings, opened, scenario
 
 _COUNT = 8

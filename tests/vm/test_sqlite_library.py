@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from rig import recording
+from rig.contract.scenario import Scenario
+from rig.engines.sqlite.builds import Library
 from rig.faults import Fault, epochs, plan
-from rig.libraries import Library
-from rig.recording import Recording
-from rig.scenario import Scenario
-from rig.timeline import Timeline
-from rig.vm.argv import Role
-from rig.vm.image import Image
-from rig.vm.template import Template, template
+from rig.machines.argv import Role
+from rig.machines.image import Image
+from rig.machines.template import Template, template
+from rig.recordings import recording
+from rig.recordings.recording import Recording
+from rig.recordings.timeline import Timeline
 from tests.durability import builds
 from tests.vm.samples import findings, kinds, opened, scenario
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rig import matrix, recording
 from rig.analysis.outcome import loses
-from rig.errors import VmError
+from rig.contract.errors import VmError
+from rig.contract.results import Verdict, VerdictKind
 from rig.faults import epochs, parse_state
-from rig.results import Verdict, VerdictKind
-from rig.timeline import Timeline
-from rig.vm.template import Template
+from rig.machines.template import Template
+from rig.planning import matrix
+from rig.recordings import recording
+from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, opened, scenario, verdicts
 
 # The cut instants alone: what is left when everything unflushed goes.

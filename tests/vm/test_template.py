@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from rig.errors import VmError
+from rig.contract.errors import VmError
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
-from rig.guest.disks import DISK_MIB
-from rig.recording import Recording
-from rig.verification import _Session
-from rig.vm import template as vm_template
-from rig.vm.argv import Role
-from rig.vm.image import Image
-from rig.vm.machine import Machine
-from rig.vm.template import Template, template
+from rig.guest.devices.disks import DISK_MIB
+from rig.machines import template as vm_template
+from rig.machines.argv import Role
+from rig.machines.image import Image
+from rig.machines.machine import Machine
+from rig.machines.template import Template, template
+from rig.machines.verification import _Session
+from rig.recordings.recording import Recording
 from tests.vm.samples import Recorder, opened, scenario
 
 _ANSWER_LIMIT_S = 30

@@ -12,23 +12,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rig import campaign, matrix, recording, verification
-from rig.campaign import Machines
-from rig.cuts import Cut
-from rig.errors import UsageError
+from rig.contract.errors import UsageError
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import JointIndex, make_joint, states
-from rig.guest import journaldisk
-from rig.guest.disks import DISK_MIB
-from rig.replay import replay
-from rig.results import Verdict, VerdictKind
-from rig.scenario import Scenario
+from rig.guest.devices import journaldisk
+from rig.guest.devices.disks import DISK_MIB
+from rig.machines import campaign, verification
+from rig.machines.campaign import Machines
+from rig.machines.replay import replay
+from rig.machines.template import Template
+from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.planning import matrix
+from rig.planning.cuts import Cut
+from rig.recordings import recording
+from rig.recordings.timeline import Timeline
+from rig.recordings.twodisk import two_logs
 from rig.store import Run
-from rig.timeline import Timeline
-from rig.twodisk import two_logs
-from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
-from rig.vm.template import Template
 from tests.vm.samples import Recorder, findings, opened, scenario
 
 
@@ -104,7 +106,7 @@ def test_settings_that_lose_nothing_to_a_power_cut_lose_nothing_on_two_disks(
 def test_ext4_by_default_loses_what_it_has_synced_unless_it_flushes_the_data_disk_before_it_commits(
     verifier: Template, recorded: Recorder
 ) -> None:
-    """Linux 6.12 does not: see `rig.arms`. A kernel that does keeps the promise, and this test holds for it too."""
+    """Linux 6.12 does not: see `rig.contract.arms`. A kernel that does keeps the promise, and this test holds too."""
     cell = replace(scenario("wal_full", fault="twodisk"), mount_options="")
     with opened(recorded(cell)) as (_, log):
         turns = Timeline(log.marks).turns

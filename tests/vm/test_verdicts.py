@@ -15,16 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from rig import cuts, matrix, verification
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.state import make_state
-from rig.recording import Recording
-from rig.results import Verdict, VerdictKind
-from rig.scenario import Scenario
-from rig.timeline import Timeline
-from rig.verification import Finding
-from rig.vm.machine import Machine
-from rig.vm.template import Template
+from rig.machines import verification
+from rig.machines.machine import Machine
+from rig.machines.template import Template
+from rig.machines.verification import Finding
+from rig.planning import cuts, matrix
+from rig.recordings.recording import Recording
+from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
 from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opened, scenario, without_flush, write_log
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
-from rig.scenario import Scenario
-from rig.timeline import Timeline
-from rig.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
-from rig.vm.template import Template
+from rig.machines.template import Template
+from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
+from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, content_sha256, opened, scenario
 
 

@@ -1,0 +1,181 @@
+"""Builds of SQLite that the user names: a shared library on this machine, or `apsw==VERSION` from PyPI.
+
+Whatever it is, the one file that the guest needs is kept in the cache under its digest (see
+`rig.engines.sqlite.library` for the names), so that a run can be replayed after the file it was made with is gone.
+A wheel is fetched by pip for the guest's Python, once; pip checks it against the index, and its digest is kept beside
+it. A library that could not be loaded in the guest is refused before a machine is started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rig import host
+from rig.contract.errors import HostError, StoreError, UsageError
+from rig.engines.sqlite.elf import ElfError, shared_library
+from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
+from rig.machines.image import Image, cache_folder, locked
+
+# The Python of the guest image (vm-images/base.toml), and the oldest and newest C library that a wheel may be made for.
+_GUEST_PYTHON = "313"
+_WHEEL_GLIBC_MINORS = range(17, 42)
+# The guest has these, as it has Python, which needs them.
+_GUEST_LIBRARIES = {
+    "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libz.so.1",
+}  # fmt: skip
+_PIP_LIMIT_S = 300
+_APSW_WORD = re.compile(r"apsw==(\d+(?:\.\d+)*(?:\.post\d+)?)")
+_EXTENSION = re.compile(r"apsw/__init__\.[^/]+\.so")
+_OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A build of SQLite, kept in the cache; `name` is what it is called in the guest and in scenarios."""
+
+    name: str
+    path: Path
+
+
+def library(word: str) -> Library:
+    """Return the build that the user names, fetching it if need be.
+
+    Raises UsageError for what is no SQLite library or not for the guest's machine, HostError if PyPI cannot be asked.
+    """
+    if match := _APSW_WORD.fullmatch(word):
+        return _kept(APSW, _extension(_wheel(match[1])))
+    if "==" in word:
+        raise UsageError(f"{word!r} is no build of SQLite; name a shared library, or a version such as apsw==3.51.3.0")
+    try:
+        content = Path(word).read_bytes()
+    except OSError as error:
+        raise UsageError(f"the SQLite library {word} cannot be read: {error.strerror}") from None
+    _require_sqlite(word, content)
+    return _kept(SHARED, content)
+
+
+def library_of_run(wanted: str, word: str | None) -> Library | None:
+    """Return the build that a run was made with, by its name there; `word` is what the user says it is, or None."""
+    if word is not None:
+        given = library(word)
+        if given.name != wanted:
+            made_with = f"with {wanted}" if wanted else "with the SQLite of the guest"
+            raise UsageError(f"the run was made {made_with}; {word} is another build, {given.name}")
+        return given
+    if not wanted:
+        return None
+    path = _folder() / wanted
+    if not path.exists():
+        raise StoreError(
+            f"the run was made with the SQLite {wanted}, which the cache has lost; name it again: --sqlite-library"
+        )
+    if name(wanted[: wanted.index("-") + 1], path.read_bytes()) != wanted:
+        raise StoreError(f"{path} is damaged; remove it and name the library again with --sqlite-library")
+    return Library(wanted, path)
+
+
+def require_loadable(found: Library, image: Image) -> None:
+    """Raise UsageError if a build asks for more than the guest of this image has."""
+    facts = shared_library(found.path.read_bytes())
+    foreign = sorted(set(facts.needed) - _GUEST_LIBRARIES)
+    if foreign:
+        raise UsageError(f"the SQLite library needs {', '.join(foreign)}, which the guest does not have")
+    has = guest_glibc((image.folder / "packages.txt").read_text())
+    if facts.glibc > has:
+        raise UsageError(
+            f"the SQLite library needs the C library {_dotted(facts.glibc)}, the guest has {_dotted(has)}; "
+            "build it on an older system"
+        )
+
+
+def guest_glibc(packages: str) -> tuple[int, ...]:
+    """Return the version of the C library among the lines `name TAB version` of an image's packages."""
+    match = re.search(r"^libc6(?::\w+)?\t(\d+)\.(\d+)", packages, re.MULTILINE)
+    if not match:
+        raise HostError("the guest image names no libc6 among its packages; build it again: rig image build")
+    return int(match[1]), int(match[2])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _folder() -> Path:
+    return cache_folder() / "libraries"
+
+
+def _kept(kind: str, content: bytes) -> Library:
+    path = _folder() / name(kind, content)
+    if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        host.atomic_write(path, content)
+    return Library(path.name, path)
+
+
+def _require_sqlite(word: str, content: bytes) -> None:
+    try:
+        facts = shared_library(content)
+    except ElfError as error:
+        raise UsageError(f"{word} is not a shared library: {error}") from None
+    if not facts.is_x86_64:
+        raise UsageError(f"{word} is a library for another machine; the guest is x86-64")
+    missing = sorted(set(FUNCTIONS) - facts.defined)
+    if missing:
+        raise UsageError(f"{word} is not a SQLite library: it lacks {', '.join(missing[:3])}")
+
+
+def _wheel(version: str) -> Path:
+    """Return the wheel of a version of APSW for the guest's Python."""
+    folder = cache_folder() / "wheels" / f"apsw-{version}-cp{_GUEST_PYTHON}"
+    stamp = folder / "sha256"
+    with locked(folder):
+        if not stamp.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching.") as scratch:
+                fetched = _downloaded(version, Path(scratch))
+                folder.mkdir(exist_ok=True)
+                host.atomic_write(folder / fetched.name, fetched.read_bytes())
+            host.atomic_write(stamp, _sha256(folder / fetched.name).encode())
+        (wheel,) = folder.glob("*.whl")
+        if _sha256(wheel) != stamp.read_text():
+            raise StoreError(f"{wheel} is damaged; remove {folder} to fetch it anew")
+    return wheel
+
+
+def _downloaded(version: str, folder: Path) -> Path:
+    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in _WHEEL_GLIBC_MINORS]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+    options = ["--no-deps", "--only-binary=:all:", "--retries=1", "--timeout=20", f"--dest={folder}"]
+    python = [f"--python-version={_GUEST_PYTHON}", "--implementation=cp", f"--abi=cp{_GUEST_PYTHON}"]
+    try:
+        host.run([*pip, *options, *python, *platforms, "--quiet", f"apsw=={version}"], timeout_s=_PIP_LIMIT_S)
+    except HostError as error:
+        offered = _OFFERED.search(str(error))
+        if offered and offered[1] != "none":
+            newest = ", ".join(offered[1].split(", ")[-5:])
+            raise UsageError(f"PyPI has no wheel of APSW {version} for the guest; the newest are: {newest}") from None
+        raise HostError(f"APSW {version} could not be fetched from PyPI; is the network there? {error}") from None
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _extension(wheel: Path) -> bytes:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            (member,) = [found for found in archive.namelist() if _EXTENSION.fullmatch(found)]
+            content = archive.read(member)
+        facts = shared_library(content)
+    except (zipfile.BadZipFile, ValueError, ElfError) as error:
+        raise StoreError(f"{wheel} is not a wheel of APSW as we know them: {error}") from None
+    if not facts.is_x86_64 or "PyInit_apsw" not in facts.defined:
+        raise StoreError(f"{wheel} holds no extension module of APSW for x86-64")
+    return content
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,1 @@
+"""How people reach the rig: the command line, the pytest plugin, benchmarks, the doctor."""

@@ -1,0 +1,165 @@
+"""Measure the rig against the budgets of its design: absolute times of this machine, and ratios within one run.
+
+Every figure is the median of several repetitions; what is compared is measured in turns. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from rig.contract.arms import FAULTS, SPECS
+from rig.contract.errors import RigError
+from rig.contract.scenario import Scenario, Workload
+from rig.faults import CrashState, WriteLog
+from rig.machines import campaign
+from rig.machines.argv import Role
+from rig.machines.image import build, recipe
+from rig.machines.template import Template, answers
+from rig.machines.verification import Finding, verify
+from rig.planning import matrix
+from rig.planning.cuts import by_content, cuts
+from rig.recordings import recording
+from rig.recordings.recording import Recording
+from rig.recordings.timeline import Timeline
+from rig.store import Run
+
+_CELL = "sqlite-ext4-wal_normal_powercut"
+_LENGTHS = (40, 160, 640)
+_BOOT_LIMIT_S = 120
+_AGAIN = 10
+
+
+def measure(say: Callable[[str], None], *, quick: bool) -> None:
+    """Measure everything and hand the lines of a Markdown table to `say`, one by one as they are known."""
+    repeats = 3 if quick else 7
+    say("| what | measured | budget |")
+    say("|---|---|---|")
+    with campaign.machines(campaign.Silent()) as machines, tempfile.TemporaryDirectory(prefix="rig-bench-") as scratch:
+        _clone_start(say, machines, repeats)
+        _recording(say, machines.recorder, Path(scratch))
+        _reproducibility(say, machines.recorder, Path(scratch))
+        states_max = 160 if quick else 400
+        _state_cost(say, machines, Path(scratch), states_max)
+        _lengths(say, machines, Path(scratch), _LENGTHS[:2] if quick else _LENGTHS)
+        say("")
+        say("| fault, wal_full | states judged | states/s, all machines | recording |")
+        say("|---|---|---|---|")
+        for fault in FAULTS:
+            _fault(say, machines, Path(scratch) / fault, fault)
+
+
+def _clone_start(say: Callable[[str], None], machines: campaign.Machines, repeats: int) -> None:
+    boots, clones, memory = [], [], []
+    accelerator = machines.verifier.spec.accelerator
+    guest = build(recipe())
+    for _ in range(repeats):
+        boots.append(_seconds(lambda: answers(Role.VERIFIER, guest, accelerator, _BOOT_LIMIT_S)))
+        begin = time.perf_counter()
+        with machines.verifier.clone() as machine:
+            machine.send({"ping": True})
+            machine.receive(_BOOT_LIMIT_S)
+            clones.append(time.perf_counter() - begin)
+            memory.append(_private_mib(machine.process.pid))
+    boot, clone = statistics.median(boots), statistics.median(clones)
+    say(f"| cold boot to a ready agent ({accelerator}) | {boot:.2f} s | |")
+    times = boot / clone
+    say(f"| clone ready to answer | {clone:.3f} s, {times:.0f} x faster than its cold boot | <= 0.35 s, >= 10 x |")
+    say(f"| memory of a clone that has answered | {statistics.median(memory):.0f} MiB of its own | |")
+
+
+def _recording(say: Callable[[str], None], recorder: Template, scratch: Path) -> None:
+    scenario = _scenario(200)
+    seconds = _seconds(lambda: recording.record(scenario, recorder, scratch / "long"))
+    say(f"| record a 200-transaction scenario | {seconds:.1f} s | <= 10 s |")
+
+
+def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Path) -> None:
+    def digest(number: int) -> str:
+        return recording.record(_scenario(6), recorder, scratch / f"again-{number}").facts.digest
+
+    with ThreadPoolExecutor(2) as pool:
+        digests = Counter(pool.map(digest, range(_AGAIN)))
+    equal = max(digests.values())
+    say(f"| recordings of one scenario that are equal bit for bit, two at a time | {equal} of {_AGAIN} | all |")
+
+
+def _state_cost(say: Callable[[str], None], machines: campaign.Machines, scratch: Path, states_max: int) -> None:
+    scenario = _scenario(40)
+    recorded = recording.record(scenario, machines.recorder, scratch / "short")
+    alone, findings = _check(scenario, machines.verifier, recorded, states_max, 1)
+    both, _ = _check(scenario, machines.verifier, recorded, states_max, 2)
+    steps = {name: statistics.median(f.ms[name] for f in findings) for name in findings[0].ms}
+    floor = steps["mount"] + steps["reopen"] + steps["unmount"]
+    say(f"| crash states checked, SQLite WAL on ext4, one machine | {alone:.1f} /s | |")
+    say(f"| the same, two machines at a time | {both:.1f} /s | >= 50 /s |")
+    say(f"| one state / its floor (mount + reopen + check + umount) | {1000 / alone / floor:.2f} | <= 1.3 |")
+    say(f"| where a state's time goes, median ms | {', '.join(f'{k} {v:.1f}' for k, v in steps.items())} | |")
+
+
+def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: Path, lengths: Sequence[int]) -> None:
+    rates = []
+    for count in lengths:
+        scenario = _scenario(count)
+        recorded = recording.record(scenario, machines.recorder, scratch / f"length-{count}")
+        rate, _ = _check(scenario, machines.verifier, recorded, 160, 1)
+        rates.append(f"{1000 / rate:.1f} ms at {recorded.facts.entry_count} entries")
+    say(f"| cost of a state by length of the log | {', '.join(rates)} | flat |")
+
+
+def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path, fault: str) -> None:
+    """Time the cell of a fault in the quick profile, its recording apart from all that follows."""
+    profile = matrix.profile("quick")
+    (cell,) = matrix.configured(matrix.select([f"sqlite-ext4-wal_full_{fault}"]), profile)
+    run = Run.create(folder, {"bench": fault})
+    record_s = _seconds(lambda: recording.record(cell, machines.recorder, run.recording_folder(cell)))
+    judge_s = _seconds(lambda: campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell]))
+    if failures := run.failures():
+        raise RigError(f"{cell.id} could not be measured: {failures[cell.id]}")
+    count = len(run.verdicts(cell.id)[0])
+    rate = f"{count / judge_s:.1f}" if SPECS[fault].model else f"{count / record_s:.1f}, while it is recorded"
+    say(f"| {fault} | {count} | {rate} | {record_s:.1f} s |")
+
+
+def _check(
+    scenario: Scenario, verifier: Template, recorded: Recording, states_max: int, machine_count: int
+) -> tuple[float, list[Finding]]:
+    """Return states per second, from the first request to the last answer of all machines, and the findings."""
+    profile = replace(matrix.profile("quick"), states_max=states_max, instants=0)
+    findings: list[Finding] = []
+    with recorded.unpacked() as path, WriteLog.open(path) as log:
+        planned = cuts(scenario, profile, log, Timeline(log.marks))
+        states = [same[0].state for same in by_content(planned.cuts)]
+        size = -(-len(states) // machine_count)
+        parts = [states[begin : begin + size] for begin in range(0, len(states), size)]
+
+        def check(part: Sequence[CrashState]) -> None:
+            verify(scenario, verifier, path, log, part, lambda _, finding: findings.append(finding))
+
+        begin = time.perf_counter()
+        with ThreadPoolExecutor(machine_count) as pool:
+            list(pool.map(check, parts))
+        return len(states) / (time.perf_counter() - begin), findings
+
+
+def _scenario(transaction_count: int) -> Scenario:
+    (cell,) = matrix.configured(matrix.select([_CELL]), matrix.profile("quick"))
+    return replace(cell, workload=Workload(transaction_count))
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    act()
+    return time.perf_counter() - begin
+
+
+def _private_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    sizes = [int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty"))]
+    return sum(sizes) / 1024

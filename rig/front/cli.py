@@ -1,0 +1,315 @@
+"""The command `rig`. Exit codes: 0 kept, 1 a promise broken, 2 usage, 3 inconclusive."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rig.contract.errors import RigError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from rig.contract.scenario import Scenario
+    from rig.machines.campaign import Progress
+    from rig.planning.matrix import Profile
+    from rig.store import Run
+
+_USAGE, _INCONCLUSIVE = 2, 3
+_RUNS = Path("runs")
+
+
+class _Rig(click.Group):
+    """Turn errors that were made for the user into one message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            _complain(str(error), _USAGE)
+        except RigError as error:
+            _complain(str(error), _INCONCLUSIVE)
+        except KeyboardInterrupt:
+            # Click's own exit code for it is that of a broken promise.
+            _complain("stopped; what was measured is kept", _INCONCLUSIVE)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception:
+            # So is Python's: a rig that crashed proves nothing.
+            logging.getLogger(__name__).exception("this is a bug of the rig")
+            sys.exit(_INCONCLUSIVE)
+
+
+@click.group(cls=_Rig, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Tell what a database loses when the power goes, and how fast each setting is."""
+
+
+_cells_argument = click.argument("cells", nargs=-1, metavar="[CELL]...")
+_profile_option = click.option("--profile", default="quick", show_default=True, help="How closely to look.")
+_device_option = click.option("--device", default="ssd", show_default=True, help="Device profile: none, ssd or hdd.")
+_seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of workload and sampling."
+)
+_run_dir_option = click.option(
+    "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
+)
+_library_option = click.option(
+    "--sqlite-library", "library", metavar="WHICH", help="A shared library of SQLite, or apsw==VERSION from PyPI."
+)
+
+
+@main.command()
+@_cells_argument
+@_profile_option
+def plan(cells: tuple[str, ...], profile: str) -> None:
+    """List the cells that a run would measure. CELL may hold * and ?."""
+    from rig.contract.arms import SPECS
+    from rig.planning import matrix
+
+    wanted = matrix.profile(profile)
+    chosen = _chosen(cells, wanted)
+    for cell in chosen:
+        click.echo(cell.id)
+    configured = matrix.configured(chosen, wanted)
+    recordings = len({cell.recording_key for cell in configured})
+    states = sum(wanted.states_max_of(cell) for cell in configured if SPECS[cell.fault].model)
+    instants = sum(wanted.instants_of(cell) for cell in configured)
+    click.echo(
+        f"{len(chosen)} cells from {recordings} recordings; at most {states} crash states and {instants} cut instants "
+        f"(profile {wanted.name})",
+        err=True,
+    )
+
+
+@main.command()
+@_cells_argument
+@_profile_option
+@_device_option
+@_seed_option
+@_library_option
+@_run_dir_option
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one a processor].")
+def run(
+    *,
+    cells: tuple[str, ...],
+    profile: str,
+    device: str,
+    seed: int,
+    library: str | None,
+    run_dir: Path | None,
+    jobs: int,
+) -> None:
+    """Measure cells (default: the SQLite matrix), print the table and write the report.
+
+    A run that was stopped goes on where it stopped when the same command is given again.
+    """
+    from rig.engines.sqlite import builds as libraries
+    from rig.front.progress import shown
+    from rig.machines import campaign
+    from rig.planning import matrix
+
+    wanted = matrix.profile(profile)
+    chosen, speed = _chosen(cells, wanted), matrix.device_profile(device)
+    build = libraries.library(library) if library else None
+    chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
+    with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+        definition = _definition(chosen, wanted.name, machines) | {"sqlite_library": build.name if build else ""}
+        target = _target_run(run_dir, definition, progress)
+        campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
+    sys.exit(_conclude(target, wanted.exposure_min))
+
+
+@main.command()
+@_run_dir_option
+def report(run_dir: Path | None) -> None:
+    """Print the table of a run and write its report again."""
+    from rig.planning import matrix
+    from rig.store import Run
+
+    target = Run.open(run_dir or _newest_run())
+    sys.exit(_conclude(target, matrix.profile(target.definition["profile"]).exposure_min))
+
+
+@main.command()
+@click.argument("cell")
+@click.argument("state")
+@_library_option
+@_run_dir_option
+def replay(cell: str, state: str, library: str | None, run_dir: Path | None) -> None:
+    """Rebuild one crash state of a run, reopen the database on it, and show the verdict beside the stored one."""
+    from rig.engines.sqlite import builds as libraries
+    from rig.front.progress import shown
+    from rig.machines import campaign
+    from rig.machines.replay import replay as replay_state
+    from rig.store import Run
+
+    target = Run.open(run_dir or _newest_run(having=cell))
+    build = libraries.library_of_run(target.scenario(cell).tuning.get("library", ""), library)
+    with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+        answer = replay_state(target, cell, state, machines)
+    for name, value in answer.facts.items():
+        click.echo(f"{name:12} {value}")
+    if not answer.agrees:
+        _complain("the verdict differs from the stored one", _INCONCLUSIVE)
+
+
+@main.command()
+def doctor() -> None:
+    """Say what works here, and how to mend what does not."""
+    from rig.front.doctor import examine
+
+    healthy = True
+    for finding in examine():
+        bad = click.style("no  ", fg="yellow") if finding.optional else click.style("MISS", fg="red")
+        mark = click.style("ok  ", fg="green") if finding.ok else bad
+        click.echo(f"{mark} {finding.what}: {finding.detail}")
+        healthy &= finding.ok or finding.optional
+    sys.exit(0 if healthy else _INCONCLUSIVE)
+
+
+@main.group()
+def image() -> None:
+    """Guest images and the templates made from them."""
+
+
+@image.command("build")
+@click.argument("name", default="base")
+def image_build(name: str) -> None:
+    """Build a guest image, unless the cache has it."""
+    from rig.machines import image as images
+
+    wanted = images.recipe(name)
+    if not images.is_built(wanted):
+        click.echo(f"building the guest image {name} (about a minute)", err=True)
+    click.echo(images.build(wanted).folder)
+
+
+@image.command("list")
+def image_list() -> None:
+    """List images and templates in the cache."""
+    from rig.machines.image import cache_folder, images
+
+    for found in images():
+        click.echo(f"image     {found.name:10} {found.digest}  {_mib(found.folder)} MiB  {found.folder}")
+    for folder in sorted((cache_folder() / "templates").glob("*/identity")):
+        click.echo(f"template  {folder.parent.name}  {_mib(folder.parent)} MiB")
+
+
+@image.command("remove")
+@click.argument("name")
+def image_remove(name: str) -> None:
+    """Remove an image of this name and all templates that nobody uses."""
+    from rig.machines.image import images, remove
+    from rig.machines.template import remove_templates
+
+    if name not in {found.name for found in images()}:
+        raise UsageError(f"no image {name!r}; there are: {', '.join(found.name for found in images()) or 'none'}")
+    for folder in [*remove_templates(), *remove(name)]:
+        click.echo(f"removed {folder}")
+
+
+@main.command()
+@click.option("--quick", is_flag=True, help="Fewer repetitions, for a look.")
+def bench(*, quick: bool) -> None:
+    """Measure the rig itself against its budgets and print the table of BENCHMARKS.md."""
+    from rig.front.bench import measure
+
+    measure(click.echo, quick=quick)
+
+
+def _chosen(patterns: tuple[str, ...], profile: Profile) -> list[Scenario]:
+    from rig.planning import matrix
+
+    return matrix.select(patterns) if patterns else matrix.default_cells(profile)
+
+
+def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:
+    """Return what makes two runs the same run, so that one may go on with the other's verdicts."""
+    return {
+        "profile": profile,
+        "cells": [cell.id for cell in chosen],
+        "orders": {cell.id: cell.orders for cell in chosen},
+        "recorder": machines.recorder.identity,
+        "verifier": machines.verifier.identity,
+    }
+
+
+def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Progress) -> Run:
+    from datetime import datetime
+
+    from rig.store import Run
+
+    if run_dir:
+        return Run.create(run_dir, definition)
+    for folder in _runs():
+        try:
+            found = Run.create(folder, definition)
+        except StoreError:
+            continue
+        if not (folder / "report.html").exists():
+            progress.says(f"going on with {folder}, which was stopped")
+            return found
+    name = datetime.now().strftime("%Y-%m-%d-%H%M%S")  # noqa: DTZ005 - a name for people, in their time
+    progress.says(f"run directory {_RUNS / name}")
+    return Run.create(_RUNS / name, definition)
+
+
+def _runs() -> list[Path]:
+    return sorted((path.parent for path in _RUNS.glob("*/manifest.json")), reverse=True)
+
+
+def _newest_run(having: str = "") -> Path:
+    for folder in _runs():
+        if not having or (folder / "cells" / having).exists():
+            return folder
+    what = f"run with the cell {having!r}" if having else "run"
+    raise StoreError(f"there is no {what} in {_RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
+
+
+def _conclude(target: Run, exposure_min: int) -> int:
+    """Print the table, write report and Parquet, and return the exit code."""
+    from rig.analysis.outcome import summarise
+    from rig.analysis.report import write_report
+    from rig.analysis.table import print_table
+    from rig.store import write_parquet
+
+    results, damaged = target.results()
+    if not results:
+        raise StoreError(f"{target.folder} holds no measured cell")
+    summary = summarise(results, exposure_min)
+    # A pasted line looks in runs/ by itself.
+    run_dir = "" if target.folder.parent == _RUNS else str(target.folder)
+    print_table(summary, run_dir=run_dir)
+    failures = target.failures()
+    for cell, message in failures.items():
+        click.echo(f"not measured {cell}: {message}", err=True)
+    for error in damaged:
+        click.echo(f"damaged: {error}; run the same command again to judge it anew", err=True)
+    write_parquet(results, target.folder / "verdicts.parquet")
+    run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
+    write_report(summary, run_info, _report(target), run_dir)
+    click.echo(f"report: {_report(target)}")
+    return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
+
+
+def _report(target: Run) -> Path:
+    return target.folder / "report.html"
+
+
+def _mib(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) >> 20
+
+
+def _complain(message: str, code: int) -> None:
+    click.echo(click.style("rig: ", fg="red") + message, err=True)
+    sys.exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

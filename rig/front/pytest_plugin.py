@@ -1,0 +1,220 @@
+"""The pytest plugin: durability tests are the cells of the matrix, selected as any test is, by `-k`.
+
+A test with an argument `durability_cell` runs once for each cell, under the cell's id. Its value measures the cell,
+with the controls of its group, when it is asked to. Nothing is started at import or collection; a run directory is
+shared by all workers of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rig.analysis.outcome import Row, Summary
+    from rig.contract.scenario import Scenario
+    from rig.engines.sqlite.builds import Library
+    from rig.machines.campaign import Machines
+
+_SHOWN_MAX = 5
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the rig."""
+    group = parser.getgroup("rig", "durability under power loss")
+    group.addoption("--rig-profile", default="quick", help="how closely to look: quick, nightly or exhaustive")
+    group.addoption("--rig-device", default="ssd", help="device profile: none, ssd or hdd")
+    group.addoption("--rig-seed", default=1, type=int, help="seed of workload and sampling")
+    group.addoption("--rig-sqlite-library", default=None, help="a shared library of SQLite, or apsw==VERSION from PyPI")
+    group.addoption("--rig-run-dir", default=None, help="keep the run here; goes on with what is there")
+    group.addoption("--rig-cells", default="default", help="cells to offer: default, all, or a pattern of ids")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", "durability: measures what a database loses, in virtual machines")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that wants `durability_cell` all cells, unless it names its own."""
+    own = [str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")]
+    if "durability_cell" not in metafunc.fixturenames or "durability_cell" in own:
+        return
+    cells = _offered(metafunc.config)
+    metafunc.parametrize(
+        "durability_cell",
+        [pytest.param(cell, marks=pytest.mark.durability, id=cell.id) for cell in cells],
+        indirect=True,
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One cell, measured together with the controls of its group."""
+
+    row: Row
+    summary: Summary
+    failures: dict[str, str]
+    run_dir: Path
+
+    @property
+    def is_expected_survivor(self) -> bool:
+        """Whether this cell leaves a sync out that does not matter to its promise."""
+        from rig.analysis.mutations import expectation
+        from rig.contract.scenario import DROP_PREFIX
+
+        cell = self.row.outcome.cell
+        found = expectation(cell.settings, cell.shim.removeprefix(DROP_PREFIX))
+        return cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters
+
+    def text(self) -> str:
+        """Return the figures of the cell and its controls, and what broke the promise, with a line to replay it."""
+        from rig.analysis.outcome import Result
+        from rig.analysis.table import replay_line, table_text
+
+        lines = [table_text(self.summary, 110)]
+        lines += [f"not measured {cell}: {message}" for cell, message in self.failures.items()]
+        if self.row.judgement.result is Result.BROKEN:
+            for verdict in self.row.judgement.broken_by[:_SHOWN_MAX]:
+                lines.append(f"{verdict.state}: {verdict.kind}, lost {verdict.lost}; {verdict.detail}")
+                lines.append(f"    {replay_line(verdict.cell, verdict, str(self.run_dir.absolute()))}")
+        return "\n".join(lines)
+
+
+@pytest.fixture(scope="session")
+def rig_library(request: pytest.FixtureRequest) -> Library | None:
+    """Return the build of SQLite that the session asks for; None for that of the guest."""
+    from rig.contract.errors import RigError
+    from rig.engines.sqlite import builds as libraries
+
+    word = request.config.getoption("--rig-sqlite-library")
+    try:
+        return libraries.library(word) if word else None
+    except RigError as error:
+        pytest.fail(f"--rig-sqlite-library: {error}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def rig_machines(rig_library: Library | None) -> Iterator[Machines]:
+    """Hold the guest image and the templates for the session, making what the cache lacks."""
+    from rig.machines import campaign
+
+    with campaign.machines(campaign.Silent(), [rig_library] if rig_library else []) as machines:
+        yield machines
+
+
+@pytest.fixture(scope="session")
+def rig_run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the run directory that all workers of the session share."""
+    if request.config.getoption("--rig-run-dir"):
+        return Path(request.config.getoption("--rig-run-dir"))
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if hasattr(request.config, "workerinput") else base) / "rig-run"
+
+
+@pytest.fixture
+def durability_cell(
+    request: pytest.FixtureRequest,
+    rig_machines: Machines,
+    rig_library: Library | None,
+    rig_run_dir: Path,
+    record_property: Callable[[str, object], None],
+) -> Measured:
+    """Measure one cell and the controls of its group."""
+    from rig.machines import campaign
+    from rig.planning import matrix
+    from rig.store import Run
+
+    config = request.config
+    cell: Scenario = request.param
+    profile = matrix.profile(config.getoption("--rig-profile"))
+    device = matrix.device_profile(config.getoption("--rig-device"))
+    seed = config.getoption("--rig-seed")
+    library = rig_library.name if rig_library else ""
+    wanted = matrix.configured([cell, *_controls_of(cell)], profile, device, seed, library)
+    definition = {
+        "profile": profile.name,
+        "device": device,
+        "seed": seed,
+        "sqlite_library": library,
+        "recorder": rig_machines.recorder.identity,
+        "verifier": rig_machines.verifier.identity,
+    }
+    run = Run.create(rig_run_dir, definition)
+    jobs = 1 if hasattr(config, "workerinput") else 0
+    campaign.Campaign(run, profile, rig_machines, campaign.Silent(), jobs).measure(wanted)
+    measured = _measured(run, cell, [one.id for one in wanted], profile.exposure_min)
+    for name, value in _properties(measured.row).items():
+        record_property(name, value)
+    print(measured.text())  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
+    return measured
+
+
+def _offered(config: pytest.Config) -> list[Scenario]:
+    from rig.contract.errors import UsageError
+    from rig.planning import matrix
+
+    offer = config.getoption("--rig-cells")
+    try:
+        # Known to be wrong before anything is started.
+        matrix.profile(config.getoption("--rig-profile"))
+        matrix.device_profile(config.getoption("--rig-device"))
+        if offer == "default":
+            return matrix.default_cells()
+        return matrix.all_cells() if offer == "all" else matrix.select([offer])
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _controls_of(cell: Scenario) -> list[Scenario]:
+    from rig.analysis.controls import control_settings
+    from rig.contract.scenario import Shim
+    from rig.planning import matrix
+
+    required = control_settings(cell.engine, cell.fault)
+    group = [one for one in matrix.all_cells() if (one.engine, one.filesystem, one.fault) == _group(cell)]
+    return [
+        one
+        for one in group
+        if one.id != cell.id
+        and (one.shim in (Shim.EATMYDATA, Shim.LASTWRITER) or dict(one.settings) in [dict(s) for s in required])
+    ]
+
+
+def _group(cell: Scenario) -> tuple[str, str, str]:
+    return cell.engine, cell.filesystem, cell.fault
+
+
+def _measured(run: object, cell: Scenario, ids: list[str], exposure_min: int) -> Measured:
+    from rig.analysis.outcome import summarise
+    from rig.store import Run
+
+    assert isinstance(run, Run)
+    results, damaged = run.results(ids)
+    failures = {name: text for name, text in run.failures().items() if name in ids}
+    failures |= {f"damaged {number}": str(error) for number, error in enumerate(damaged)}
+    if cell.id not in {result.id for result in results}:
+        pytest.fail(f"{cell.id} could not be measured: {failures.get(cell.id, 'no result')}", pytrace=False)
+    summary = summarise(results, exposure_min)
+    row = next(row for row in summary.rows if row.outcome.cell.id == cell.id)
+    return Measured(row, summary, failures, run.folder)
+
+
+def _properties(row: Row) -> dict[str, object]:
+    outcome = row.outcome
+    return {
+        "result": row.judgement.result.value,
+        "promise": row.promise.keeps.value if row.promise else "",
+        "states": outcome.state_count,
+        "contents": outcome.content_count,
+        "lost_max": outcome.lost_max,
+        "instant_share_losing": outcome.instant_share_losing,
+        "damage": outcome.damage.text,
+        "transactions_per_virtual_s": outcome.transactions_per_s,
+        "flush_per_transaction": outcome.flush_per_transaction,
+        "recording": outcome.cell.recording.digest,
+    }

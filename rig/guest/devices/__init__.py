@@ -1,0 +1,1 @@
+"""The guest's block devices and mounts."""

@@ -1,0 +1,87 @@
+"""A device that fails on demand, above the log of the recording, and a file that takes up the space of a disk.
+
+Above the log, because dm-log-writes logs a failed write as if it had been good: what fails here never gets there, so
+a recording still holds exactly what reached the disk. Normally the layer is `linear`, which passes FLUSH and FUA on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from rig.guest.devices import disks
+from rig.guest.devices.devicemapper import DeviceMapper, Target
+
+NAME = "faults"
+_SECTORS = disks.DISK_MIB * 2048
+_BLOCK_BYTES = 4096
+# Up for no second and down for a day, so that it fails from the moment of the swap on.
+_ALWAYS_DOWN = "0 86400"
+
+
+class FaultLayer:
+    """The layer, made; used by the recorder to build it and by the workload to swap its table."""
+
+    def __init__(self, mapper: DeviceMapper, below: str) -> None:
+        self._mapper = mapper
+        self._below = below
+
+    def create(self) -> str:
+        """Create the layer in working order and return its node; raise OSError if the kernel lacks what it needs."""
+        # A table is the only way to ask whether dm-flakey can do these; versions do not tell.
+        for feature in ("error_writes", "error_reads"):
+            self._mapper.create("probe", self._flakey(feature))
+            self._mapper.remove("probe")
+        return self._mapper.create(NAME, self._linear)
+
+    def fail(self, feature: str) -> None:
+        """Fail requests from now on: all writes and flushes with `error_writes`, all reads with `error_reads`."""
+        self._mapper.swap(NAME, self._flakey(feature), unsynced=True)
+
+    def heal(self) -> None:
+        """Serve all requests again."""
+        self._mapper.swap(NAME, self._linear, unsynced=True)
+
+    # One target each, and never a table of several: dm sends a flush once to each target of a table.
+    @property
+    def _linear(self) -> Target:
+        return Target("linear", f"{self._below} 0", _SECTORS)
+
+    def _flakey(self, feature: str) -> Target:
+        return Target("flakey", f"{self._below} 0 {_ALWAYS_DOWN} 1 {feature}", _SECTORS)
+
+
+class Ballast:
+    """A file that leaves a file system a few free blocks."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(directory, "ballast")
+
+    def leave(self, free_blocks: int) -> None:
+        """Take up all space but so many blocks."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            size, step = os.fstat(descriptor).st_size, 16 << 20
+            while step >= _BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(descriptor, size, step)
+                    size += step
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    step //= 2
+            os.ftruncate(descriptor, max(0, size - free_blocks * _BLOCK_BYTES))
+            # ext4 gives freed blocks out again only after the journal transaction that freed them.
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self) -> None:
+        """Give all space back."""
+        if self.is_there:
+            os.unlink(self._path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file system is kept full."""
+        return os.path.exists(self._path)

@@ -1,0 +1,54 @@
+"""A workload one of whose sync calls is answered and not done: what would become of a database that left it out.
+
+The shim `drop-wal-commit` drops every sync that the engine's rules name `wal-commit`, from the end of the setup on.
+The log gets a mark `drop-N-T` in place of each, with the number of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rig.engines.syncs import Call
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.programs import workload
+from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
+
+PREFIX = "drop-"
+
+
+@dataclass
+class _Dropping:
+    kind: str
+    mark: Callable[[str], None]
+    count: int = 0
+
+    def moved(self, place: Place) -> Action:  # noqa: ARG002 - it has no say in where the workload goes
+        return Action.CARRY_OUT
+
+    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the name is all that matters
+        if place.phase is Phase.SETUP or kind != self.kind:
+            return Action.CARRY_OUT
+        if place.phase is not Phase.END:
+            self.count += 1
+            self.mark(f"drop-{place.number}")
+        return Action.PRETEND
+
+
+def run(orders: dict[str, Any]) -> dict[str, Any]:
+    """Carry out the workload without the syncs of one kind; raise RuntimeError if it made none of it."""
+    log = workload.marker(DeviceMapper(), orders["log_device"])
+    watch = _Dropping(orders["shim"].removeprefix(PREFIX), log)
+
+    def body(send: Callable[[Any], None]) -> None:
+        def mark(text: str) -> None:
+            log(text)
+            tell(text)
+
+        send(workload.run(orders, mark))
+
+    (facts,) = supervise(orders["engine"], orders["settings"], orders["directory"], body, watch).messages
+    if not watch.count:
+        raise RuntimeError(f"the shim {orders['shim']} dropped nothing: no transaction makes a sync of that name")
+    return {**facts, "dropped": watch.count}

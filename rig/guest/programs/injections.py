@@ -1,0 +1,93 @@
+"""Which requests fail during a recording of the error arm, at which transactions, and when they are served again.
+
+A strike begins at one transaction. `begin`: before it begins, so the first to notice is the journal or the
+write-ahead log. `midst`: at some instant while it is carried out, so it may be any step of the commit, or none.
+`checkpoint`: after it was committed in peace, so that it hits a checkpoint; for an engine without them this is `begin`.
+After an error the program either rolls back and goes on over the same connection, or gives that up and reopens.
+A pure function of the seed, so that a plan can be shown and made again.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Injection(StrEnum):
+    """The words of `rig.contract.arms.FaultSpec.injection` that this module plans."""
+
+    # All writes fail, over several attempts, and while the engine cleans up.
+    WRITE = "ioerror-write"
+    # Writes fail until the engine has seen its first error, which is that of a sync.
+    FSYNC = "ioerror-fsync"
+    # The same at several attempts in a row.
+    FSYNCS = "ioerror-fsyncs"
+    # All reads fail, and nothing of the files is in memory.
+    READ = "ioerror-read"
+    DISKFULL_LOG = "diskfull-log"
+    DISKFULL_DATA = "diskfull-data"
+
+
+class Place(StrEnum):
+    """Where in a transaction a strike begins."""
+
+    BEGIN = "begin"
+    MIDST = "midst"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One outage."""
+
+    # The transaction at which it begins.
+    number: int
+    place: Place
+    # Whether the program reopens the database after the error, rather than go on over the same connection.
+    reopens: bool
+    # Attempts at a transaction or checkpoint until it is over, whether they failed or not.
+    attempts_max: int
+    # How far into a transaction `midst` is, as a share of the time that the last one took.
+    share: float
+    # Blocks that are free when space ends, and how many more each further attempt finds.
+    free_blocks: int = 0
+    free_blocks_step: int = 0
+
+
+# Strikes are so many transactions apart, and as the database of the ledger stops growing after some (ENTRY_LIFE),
+# those that need it to grow come early and close together.
+_APART = (5, 8)
+_APART_GROWING = (3, 4)
+_GROWING_UNTIL = 24
+_PLACES = {
+    Injection.READ: (Place.BEGIN, Place.CHECKPOINT),
+    Injection.DISKFULL_LOG: (Place.BEGIN,),
+    Injection.DISKFULL_DATA: (Place.CHECKPOINT,),
+}
+# Attempts until it is over; after its only error FSYNC is over anyway.
+_ATTEMPTS = {Injection.FSYNC: (2, 2), Injection.DISKFULL_DATA: (20, 20)}
+
+
+def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[Strike, ...]:
+    """Return the strikes of a recording, in order; every place comes up once in as many strikes as there are places."""
+    choice = random.Random(f"{injection} {seed}")
+    is_growing = injection is Injection.DISKFULL_DATA
+    last = min(transaction_count, _GROWING_UNTIL) if is_growing else transaction_count
+    found: list[Strike] = []
+    places: list[Place] = []
+    # Each place gets both ways to go on in turn.
+    reopens = {place: choice.random() < 0.5 for place in Place}
+    number = choice.randint(2, 3)
+    while number <= last:
+        if not places:
+            places = list(_PLACES.get(injection, tuple(Place)))
+            choice.shuffle(places)
+        place = places.pop()
+        reopens[place] = not reopens[place]
+        attempts_max = choice.randint(*_ATTEMPTS.get(injection, (2, 4)))
+        free_blocks = 0 if is_growing else choice.randint(0, 3)
+        share = round(choice.random(), 3)
+        found.append(Strike(number, place, reopens[place], attempts_max, share, free_blocks, int(is_growing)))
+        number += choice.randint(*(_APART_GROWING if is_growing else _APART))
+    return tuple(found)

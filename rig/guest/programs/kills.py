@@ -1,0 +1,188 @@
+"""A workload whose process is killed again and again: inside commits, and right after acknowledgements.
+
+The page cache survives, so nothing that was acknowledged may be missing. Each life of the workload opens the database
+that the last one left behind (that is the recovery), judges its whole content, and goes on from there: with the
+transaction that was in flight, or with the next one if that is in the database. It is a fork of this process, and dies
+in its first transaction: before a supervised call, drawn by the seed from all that transactions of these settings make,
+or as soon as its acknowledgement is in the log. A database that comes back wrong is told, and replaced by one that
+holds what was acknowledged.
+What was once found in the database counts as acknowledged from then on: somebody has read it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rig.engines import Database, named
+from rig.engines.syncs import Call
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.oracle import Finding, Oracle
+from rig.guest.programs import workload
+from rig.guest.watch.sample import sample
+from rig.guest.watch.supervisor import Action, Phase, Place, WorkloadFailed, supervise, tell
+from rig.workloads import ledger
+from rig.workloads.operations import Operation, Verb
+
+# All but the last of a transaction hit its commit, the last comes after its acknowledgement.
+KILLS_PER_TRANSACTION = 3
+
+
+@dataclass
+class Death:
+    """How a life ends, and what it came to: it is killed in the first transaction that it begins."""
+
+    # The number of kills before this one.
+    rank: int
+    # Draws the call, counted from 1, before which a commit is hit; one that makes fewer is hit when acknowledged.
+    draw: Callable[[], int]
+    issued: int = 0
+    acked: int = 0
+    where: str = ""
+    _call_number: int = 0
+    _calls_seen: int = 0
+
+    def moved(self, place: Place) -> Action:
+        """Choose how to die once the first transaction is known, and die of an acknowledgement."""
+        if place.phase is Phase.COMMIT:
+            self.issued = place.number
+            # A transaction that survived its kill is ahead of its turn: the next ones make up for its other kills.
+            hits_commit = self.rank + 1 < KILLS_PER_TRANSACTION * place.number
+            self._call_number = self.draw() if hits_commit else 0
+        elif place.phase is Phase.ACKED:
+            self.acked = place.number
+            self.where = f"killed right after transaction {place.number} was acknowledged"
+            return Action.KILL
+        return Action.CARRY_OUT
+
+    def called(self, place: Place, call: Call, kind: str) -> Action:
+        """Die before the call that was drawn."""
+        if place.phase is not Phase.COMMIT:
+            return Action.CARRY_OUT
+        self._calls_seen += 1
+        if self._calls_seen != self._call_number:
+            return Action.CARRY_OUT
+        what = f"{call}, {kind}" if kind else str(call)
+        self.where = f"killed in transaction {place.number} before its call {self._calls_seen} ({what})"
+        return Action.KILL
+
+
+def run(orders: Mapping[str, Any]) -> dict[str, Any]:
+    """Carry out the workload through all its deaths; return what the host has to know."""
+    choice = random.Random(f"kill {orders['seed']}")
+    call_counts = [count for count in sample(orders, writes=True).call_counts if count]
+    lives = _Lives(orders)
+    live: list[dict[str, Any]] = []
+    settings: dict[str, str] = {}
+    acked = kill_count = 0
+    # The death whose consequences the next life will find; None: it makes a database of its own.
+    last: Death | None = None
+    while True:
+        death = Death(kill_count, lambda: choice.randint(1, choice.choice(call_counts)))
+        said, was_killed = lives.one(acked, death, is_fresh=last is None)
+        settings = said.get("settings", settings)
+        finding = Finding(**said["finding"])
+        if last:
+            live.append(_told(last, finding, acked, len(live) + 1))
+        is_sound = finding.recovered is not None and finding.recovered >= acked
+        if was_killed:
+            acked = max(acked, finding.recovered or 0, death.acked)
+            last = death
+            kill_count += 1
+        elif is_sound:
+            break
+        else:
+            last = None
+    operations = [
+        one for n in range(1, orders["transaction_count"] + 1) for one in ledger.transaction(orders["seed"], n)
+    ]
+    return {"settings": settings, "user_bytes": sum(one.user_bytes for one in operations), "live": live}
+
+
+def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, Any]:
+    detail = f"{death.where}; {finding.detail}" if finding.detail else death.where
+    return {
+        "state": f"kill-{number}", "acked": acked, "issued": max(acked, death.issued),
+        "kind": finding.kind, "recovered": finding.recovered, "detail": detail,
+    }  # fmt: skip
+
+
+class _Lives:
+    """The processes that do the work, one after the other."""
+
+    def __init__(self, orders: Mapping[str, Any]) -> None:
+        self._orders = orders
+        self._seed, self._count = orders["seed"], orders["transaction_count"]
+        self._models = ledger.models(self._seed, self._count)
+        self._oracle = Oracle(ledger.TABLES, self._models, partial(ledger.transaction, self._seed))
+        self._is_set_up = False
+        self._log = workload.marker(DeviceMapper(), orders["log_device"])
+
+    def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
+        """Live until killed, or until there is nothing left to do; return what was said, and whether it was killed."""
+        body = partial(self._live, acked, is_fresh=is_fresh)
+        said: dict[str, Any] = {}
+        try:
+            ended = supervise(self._orders["engine"], self._orders["settings"], self._orders["directory"], body, death)
+        except WorkloadFailed as error:
+            for message in error.messages:
+                said |= message
+            if is_fresh or "finding" in said:
+                raise
+            return {"finding": {"kind": "unopenable", "detail": str(error)}}, False
+        self._is_set_up = True
+        for message in ended.messages:
+            said |= message
+        if ended.was_killed and not death.acked:
+            self._log(f"fail-{death.issued}")
+        return said, ended.was_killed
+
+    def _live(self, acked: int, send: Callable[[Any], None], *, is_fresh: bool) -> None:
+        """Open the database, or make one; then go on as if nothing had happened. This is a process of its own."""
+        opened: list[Database] = []
+
+        def reopened() -> Database:
+            opened.append(
+                named(self._orders["engine"]).open_database(self._orders["directory"], self._orders["settings"])
+            )
+            return opened[0]
+
+        if is_fresh:
+            self._make(acked, reopened, send)
+            finding = Finding("prefix", recovered=acked)
+        else:
+            finding = self._oracle.judge(reopened, keep_open=True)
+        send({"finding": vars(finding)})
+        if finding.recovered is None or finding.recovered < acked:
+            return
+        for number in range(finding.recovered + 1, self._count + 1):
+            self._mark(f"begin-{number}")
+            opened[0].commit(ledger.transaction(self._seed, number))
+            self._mark(f"ack-{number}")
+        self._mark("end")
+        opened[0].close()
+
+    def _make(self, acked: int, reopened: Callable[[], Database], send: Callable[[Any], None]) -> None:
+        for path in Path(self._orders["directory"]).iterdir():
+            if path.is_file():
+                path.unlink()
+        database = reopened()
+        rows = [
+            Operation(Verb.INSERT, table.name, key, row)
+            for table in ledger.TABLES
+            for key, row in self._models[acked][table.name].items()
+        ]
+        database.create(ledger.TABLES, rows)
+        if not self._is_set_up:
+            send({"settings": database.settings()})
+            os.sync()
+            self._log("setup")
+
+    def _mark(self, text: str) -> None:
+        self._log(text)
+        tell(text)

@@ -1,0 +1,313 @@
+"""The workload of the error arm: a careful program whose disk fails, and that goes on with what it finds afterwards.
+
+Whatever the engine raises at a transaction or a checkpoint, the program asks the database what is there, over the same
+connection after a rollback or after reopening it, and goes on from that. The content must be that of all transactions
+that it had gone on from, and may hold the one that raised. Each answer is a live finding, named
+`kept-N.I` or `reopen-N.I`: N transactions had been issued, and it is the Ith finding of the recording.
+A content that no transaction explains, or that lacks one, ends the workload there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from rig.engines import named
+from rig.engines.engine import EnduringDatabase, EnduringEngine
+from rig.guest.devices import mounts
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.devices.faultlayer import Ballast, FaultLayer
+from rig.guest.oracle import Finding, Oracle
+from rig.guest.programs.injections import Injection, Place, Strike, strikes
+from rig.workloads import ledger
+
+# An error that nobody was told of yet is told to the first sync after a reopen; a careful program tries again.
+_OPENINGS_MAX = 3
+_FSCK_LIMIT_S = 60
+_SYNC_FILE_RANGE_WRITE = 2
+# Over as soon as the engine has seen an error, before it cleans up.
+_BRIEF = frozenset({Injection.FSYNC, Injection.FSYNCS})
+_DISKFULL = frozenset({Injection.DISKFULL_LOG, Injection.DISKFULL_DATA})
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Survivor:
+    """The program at work; after `run` its database is open, or None if it could not be opened again."""
+
+    def __init__(
+        self, orders: Mapping[str, Any], database: Any, mark: Callable[[str], None], think: Callable[[], None]
+    ) -> None:
+        self._injection = Injection(orders["injection"])
+        self._engine = cast("EnduringEngine", named(orders["engine"]))
+        self._open = partial(self._engine.open_database, orders["directory"], orders["settings"])
+        self._count = orders["transaction_count"]
+        self._transaction = partial(ledger.transaction, orders["seed"])
+        models = ledger.models(orders["seed"], self._count)
+        self._oracle = Oracle(ledger.TABLES, models, self._transaction)
+        self._outage = _Outage(self._injection, orders, mark)
+        self._filesystem = _FileSystem(orders)
+        self._planned = list(strikes(self._injection, orders["seed"], self._count))
+        self._mark = mark
+        self._think = think
+        self.database: EnduringDatabase | None = database
+        self.live: list[dict[str, Any]] = []
+        self.issued = 0
+        # The transaction to go on with: all before it are in the database.
+        self._due = 1
+        self._is_over = False
+        # How long the last attempt at a transaction took.
+        self._last_ns = 0
+        # Whether the last error left a connection that could be gone on with.
+        self._was_kept = False
+
+    def run(self) -> None:
+        """Carry out the transactions, through all strikes."""
+        while not self._is_done:
+            self._think()
+            if self._planned and self._planned[0].number <= self._due:
+                self._struck(self._planned.pop(0))
+            else:
+                self._in_peace()
+
+    def _in_peace(self) -> None:
+        # What failed in the background may only come up now.
+        if error := self._transact():
+            self._reopen(error)
+
+    def _struck(self, strike: Strike) -> None:
+        if strike.place is Place.CHECKPOINT and self._held.has_checkpoints:
+            self._in_peace()
+        elif self._injection is Injection.DISKFULL_LOG and (error := self._tried(self._held.shrink_log)):
+            self._reopen(error)
+        seen = None
+        for attempt in range(strike.attempts_max):
+            if self._is_done:
+                break
+            if attempt and self._injection is not Injection.DISKFULL_DATA:
+                self._think()
+            self._outage.begin(strike, attempt, self._held, self._last_ns)
+            error = self._attempt(strike.place)
+            self._outage.settle()
+            seen = error or seen
+            if error and (not self._goes_on(error, strike) or self._injection is Injection.FSYNC):
+                break
+            if not error and self._injection is Injection.DISKFULL_DATA:
+                break
+            self._outage.write_back()
+        if seen and not self._is_over and (strike.reopens or not self._was_kept):
+            self._reopen(seen)
+        self._outage.end()
+
+    def _attempt(self, place: Place) -> Exception | None:
+        """Try a transaction or a checkpoint; return what the engine raised."""
+        if place is Place.CHECKPOINT and self._held.has_checkpoints:
+            return self._tried(self._held.checkpoint)
+        return self._transact()
+
+    def _transact(self) -> Exception | None:
+        number = self._due
+        self._mark(f"begin-{number}")
+        self.issued = number
+        begin_ns = time.monotonic_ns()
+        error = self._tried(partial(self._held.commit, self._transaction(number)))
+        self._last_ns = time.monotonic_ns() - begin_ns
+        self._mark(f"fail-{number}" if error else f"ack-{number}")
+        self._due += 0 if error else 1
+        return error
+
+    def _goes_on(self, error: Exception, strike: Strike) -> bool:
+        """Roll back and look at the database over the same connection; return whether it can be gone on with."""
+        # Nobody can look at anything while nothing can be read.
+        if self._injection in _BRIEF or (self._injection is Injection.READ and not strike.reopens):
+            self._outage.end()
+        self._was_kept = False
+        if self._tried(self._held.rollback):
+            return False
+        finding = self._oracle.judge_open(self._held)
+        # An engine may well refuse to serve a connection after an error, and while requests still fail.
+        if finding.kind in {"corrupt", "unopenable"}:
+            return False
+        self._note("kept", finding, error)
+        self._was_kept = not self._is_over
+        return self._was_kept
+
+    def _reopen(self, error: Exception) -> None:
+        """Close, wait for the disk to be well, mend the file system if it has given up, open and look."""
+        if self.database:
+            self._tried(self.database.close)
+        self._outage.end()
+        mended = self._filesystem.mended()
+        finding = Finding("unopenable")
+        for _ in range(_OPENINGS_MAX):
+            finding = self._opened()
+            if finding.kind == "prefix":
+                break
+        if mended:
+            # What the file system's own check has to say of a content that is wrong is never blamed on the database.
+            kind = finding.kind if finding.kind == "prefix" else "file-system-damage"
+            detail = f"{mended}; seen as {finding.kind}: {finding.detail}"
+            finding = Finding(kind, finding.recovered, detail if kind != finding.kind else mended)
+        self._note("reopen", finding, error)
+
+    def _opened(self) -> Finding:
+        if self.database:
+            self._tried(self.database.close)
+        self.database = None
+        try:
+            self.database = self._open()
+        except Exception as error:
+            if not self._engine.is_fault(error):
+                raise
+            return Finding("unopenable", detail=_words(error))
+        return self._oracle.judge_open(self.database)
+
+    def _note(self, word: str, finding: Finding, error: Exception) -> None:
+        """Keep a finding, and go on from it or end."""
+        self.live.append({
+            "state": f"{word}-{self.issued}.{len(self.live) + 1}", "acked": self._due - 1, "issued": self.issued,
+            "kind": finding.kind, "recovered": finding.recovered,
+            "detail": f"{finding.detail}; after {_words(error)}" if finding.detail else f"after {_words(error)}",
+        })  # fmt: skip
+        if finding.recovered is not None and self._due - 1 <= finding.recovered <= self.issued:
+            self._due = finding.recovered + 1
+        else:
+            self._is_over = True
+
+    def _tried(self, action: Callable[[], object]) -> Exception | None:
+        """Return what the engine raises of the disk; anything else is a mistake of ours and goes on."""
+        try:
+            action()
+        except Exception as error:
+            if not self._engine.is_fault(error):
+                raise
+            return error
+        return None
+
+    @property
+    def _is_done(self) -> bool:
+        return self._due > self._count or self._is_over
+
+    @property
+    def _held(self) -> EnduringDatabase:
+        assert self.database, "the workload goes on without a database"
+        return self.database
+
+
+class _Outage:
+    """What the strikes of one injection do to the disk; the marks `inject-N` and `heal-N` say when."""
+
+    def __init__(self, injection: Injection, orders: Mapping[str, Any], mark: Callable[[str], None]) -> None:
+        self._injection = injection
+        self._directory = orders["directory"]
+        self._layer = FaultLayer(DeviceMapper(), orders["device_below"])
+        self._ballast = Ballast(self._directory)
+        self._mark = mark
+        self._number = 0
+        self._pending: threading.Thread | None = None
+
+    def begin(self, strike: Strike, attempt: int, database: EnduringDatabase, span_ns: int) -> None:
+        """Let requests fail from now on or soon, if they do not yet; at each attempt there is a bit more space."""
+        is_new = not self._number
+        if is_new:
+            self._number = strike.number
+            # Before the first failure, and from this thread: marks of two could get into each other's way.
+            self._mark(f"inject-{strike.number}")
+        if self._injection in _DISKFULL:
+            self._ballast.leave(strike.free_blocks + attempt * strike.free_blocks_step)
+        elif is_new and strike.place is Place.MIDST:
+            self._pending = threading.Thread(target=self._fail_after, args=(strike.share * span_ns / 1e9,))
+            self._pending.start()
+        elif is_new:
+            self._fail(database)
+
+    def settle(self) -> None:
+        """Wait until an outage that was to begin has begun."""
+        if self._pending:
+            self._pending.join()
+            self._pending = None
+
+    def end(self) -> None:
+        """Serve all requests again, if they fail now."""
+        if not self._number:
+            return
+        if self._injection in _DISKFULL:
+            self._ballast.remove()
+        else:
+            self._layer.heal()
+        self._mark(f"heal-{self._number}")
+        self._number = 0
+
+    def write_back(self) -> None:
+        """Let the kernel write out what it holds, as it may at any time: an outage meets writes that nobody awaits."""
+        if self._number and self._injection is Injection.WRITE:
+            # A file system that has given up opens nothing, and has nothing to write out any more.
+            with suppress(OSError):
+                for descriptor in self._files():
+                    _libc.sync_file_range(descriptor, ctypes.c_long(0), ctypes.c_long(0), _SYNC_FILE_RANGE_WRITE)
+
+    def _fail_after(self, delay_s: float) -> None:
+        time.sleep(delay_s)
+        self._layer.fail("error_writes")
+
+    def _fail(self, database: EnduringDatabase) -> None:
+        if self._injection is not Injection.READ:
+            self._layer.fail("error_writes")
+            return
+        database.forget()
+        for descriptor in self._files():
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._layer.fail("error_reads")
+
+    def _files(self) -> Iterator[int]:
+        for path in sorted(Path(self._directory).iterdir()):
+            # What is mapped stays in memory whatever is advised.
+            if path.is_file() and not path.name.endswith("-shm"):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    yield descriptor
+                finally:
+                    os.close(descriptor)
+
+
+class _FileSystem:
+    """The file system below the database, which gives up when its journal cannot be written."""
+
+    def __init__(self, orders: Mapping[str, Any]) -> None:
+        self._device = orders["device"]
+        self._directory = orders["directory"]
+        self._type = orders["filesystem"]
+        self._options = orders["mount_options"]
+
+    def mended(self) -> str:
+        """Unmount, check and mount again if it takes no more writes; return what was done, or nothing."""
+        if self._is_writable():
+            return ""
+        mounts.unmount(self._directory)
+        process = subprocess.run(
+            ["e2fsck", "-f", "-y", self._device], capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False
+        )
+        mounts.mount(self._device, self._type, self._options, self._directory)
+        return f"mounted again after e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
+
+    def _is_writable(self) -> bool:
+        # Since 6.12 ext4 does not show itself as read-only when it has given up: only trying tells.
+        path = os.path.join(self._directory, "probe")
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+            os.unlink(path)
+        except OSError:
+            return False
+        return True
+
+
+def _words(error: Exception) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    return f"{name or type(error).__name__}: {error}"

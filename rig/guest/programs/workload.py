@@ -1,0 +1,112 @@
+"""The program whose data is at stake: it runs transactions and marks each acknowledgement in the write log.
+
+It is a process of its own, so that it can be killed: a fork, or a program with a shim under it, which reads its orders
+as JSON from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
+nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`,
+`tick-T` while it thinks, `end-T`. In the error arm the transactions are those of `rig.guest.programs.survivor`,
+which adds `fail-N-T`, `inject-N-T` and `heal-N-T`. With a journal on a disk of its own both logs get them, and ticks
+while it commits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rig.engines import Database
+from rig.guest.devices import journaldisk
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.programs import lastwriter
+from rig.guest.programs.clock import ProcessClock
+from rig.guest.programs.injections import Injection
+from rig.guest.programs.survivor import Survivor
+from rig.workloads import ledger
+
+# Think time is random, so that background writeback gets its turn at different places of different transactions;
+# the ticks tell the log when it did.
+_TICK_MS = 250
+
+
+def run(
+    orders: dict[str, Any],
+    mark: Callable[[str], None],
+    while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
+    """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
+    database = lastwriter.open_database(orders, orders["directory"])
+    seed = orders["seed"]
+    initial = ledger.initial(seed)
+    database.create(ledger.TABLES, initial)
+    read_back = database.settings()
+    # The experiment begins from a durable database, whatever the settings: only acknowledged transactions are at stake.
+    os.sync()
+    mark("setup")
+    pause = random.Random(f"think {seed}")
+    clock = ProcessClock(orders, mark)
+
+    def think() -> None:
+        _think(pause.uniform(0, 2 * orders["think_ms"]), mark)
+
+    live: list[dict[str, Any]] = []
+    issued = orders["transaction_count"]
+    last: Database | None = database
+    if orders["injection"] in list(Injection):
+        survivor = Survivor(orders, database, mark, think)
+        survivor.run()
+        last, live, issued = survivor.database, survivor.live, survivor.issued
+    else:
+        for number in range(1, issued + 1):
+            operations = ledger.transaction(seed, number)
+            think()
+            clock.before(number)
+            mark(f"begin-{number}")
+            with while_committing():
+                database.commit(operations)
+            mark(f"ack-{number}")
+    _think(orders["rest_ms"], mark)
+    mark("end")
+    if last:
+        last.close()
+    operations = tuple(one for number in range(1, issued + 1) for one in ledger.transaction(seed, number))
+    user_bytes = sum(one.user_bytes for one in operations)
+    return {"settings": read_back, "user_bytes": user_bytes, "live": live, "clock": clock.readings}
+
+
+def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
+    until_ns = time.monotonic_ns() + int(pause_ms * 1e6)
+    while (left_ns := until_ns - time.monotonic_ns()) > 0:
+        time.sleep(min(left_ns / 1e9, _TICK_MS / 1e3))
+        mark("tick")
+
+
+def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
+    """Return a function that writes a mark with the time into the log."""
+
+    def mark(text: str) -> None:
+        mapper.message(log_device, f"mark {text}-{time.monotonic_ns()}")
+
+    return mark
+
+
+def run_marked(orders: dict[str, Any]) -> dict[str, Any]:
+    """Carry out a workload that marks the log, or both logs if there are two."""
+    mapper = DeviceMapper()
+    if journaldisk.is_wanted(orders):
+        both = journaldisk.Marker(mapper)
+        return run(orders, both.mark, both.ticking)
+    return run(orders, marker(mapper, orders["log_device"]))
+
+
+def main() -> None:
+    """Read orders, run, report."""
+    json.dump(run_marked(json.load(sys.stdin)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

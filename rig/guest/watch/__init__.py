@@ -1,0 +1,1 @@
+"""Watching a process: forks, and supervision of its system calls."""

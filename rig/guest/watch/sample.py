@@ -1,0 +1,77 @@
+"""A short supervised sample of an engine: which sync calls its transactions make, and how many calls they are.
+
+It is done on a tmpfs, where a sync has nothing to wait for and is called all the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rig.engines.syncs import NO_CALLS, Call, Syncs, syncs_of
+from rig.guest.programs import workload
+from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
+
+_TRANSACTION_COUNT = 12
+_FOLDER = Path("/run/sample")
+
+
+@dataclass
+class _Sampling:
+    """Takes note of every call between begin and acknowledgement."""
+
+    syncs: Syncs | None
+    calls: dict[int, list[Call]] = field(default_factory=dict)
+
+    def moved(self, place: Place) -> Action:
+        if place.phase is Phase.COMMIT:
+            self.calls[place.number] = []
+        return Action.CARRY_OUT
+
+    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - what is sampled has no names yet
+        if place.phase is Phase.COMMIT:
+            self.calls[place.number].append(call)
+        return Action.CARRY_OUT
+
+    def sequences(self) -> Counter[str]:
+        if self.syncs is None:
+            return Counter()
+        words = ([self.syncs.word(call) for call in calls] for calls in self.calls.values())
+        return Counter(" ".join(filter(None, one)) or NO_CALLS for one in words)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the transactions of a sample did."""
+
+    # A sequence such as `journal directory journal database unlink` -> how many transactions made it.
+    syncs: Mapping[str, int]
+    # The supervised calls of each transaction.
+    call_counts: tuple[int, ...]
+
+
+def sample(orders: Mapping[str, Any], folder: Path = _FOLDER, *, writes: bool = False) -> Sample:
+    """Carry out a dozen transactions of the engine and settings of a scenario in a folder of their own.
+
+    Writes are counted only if `writes` says so: stopping before each of them takes longer than all the rest.
+    """
+    syncs = syncs_of(orders["engine"])
+    tuning = syncs.SAMPLE_TUNING if syncs else {}
+    settings = {**orders["settings"], **tuning}
+    brief = {"transaction_count": _TRANSACTION_COUNT, "think_ms": 0, "rest_ms": 0, "injection": "", "shim": "none"}
+    folder.mkdir()
+    try:
+        own = {**orders, **brief, "settings": settings, "directory": str(folder)}
+
+        def body(send: Callable[[Any], None]) -> None:  # noqa: ARG001 - a sample has nothing to say
+            workload.run(own, tell)
+
+        watch = _Sampling(syncs)
+        supervise(orders["engine"], settings, str(folder), body, watch, writes=writes)
+    finally:
+        shutil.rmtree(folder)
+    return Sample(watch.sequences(), tuple(len(calls) for calls in watch.calls.values()))

@@ -1,0 +1,262 @@
+"""Supervise a workload: it stops before every call that writes, cuts or syncs a file, and is told how to go on.
+
+The workload runs in a fork of this process under a seccomp filter. It says itself where it is (`tell`): by a system
+call that does not exist, so that it stands still while we take note. For each call the supervisor knows the file's
+role, the name of a sync (both by the engine's own rules, `rig.engines.syncs`), the transaction and the phase.
+One process at a time, in its own order: on one vCPU under icount everything is the same in every run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from rig.engines import named
+from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
+from rig.guest.watch import seccomp
+from rig.guest.watch.forks import Fork, Send
+from rig.guest.watch.seccomp import Listener, Stop
+
+# No system call of x86-64 has this number, so one that nobody supervises fails with ENOSYS and does nothing.
+_TELL = 0x5249
+_PATH_BYTES_MAX = 4096
+_AT_FDCWD = -100
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Phase(StrEnum):
+    """Where a workload is."""
+
+    SETUP = "setup"
+    COMMIT = "commit"
+    # Between transactions: `number` is the last one acknowledged.
+    ACKED = "acked"
+    END = "end"
+
+
+_PHASES = tuple(Phase)
+# The marks that begin a phase.
+_PHASE_OF = {"setup": Phase.ACKED, "begin": Phase.COMMIT, "ack": Phase.ACKED, "end": Phase.END}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The phase a workload is in, and the number of the transaction."""
+
+    phase: Phase
+    number: int = 0
+
+
+class Action(StrEnum):
+    """How a stopped workload goes on."""
+
+    CARRY_OUT = "carry out"
+    PRETEND = "pretend"
+    KILL = "kill"
+
+
+class Watch(Protocol):
+    """Decides what comes of the calls of a workload."""
+
+    def moved(self, place: Place) -> Action:
+        """Take note that the workload is somewhere else; to pretend means nothing here."""
+
+    def called(self, place: Place, call: Call, kind: str) -> Action:
+        """Decide on a call; `kind` is the name of a sync, and empty for all else."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a supervised process ended, and the messages it sent."""
+
+    messages: tuple[Any, ...]
+    was_killed: bool
+
+
+class WorkloadFailed(RuntimeError):
+    """A supervised process ended otherwise than it should; `messages` are those it sent before."""
+
+    def __init__(self, why: str, messages: tuple[Any, ...]) -> None:
+        super().__init__(f"the supervised workload failed: {why}")
+        self.messages = messages
+
+
+def tell(mark: str) -> None:
+    """Say where the workload is, in the word of a mark such as `begin-17`; returns when the supervisor knows."""
+    word, _, number = mark.partition("-")
+    if word in _PHASE_OF:
+        _libc.syscall(_TELL, _PHASES.index(_PHASE_OF[word]), int(number or 0))
+
+
+def supervise(
+    engine: str,
+    settings: Mapping[str, str],
+    directory: str,
+    body: Callable[[Send], None],
+    watch: Watch,
+    *,
+    writes: bool = True,
+) -> Ended:
+    """Run `body` in a supervised fork until it ends; it is given a function that sends a message, as JSON.
+
+    Without `writes` it does not stop before writes, which is faster; syncs named by what was written lose their names.
+    Raise WorkloadFailed with its traceback if it fails.
+    """
+    # The driver is loaded here, once, and not in every fork.
+    named(engine)
+    numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
+    ours, theirs = socket.socketpair()
+
+    def listened(send: Send) -> None:
+        listener = seccomp.install(numbers | {_TELL})
+        socket.send_fds(theirs, [b"\0"], [listener])
+        os.close(listener)
+        body(send)
+
+    with ours, theirs:
+        fork = Fork(listened)
+        theirs.close()
+        listener = _listener(ours, fork.pid)
+        try:
+            was_killed = listener is not None and _Supervision(engine, settings, directory, watch).run(listener)
+        except BaseException:
+            os.kill(fork.pid, signal.SIGKILL)
+            raise
+        finally:
+            ending = fork.wait()
+            if listener:
+                listener.close()
+    if not was_killed and ending.exit_code:
+        raise WorkloadFailed(ending.why, ending.messages)
+    return Ended(ending.messages, was_killed)
+
+
+def _listener(ours: socket.socket, pid: int) -> Listener | None:
+    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+    return Listener(descriptors[0], pid) if descriptors else None
+
+
+class _Supervision:
+    """One run: where the workload is, and what its calls are called."""
+
+    def __init__(self, engine: str, settings: Mapping[str, str], directory: str, watch: Watch) -> None:
+        self._syncs: Syncs | None = syncs_of(engine)
+        self._namer: CallNamer | None = self._syncs.Namer(settings) if self._syncs else None
+        self._directory = directory
+        self._watch = watch
+        self._place = Place(Phase.SETUP)
+
+    def run(self, listener: Listener) -> bool:
+        """Answer until the workload is gone; return whether we killed it."""
+        was_killed = False
+        for stop in listener.stops():
+            action = self._moved(stop) if stop.number == _TELL else self._called(stop)
+            if action is Action.KILL:
+                os.kill(stop.pid, signal.SIGKILL)
+                was_killed = True
+            elif action is Action.PRETEND or stop.number == _TELL:
+                listener.pretend(stop)
+            else:
+                listener.carry_out(stop)
+        return was_killed
+
+    def _moved(self, stop: Stop) -> Action:
+        self._place = Place(_PHASES[stop.arguments[0]], stop.arguments[1])
+        if self._namer and self._place.phase is Phase.COMMIT:
+            self._namer.begin()
+        return self._watch.moved(self._place)
+
+    def _called(self, stop: Stop) -> Action:
+        call = self._call(stop)
+        return self._watch.called(self._place, call, self._namer.name(call) if self._namer else "")
+
+    def _call(self, stop: Stop) -> Call:
+        name, path_of, offset_at = _SUPERVISED[stop.number]
+        path = path_of(stop)
+        role = self._syncs.role(path, self._directory) if self._syncs else ""
+        offset = -1 if offset_at is None else stop.arguments[offset_at]
+        return Call(name, role, offset)
+
+
+def _of_descriptor(stop: Stop) -> str:
+    return _linked(stop, f"fd/{_signed(stop.arguments[0])}")
+
+
+def _of_path(stop: Stop) -> str:
+    return os.path.normpath(os.path.join(_linked(stop, "cwd"), _text(stop, stop.arguments[0])))
+
+
+def _of_path_at(stop: Stop) -> str:
+    descriptor = _signed(stop.arguments[0])
+    folder = _linked(stop, "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}")
+    return os.path.normpath(os.path.join(folder, _text(stop, stop.arguments[1])))
+
+
+def _of_mapping(stop: Stop) -> str:
+    """Return the file that is mapped at an address."""
+    for first, last, path in _mappings(stop.pid):
+        if first <= stop.arguments[0] < last:
+            return path
+    return ""
+
+
+def _mappings(pid: int) -> Iterator[tuple[int, int, str]]:
+    with open(f"/proc/{pid}/maps") as file:
+        for line in file:
+            span, _, _, _, _, *path = line.rstrip("\n").split(maxsplit=5)
+            first, last = (int(address, 16) for address in span.split("-"))
+            yield first, last, path[0] if path else ""
+
+
+def _linked(stop: Stop, name: str) -> str:
+    try:
+        return os.readlink(f"/proc/{stop.pid}/{name}")
+    except FileNotFoundError:  # a descriptor that is not open: the call will fail with EBADF
+        return ""
+
+
+def _text(stop: Stop, address: int) -> str:
+    with open(f"/proc/{stop.pid}/mem", "rb", buffering=0) as memory:
+        # The string may end where the memory does: one page at a time.
+        found = b""
+        while len(found) < _PATH_BYTES_MAX and b"\0" not in found:
+            here = address + len(found)
+            memory.seek(here)
+            try:
+                found += memory.read(4096 - here % 4096)
+            except OSError:  # the call will fail with EFAULT
+                break
+    return os.fsdecode(found.partition(b"\0")[0])
+
+
+def _signed(word: int) -> int:
+    value: int = struct.unpack("<i", struct.pack("<I", word & 0xFFFFFFFF))[0]
+    return value
+
+
+_PathOf = Callable[[Stop], str]
+# Number on x86-64 -> what it does, where its file stands, and which argument is an offset.
+_SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
+    74: (CallName.SYNC, _of_descriptor, None),  # fsync
+    75: (CallName.SYNC, _of_descriptor, None),  # fdatasync
+    26: (CallName.SYNC, _of_mapping, None),  # msync
+    277: (CallName.WRITEBACK, _of_descriptor, None),  # sync_file_range
+    18: (CallName.WRITE, _of_descriptor, 3),  # pwrite64
+    20: (CallName.WRITE, _of_descriptor, None),  # writev
+    296: (CallName.WRITE, _of_descriptor, 3),  # pwritev
+    328: (CallName.WRITE, _of_descriptor, 3),  # pwritev2
+    76: (CallName.TRUNCATE, _of_path, 1),  # truncate
+    77: (CallName.TRUNCATE, _of_descriptor, 1),  # ftruncate
+    87: (CallName.UNLINK, _of_path, None),  # unlink
+    263: (CallName.UNLINK, _of_path_at, None),  # unlinkat
+    82: (CallName.RENAME, _of_path, None),  # rename
+    264: (CallName.RENAME, _of_path_at, None),  # renameat
+    316: (CallName.RENAME, _of_path_at, None),  # renameat2
+}

@@ -1,0 +1,297 @@
+"""A campaign: record every scenario once, cut it many times, and store a verdict for every cut.
+
+Work is done recording by recording. What was measured stays measured: a void recording or a lost machine
+costs its own cells a result and the others nothing, and verdicts are stored as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from rig.contract.arms import SPECS
+from rig.contract.errors import LegalityError, RigError
+from rig.contract.results import PlanFacts, RecordingFacts, Verdict
+from rig.contract.scenario import Scenario
+from rig.engines.sqlite.builds import Library, require_loadable
+from rig.faults import LogError, WriteLog
+from rig.front.doctor import require_qemu
+from rig.machines import image, machine
+from rig.machines.accelerator import best_accelerator
+from rig.machines.argv import Role
+from rig.machines.template import Template, template
+from rig.machines.verification import Finding, live_verdicts, verdict, verify
+from rig.planning import recoverycuts
+from rig.planning.audit import Auditor
+from rig.planning.cuts import Cut, by_content, cuts
+from rig.planning.matrix import Profile
+from rig.recordings import recording
+from rig.recordings.recovery import OpenRecovery
+from rig.recordings.timeline import Timeline
+from rig.store import Run
+
+_BATCH = 16
+# Where other recordings keep all machines busy fewer contents than this go to one, for a clone takes half a second to
+# warm up.
+_PART_MIN = 160
+
+
+class Progress(Protocol):
+    """Is told what happens; called from several threads."""
+
+    def says(self, text: str) -> None:
+        """Something worth a line."""
+
+    def planned(self, cut_count: int) -> None:
+        """More cuts are to be judged."""
+
+    def judged(self, cut_count: int) -> None:
+        """So many cuts have been judged."""
+
+
+class Silent:
+    """Progress for whoever does not want to know."""
+
+    def says(self, text: str) -> None:
+        """Say nothing."""
+
+    def planned(self, cut_count: int) -> None:
+        """Show nothing."""
+
+    def judged(self, cut_count: int) -> None:
+        """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The templates that a campaign restores its machines from."""
+
+    recorder: Template
+    verifier: Template
+
+
+@contextmanager
+def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[Machines]:
+    """Hold an image and both templates for the length of a block, making what the cache lacks.
+
+    Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest could not load.
+    """
+    require_qemu()
+    recipe = image.recipe()
+    if not image.is_built(recipe):
+        progress.says(f"building the guest image {recipe.name} (about a minute)")
+    guest = image.build(recipe)
+    for library in libraries:
+        require_loadable(library, guest)
+    paths = sorted({library.path for library in libraries})
+    accelerator, reason = best_accelerator(guest)
+    progress.says(f"verifiers run under {accelerator}: {reason}")
+    with ExitStack() as stack:
+        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths))
+        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths)))
+
+
+class Campaign:
+    """The cells of a run that are still to be measured, and the threads that measure them."""
+
+    def __init__(self, run: Run, profile: Profile, machines_: Machines, progress: Progress, jobs: int = 0) -> None:
+        self._run = run
+        self._profile = profile
+        self._machines = machines_
+        self._progress = progress
+        self._jobs = jobs or os.cpu_count() or 1
+        self._stopped = threading.Event()
+        self._part_min = 1
+
+    def measure(self, cells: Sequence[Scenario]) -> None:
+        """Measure all cells that the run lacks. Whatever interrupts it, no machine is left running."""
+        ordered = sorted(cells, key=lambda cell: (cell.recording_key, cell.id))
+        groups = [list(group) for _, group in groupby(ordered, key=lambda cell: cell.recording_key)]
+        groups.sort(key=lambda group: group[0].id)
+        self._part_min = _PART_MIN if len(groups) > self._jobs else 1
+        vms = ThreadPoolExecutor(self._jobs, "vm")
+        # One more group than machines: the next recording is planned while the last states of this one are checked.
+        leaders = ThreadPoolExecutor(self._jobs + 1, "group")
+        try:
+            leading = [
+                leaders.submit(
+                    self._measure_group, group, vms, reproduce=number == 0 or self._profile.reproduces(group[0])
+                )
+                for number, group in enumerate(groups)
+            ]
+            for future in leading:
+                future.result()
+        finally:
+            self._stopped.set()
+            machine.stop_all()
+            for pool in (leaders, vms):
+                pool.shutdown(wait=True, cancel_futures=True)
+            machine.allow_all()
+
+    def _measure_group(self, group: Sequence[Scenario], vms: ThreadPoolExecutor, *, reproduce: bool) -> None:
+        first = group[0]
+        with self._run.locked(first, self._stopped), ExitStack() as stack:
+            try:
+                folder = self._run.recording_folder(first)
+                recording.remove_leftovers(folder)
+                recorded = recording.load(folder)
+                if recorded is None:
+                    recorder = self._machines.recorder
+                    recorded = vms.submit(recording.record, first, recorder, folder, reproduce=reproduce).result()
+                path = stack.enter_context(recorded.unpacked())
+                log = stack.enter_context(WriteLog.open(path))
+                self._judge_group(group, recorded.facts, path, log, vms)
+            except (RigError, LogError, TimeoutError) as error:
+                self._failed(group, error)
+
+    def _judge_group(
+        self, group: Sequence[Scenario], facts: RecordingFacts, path: Path, log: WriteLog, vms: ThreadPoolExecutor
+    ) -> None:
+        timeline = Timeline(log.marks)
+        auditor = Auditor(log)
+        found: list[Cut] = []
+        parts: list[_Part] = []
+        with ExitStack() as stack:
+            for cell in group:
+                try:
+                    batches, plan = self._planned(cell, auditor, timeline, vms, stack)
+                except (RigError, LogError, TimeoutError) as error:
+                    # Recoveries are of one cell only; the others are cut from a recording that is sound.
+                    self._failed([cell], error)
+                    continue
+                self._run.write_plan(cell, replace(plan, state_count=plan.state_count + len(facts.live)))
+                for damage in self._run.mend(cell.id):
+                    self._progress.says(f"{damage}; it is judged again")
+                verdicts, _ = self._run.verdicts(cell.id)
+                self._store_live(cell, facts, verdicts)
+                for opened, planned in batches:
+                    missing = _missing(planned, verdicts, timeline)
+                    if opened:
+                        parts.append(_Part(opened.path, opened.log, by_content(missing)))
+                    else:
+                        found += missing
+            contents = by_content(found)
+            size = max(self._part_min, -(-len(contents) // self._jobs))
+            parts += [_Part(path, log, contents[begin : begin + size]) for begin in range(0, len(contents), size)]
+            parts = [part for part in parts if part.contents]
+            self._progress.planned(sum(len(same) for part in parts for same in part.contents))
+            judge = _Judge(self._run, timeline, self._progress)
+            futures: list[Future[None]] = [vms.submit(self._verify_part, group[0], part, judge) for part in parts]
+            # Logs and files are in use until the last part is done, also when another has failed.
+            wait(futures)
+            for future in futures:
+                future.result()
+
+    def _planned(
+        self, cell: Scenario, auditor: Auditor, timeline: Timeline, vms: ThreadPoolExecutor, stack: ExitStack
+    ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
+        """Return the cuts of a cell, each batch with the recovery it is cut from, None for the recording itself."""
+        log = auditor.log
+        if not SPECS[cell.fault].cuts_recovery:
+            planned = cuts(cell, self._profile, log, timeline)
+            audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
+            return [(None, planned.cuts)], replace(planned.facts, audited_count=audited_count)
+        kept = self._run.recoveries(cell.id)
+        kept.remove_leftovers()
+        if kept.index() is None:
+            verifier = self._machines.verifier
+            vms.submit(recoverycuts.record, cell, self._profile, verifier, log, kept, self._stopped).result()
+        recoveries, facts = recoverycuts.cuts(cell, self._profile, log, kept, stack)
+        audited_count = auditor.audit_recoveries(cell, recoveries, self._profile.audit_count)
+        return recoveries, replace(facts, audited_count=audited_count)
+
+    def _store_live(self, cell: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
+        """Store what the recording itself showed of a cell, unless that was done before."""
+        known = {one.state for one in stored}
+        fresh = [one for one in live_verdicts(cell.id, facts.live) if one.state not in known]
+        if fresh:
+            self._run.append(cell.id, fresh)
+
+    def _verify_part(self, scenario: Scenario, part: _Part, judge: _Judge) -> None:
+        with judge.batch() as add:
+            states = [same[0].state for same in part.contents]
+            clocks = [same[0].clock for same in part.contents]
+
+            def found(rank: int, finding: Finding) -> None:
+                add(part.contents[rank], finding)
+
+            verify(scenario, self._machines.verifier, part.path, part.log, states, found, self._stopped, clocks)
+
+    def _failed(self, cells: Sequence[Scenario], error: Exception) -> None:
+        """Note why cells could not be measured; raise the error if that is because we are being stopped."""
+        if self._stopped.is_set():
+            raise error
+        for cell in cells:
+            note = self._run.void if isinstance(error, LegalityError) else self._run.write_failure
+            note(cell, str(error))
+            self._progress.says(f"{cell.id} could not be measured: {error}")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one machine verifies: the cuts of each content, all of one log."""
+
+    path: Path
+    log: WriteLog
+    contents: Sequence[Sequence[Cut]]
+
+
+def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Timeline) -> list[Cut]:
+    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
+    done = Counter((one.state, one.acked, one.instant_weight_ns, one.lost_virtual_ns) for one in verdicts)
+    recovered = {one.state: one.recovered for one in verdicts}
+    missing = []
+    for cut in planned:
+        prefix = recovered.get(cut.name)
+        lost_ns = 0 if prefix is None else timeline.lost_ns(prefix, cut.entry)
+        key = cut.name, timeline.acked(cut.entry), cut.weight_ns, lost_ns
+        if done[key]:
+            done[key] -= 1
+        else:
+            missing.append(cut)
+    return missing
+
+
+class _Judge:
+    """Turns findings into stored verdicts, a batch at a time."""
+
+    def __init__(self, run: Run, timeline: Timeline, progress: Progress) -> None:
+        self._run = run
+        self._timeline = timeline
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def batch(self) -> Iterator[_Add]:
+        pending: list[Verdict] = []
+
+        def add(same: Sequence[Cut], finding: Finding) -> None:
+            pending.extend(verdict(cut, finding, self._timeline) for cut in same)
+            self._progress.judged(len(same))
+            if len(pending) >= _BATCH:
+                self._store(pending)
+
+        try:
+            yield add
+        finally:
+            self._store(pending)
+
+    def _store(self, pending: list[Verdict]) -> None:
+        with self._lock:
+            for cell in sorted({one.cell for one in pending}):
+                own = [one for one in pending if one.cell == cell]
+                # Handed over whatever comes of it: what could not be stored is judged again, not stored twice.
+                pending[:] = [one for one in pending if one.cell != cell]
+                self._run.append(cell, own)
+
+
+class _Add(Protocol):
+    def __call__(self, same: Sequence[Cut], finding: Finding) -> None: ...

@@ -1,0 +1,226 @@
+"""The guest image: a recipe (data, in `vm-images/`) built once by mmdebstrap and kept under the digest of the recipe.
+
+An image is a folder with `vmlinuz`, `initrd.cpio` (busybox, modules, init), `root.img` (ext4, mounted read-only) and
+`packages.txt` (what the recipe resolved to). It is built under a temporary name and renamed, so a half-built image
+is never used. No root is needed: mmdebstrap has its unshare mode, and mke2fs fills a file system from a folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import lzma
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rig import host
+from rig.contract.errors import HostError, UsageError
+from rig.machines import cpio
+
+RECIPES = Path(__file__).parents[1] / "vm-images"
+_BUILD_LIMIT_S = 1800
+_BUILD_BYTES = 1500 << 20
+# Part of the digest: raise it when the steps below change what they make of the same recipe.
+_BUILDER_VERSION = 1
+_KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is in a guest image; one TOML file in `vm-images/`."""
+
+    name: str
+    suite: str
+    kernel: str
+    root_disk_mib: int
+    packages: tuple[str, ...]
+    modules: tuple[str, ...]
+    modules_on_demand: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Return the digest under which the image of this recipe is kept."""
+        init = (RECIPES / "init").read_bytes()
+        return hashlib.blake2b(f"{_BUILDER_VERSION} {self}".encode() + init, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image."""
+
+    name: str
+    digest: str
+    folder: Path
+
+    @property
+    def kernel(self) -> Path:
+        """Return the kernel's file."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        """Return the initrd without our code."""
+        return self.folder / "initrd.cpio"
+
+    @property
+    def root_disk(self) -> Path:
+        """Return the read-only root disk."""
+        return self.folder / "root.img"
+
+
+def cache_folder() -> Path:
+    """Return the folder for images and templates: $RIG_CACHE, or a folder in the user's cache directory."""
+    if "RIG_CACHE" in os.environ:
+        return Path(os.environ["RIG_CACHE"]).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "powercut-rig"
+
+
+def recipe(name: str = "base") -> Recipe:
+    """Read a recipe; raise UsageError naming the recipes there are, or the field that does not fit."""
+    path = RECIPES / f"{name}.toml"
+    if not path.exists():
+        choices = ", ".join(sorted(found.stem for found in RECIPES.glob("*.toml")))
+        raise UsageError(f"unknown image {name!r}; there are: {choices}")
+    try:
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in _toml(path).items()
+        }
+        found = Recipe(**values)
+    except TypeError as error:
+        raise UsageError(f"{path}: {error}") from None
+    for field in fields(found):
+        value = getattr(found, field.name)
+        members = value if isinstance(value, tuple) else ()
+        if not isinstance(value, _KINDS[str(field.type)]) or not all(isinstance(member, str) for member in members):
+            raise UsageError(f"{path}: {field.name} is {value!r}, which is no {field.type}")
+    return found
+
+
+def images() -> list[Image]:
+    """Return the images in the cache."""
+    folders = sorted((cache_folder() / "images").glob("*-*"))
+    names = [(*folder.name.rpartition("-")[::2], folder) for folder in folders if (folder / "packages.txt").exists()]
+    return [Image(name, digest, folder) for name, digest, folder in names]
+
+
+def is_built(wanted: Recipe) -> bool:
+    """Return whether the cache has the image of a recipe."""
+    return _kept(wanted).folder.exists()
+
+
+def build(wanted: Recipe) -> Image:
+    """Return the image of a recipe, building it if it is not in the cache; two callers do not build it twice."""
+    image = _kept(wanted)
+    folder = image.folder
+    if folder.exists():
+        return image
+    with locked(folder):
+        if not folder.exists():
+            host.require_space(folder.parent, _BUILD_BYTES, f"building the guest image {wanted.name}")
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
+                _build_in(Path(scratch), wanted)
+                shutil.rmtree(Path(scratch, "root"))
+                Path(scratch).chmod(0o755)
+                Path(scratch).rename(folder)
+                # TemporaryDirectory wants to find what it removes.
+                Path(scratch).mkdir()
+    return image
+
+
+def remove(name: str) -> list[Path]:
+    """Remove all images of a recipe name; return the folders removed."""
+    found = [image.folder for image in images() if image.name == name]
+    for folder in found:
+        shutil.rmtree(folder)
+    return found
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock beside a path of the cache."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _kept(wanted: Recipe) -> Image:
+    folder = cache_folder() / "images" / f"{wanted.name}-{wanted.digest}"
+    return Image(wanted.name, wanted.digest, folder)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _build_in(scratch: Path, wanted: Recipe) -> None:
+    tarball = scratch / "root.tar"
+    host.run(
+        [
+            "mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join((wanted.kernel, *wanted.packages))}",
+            *(f"--dpkgopt=path-exclude={pattern}" for pattern in wanted.exclude), wanted.suite, str(tarball),
+        ],
+        timeout_s=_BUILD_LIMIT_S,
+    )  # fmt: skip
+    root = scratch / "root"
+    root.mkdir()
+    # As whoever we are: the guest runs everything as root, so owners do not matter; device nodes come from devtmpfs.
+    host.run(
+        ["tar", "-x", "-f", str(tarball), "-C", str(root), "--no-same-owner", "--exclude=./dev/*"],
+        timeout_s=_BUILD_LIMIT_S,
+    )
+    tarball.unlink()
+    for folder in ("proc", "sys", "dev", "tmp", "run", "mnt"):
+        (root / folder).mkdir(exist_ok=True)
+    release = _only(root / "usr/lib/modules")
+    shutil.copy(root / f"boot/vmlinuz-{release}", scratch / "vmlinuz")
+    (scratch / "initrd.cpio").write_bytes(_initrd(root, release, wanted))
+    shutil.rmtree(root / "boot")
+    shutil.rmtree(root / "usr/lib/modules")
+    _make_root_disk(scratch, root, wanted)
+    packages = host.run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W"], timeout_s=60)
+    (scratch / "packages.txt").write_bytes(packages)
+
+
+def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
+    disk = scratch / "root.img"
+    with open(disk, "wb") as file:
+        file.truncate(wanted.root_disk_mib << 20)
+    host.run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(disk)], timeout_s=_BUILD_LIMIT_S)
+
+
+def _initrd(root: Path, release: str, wanted: Recipe) -> bytes:
+    files = {
+        "init": ((RECIPES / "init").read_bytes(), 0o755),
+        "bin/busybox": ((root / "usr/bin/busybox").read_bytes(), 0o755),
+    }
+    for folder in ("proc", "sys", "dev", "new"):
+        files[f"{folder}/.keep"] = (b"", 0o644)
+    for name in wanted.modules + wanted.modules_on_demand:
+        files[f"modules/{name}.ko"] = (_module(root / "usr/lib/modules" / release, name), 0o644)
+    order = "".join(f"{name}.ko\n" for name in wanted.modules)
+    files["modules/boot-order"] = (order.encode(), 0o644)
+    return cpio.archive(files)
+
+
+def _module(tree: Path, name: str) -> bytes:
+    found = sorted(tree.rglob(f"{name}.ko*"))
+    if not found:
+        raise HostError(f"kernel {tree.name} has no module {name}; correct the recipe in vm-images")
+    return lzma.decompress(found[0].read_bytes()) if found[0].suffix == ".xz" else found[0].read_bytes()
+
+
+def _only(folder: Path) -> str:
+    (path,) = folder.iterdir()
+    return path.name

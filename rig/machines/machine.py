@@ -1,0 +1,203 @@
+"""One QEMU process, for the length of a `with` block, and the channel to the agent in it.
+
+The process dies with us (also when we are killed), has an address-space limit, and every wait for it has a time
+limit. The channel is a socket pair: it is connected before the machine starts and leaves no file behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import select
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rig.contract.errors import VmError
+
+_KILL_LIMIT_S = 10
+# An exit code is told if it comes soon after the channel has closed.
+_EXIT_CODE_LIMIT_S = 1
+# QEMU itself, translated code, and thread stacks, beside the guest's RAM.
+_OVERHEAD_MIB = 4096
+# Enough for a panic's reason, which stands above its trace.
+_CONSOLE_SHOWN_CHARS = 2000
+_turns = itertools.count()
+
+
+class Machine:
+    """A running machine. Raises VmError when it is lost or late; the message ends with its last console lines."""
+
+    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path) -> None:
+        self.process = process
+        self._channel = channel
+        self._console = console
+        self._received = bytearray()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one JSON line to the agent."""
+        try:
+            self._channel.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise self.lost(f"cannot send to the agent: {error}") from None
+
+    def receive(self, limit_s: float) -> dict[str, Any]:
+        """Return the agent's next JSON line; its own errors are raised."""
+        deadline = time.monotonic() + limit_s
+        while (end := self._received.find(b"\n")) < 0:
+            self._read(deadline, limit_s, "an answer")
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise VmError(f"the agent failed:\n{message['error']}")
+        return message
+
+    def receive_bytes(self, count: int, limit_s: float, write: Callable[[bytes], object]) -> None:
+        """Hand the next `count` bytes from the agent to `write`."""
+        deadline = time.monotonic() + limit_s
+        while count:
+            if not self._received:
+                self._read(deadline, limit_s, f"{count} more bytes")
+            part = bytes(self._received[:count])
+            del self._received[: len(part)]
+            write(part)
+            count -= len(part)
+
+    def wait_for_console(self, word: str, failure: str, limit_s: float) -> None:
+        """Return once a word stands on the console; raise at once if the word for failure does."""
+        deadline = time.monotonic() + limit_s
+        while word not in (text := self.console_text()):
+            if self.process.poll() is not None or failure in text:
+                raise self.lost(f"it ended while we waited for {word}")
+            if time.monotonic() > deadline:
+                raise self.lost(f"no {word} within {limit_s} s")
+            time.sleep(0.01)
+
+    def console_text(self) -> str:
+        """Return what the guest has printed so far."""
+        return self._console.read_text(errors="replace") if self._console.exists() else ""
+
+    def lost(self, what: str) -> VmError:
+        """Return an error that says what happened, with the exit code and the last lines of the console."""
+        code = self.process.poll()
+        ended = "still running"
+        if code is not None:
+            assert self.process.stderr
+            ended = f"ended with {code} {self.process.stderr.read().decode(errors='replace').strip()}"
+        return VmError(f"virtual machine: {what} ({ended}); console: ...{self.console_text()[-_CONSOLE_SHOWN_CHARS:]}")
+
+    def _read(self, deadline: float, limit_s: float, what: str) -> None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or not select.select([self._channel], [], [], left_s)[0]:
+            raise TimeoutError(str(self.lost(f"no {what} within {limit_s} s")))
+        try:
+            chunk = self._channel.recv(1 << 20)
+        except ConnectionResetError:  # it ended with requests of ours unread
+            chunk = b""
+        if not chunk:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_EXIT_CODE_LIMIT_S)
+            raise self.lost(f"it ended while we waited for {what}")
+        self._received += chunk
+
+
+@contextmanager
+def started(
+    command: Callable[[int, int], Sequence[str]],
+    *,
+    console: Path,
+    memory_mib: int,
+    one_cpu: bool,
+    pass_fds: Sequence[int] = (),
+) -> Iterator[tuple[Machine, socket.socket]]:
+    """Start QEMU for the length of a block; give the machine and its monitor's socket.
+
+    `command` is called with the descriptors of QEMU's ends of the channel and of the monitor. `one_cpu` keeps all of
+    QEMU's threads on one host processor, where none takes it from another that is at work. Otherwise recordings on a
+    busy host differ by some virtual nanoseconds (QEMU 7.2, measured). The likely cause, inferred and not proven:
+    under icount the main loop moves the clock of a guest that has just halted (icount_start_warp_timer), and beside
+    the vCPU thread, or in the middle of its work, may do so before the last instructions are added up. SCHED_BATCH
+    threads do not preempt each other when they wake.
+    """
+    with ExitStack() as stack:
+        channel, channel_end = map(stack.enter_context, socket.socketpair())
+        monitor, monitor_end = map(stack.enter_context, socket.socketpair())
+        ends = (channel_end.fileno(), monitor_end.fileno())
+        limits = ["setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
+        pin = ["chrt", "--batch", "0", "taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
+        process = _gate.launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
+        channel_end.close()
+        monitor_end.close()
+        try:
+            yield Machine(process, channel, console), monitor
+        finally:
+            process.kill()
+            process.wait(_KILL_LIMIT_S)
+            _gate.forget(process)
+            assert process.stderr
+            process.stderr.close()
+
+
+def _next_cpu() -> int:
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[(os.getpid() + next(_turns)) % len(cpus)]
+
+
+def stop_all() -> None:
+    """Kill every machine of this process and let none start until `allow_all`; their users see a lost machine."""
+    _gate.close()
+
+
+def allow_all() -> None:
+    """Let machines start again."""
+    _gate.open()
+
+
+class _Gate:
+    """The machines that run in this process, and whether another may start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            for process in self._running:
+                process.kill()
+
+    def open(self) -> None:
+        with self._lock:
+            self._is_closed = False
+
+    def launched(self, command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._is_closed:
+                raise VmError("machines are being stopped")
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=pass_fds,
+                # Ctrl-C is for us; we take the machine down in order.
+                start_new_session=True,
+            )
+            self._running.add(process)
+            return process
+
+    def forget(self, process: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            self._running.discard(process)
+
+
+_gate = _Gate()

@@ -1,0 +1,69 @@
+"""Talk QMP to a machine, through the library `qemu.qmp`, over a socket that is already connected.
+
+RAM is left out of what is saved and restored (`x-ignore-shared`): it is in a file already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rig.contract.errors import VmError
+
+if TYPE_CHECKING:
+    from qemu.qmp import QMPClient
+
+_POLL_S = 0.002
+_IGNORE_SHARED = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
+
+
+def save(monitor: socket.socket, state: Path, limit_s: float) -> None:
+    """Stop a machine and save its state; raise VmError or TimeoutError."""
+    asyncio.run(asyncio.wait_for(_save(monitor, state), limit_s))
+
+
+def restore(monitor: socket.socket, state_fd: int, limit_s: float) -> None:
+    """Restore a machine started with `-incoming defer`, from a descriptor that QEMU inherited, and let it run."""
+    asyncio.run(asyncio.wait_for(_restore(monitor, state_fd), limit_s))
+
+
+async def _save(monitor: socket.socket, state: Path) -> None:
+    async with _connected(monitor) as client:
+        await client.execute("stop")
+        await client.execute("migrate", {"uri": f"exec:cat > '{state}'"})
+        await _wait_for_migration(client)
+
+
+async def _restore(monitor: socket.socket, state_fd: int) -> None:
+    async with _connected(monitor) as client:
+        await client.execute("migrate-incoming", {"uri": f"fd:{state_fd}"})
+        await _wait_for_migration(client)
+        await client.execute("cont")
+
+
+async def _wait_for_migration(client: QMPClient) -> None:
+    while True:
+        answer: Any = await client.execute("query-migrate")
+        if answer.get("status") == "completed":
+            return
+        if answer.get("status") == "failed":
+            raise VmError(f"QEMU could not save or restore a machine: {answer.get('error-desc')}")
+        await asyncio.sleep(_POLL_S)
+
+
+@asynccontextmanager
+async def _connected(monitor: socket.socket) -> AsyncIterator[QMPClient]:
+    from qemu.qmp import QMPClient
+
+    client = QMPClient()
+    # A descriptor of its own: QEMU is not told of a hang-up, which would cost its main loop work amid a run.
+    await client.connect(monitor.dup())
+    try:
+        await client.execute("migrate-set-capabilities", _IGNORE_SHARED)
+        yield client
+    finally:
+        await client.disconnect()

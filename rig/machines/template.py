@@ -1,0 +1,263 @@
+"""Templates: a booted machine saved ready to run, and clones restored from it in a twentieth of a second.
+
+A template is valid for one QEMU, command line, kernel, initrd (with our code) and root disk only, so it is kept in the
+cache under a digest of all of these. Its RAM is a sparse file that clones map copy-on-write; QEMU's migration saves
+the rest. Clones of one template are alike to the last random bit; two templates of the same digest
+booted separately are not, so each has an `identity` that goes into every result.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from qemu.qmp import QMPError
+
+import rig
+from rig import host
+from rig.contract.errors import VmError
+from rig.guest.agent import FAILED, READY
+from rig.machines import argv, cpio, monitor
+from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
+from rig.machines.image import Image, cache_folder, locked
+from rig.machines.machine import Machine, started
+
+PROGRAM = "qemu-system-x86_64"
+_BOOT_LIMIT_S = 120
+_BOOT_TRIES = 3
+_SAVE_LIMIT_S = 60
+_RESTORE_LIMIT_S = 30
+# READY is still on its way through the guest's serial driver when we see it; saved like that, clones are not alike.
+_SETTLE_S = 0.5
+_RAM = "ram"
+_NO_RECORDING = "no-recording"
+_MEMORY_MIB = {Role.RECORDER: 1280, Role.VERIFIER: 640}
+_GUEST_CODE = ("__init__.py", "contract/*.py", "guest/**/*.py", "engines/**/*.py", "workloads/*.py")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A saved machine."""
+
+    spec: MachineSpec
+    folder: Path
+    identity: str
+
+    @contextmanager
+    def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
+        """Restore a machine for the length of a block; it runs from the moment of the save on."""
+        with (
+            _memory_file("console") as console,
+            _memory_file("orders", _padded(orders)) as orders_file,
+            open(self.folder / "state", "rb") as state,
+            _started(
+                self.spec,
+                self.folder,
+                is_template=False,
+                console=_by_descriptor(console),
+                orders=_by_descriptor(orders_file),
+                recording=recording or self.folder / _NO_RECORDING,
+                pass_fds=[console.fileno(), orders_file.fileno(), state.fileno()],
+            ) as (machine, control),
+        ):
+            try:
+                monitor.restore(control, state.fileno(), _RESTORE_LIMIT_S)
+            except (EOFError, OSError, QMPError, TimeoutError) as error:
+                raise machine.lost(f"it could not be restored from {self.folder}: {error!r}") from None
+            yield machine
+
+
+@contextmanager
+def template(
+    role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG, libraries: Sequence[Path] = ()
+) -> Iterator[Template]:
+    """Hold a template for the length of a block, booting and saving it first if the cache has none.
+
+    `libraries` travel with our code, see `rig.engines.sqlite.builds`.
+    """
+    code = _code_archive(libraries)
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
+    folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
+    spec = replace(spec, initrd=folder / "initrd.cpio")
+    with _in_use(folder, lambda: _save_template(spec, image, code, folder)):
+        yield Template(spec, folder, (folder / "identity").read_text())
+
+
+def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) -> None:
+    """Boot a machine and throw it away; raise VmError or TimeoutError unless it says READY within the limit."""
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
+    with tempfile.TemporaryDirectory(prefix="rig-probe-", dir=cache_folder()) as scratch:
+        folder = Path(scratch)
+        spec = replace(spec, initrd=folder / "initrd.cpio")
+        _fill(spec, image, _code_archive(), folder)
+        with _booted(spec, folder, limit_s):
+            pass
+
+
+def remove_templates(*, keep: Path | None = None, role: str = "", spared_count: int = 0) -> list[Path]:
+    """Remove the templates that nobody uses, of one role or of all; return the folders removed.
+
+    So many of them are spared, those used last.
+    """
+    removed = []
+    found = [path for path in (cache_folder() / "templates").glob(f"{role}*-*") if path.is_dir() and path != keep]
+    for folder in sorted(found, key=_last_use_ns)[: max(0, len(found) - spared_count)]:
+        with open(f"{folder}.lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(folder)
+            removed.append(folder)
+    return removed
+
+
+def _last_use_ns(folder: Path) -> int:
+    lock = Path(f"{folder}.lock")
+    return lock.stat().st_mtime_ns if lock.exists() else 0
+
+
+@contextmanager
+def _in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
+    """Keep a template from being removed for the length of a block that others may share; save it if there is none."""
+    while True:
+        # The lock file stays when its template goes: whoever waits on a removed one would hold a lock on nothing.
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{folder}.lock", "a") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if (folder / "identity").exists():
+                os.utime(file.fileno())
+                yield
+                return
+        with locked(folder):
+            if not (folder / "identity").exists():
+                save()
+
+
+@cache
+def qemu_version() -> str:
+    """Return the first line of `qemu-system-x86_64 --version`."""
+    return host.run([PROGRAM, "--version"], timeout_s=10).decode().splitlines()[0]
+
+
+def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
+    # Who works with another SQLite and with the guest's own in turn needs the other one again.
+    remove_templates(keep=folder, role=spec.role, spared_count=1)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
+    _fill(spec, image, code, folder)
+    for attempt in range(1, _BOOT_TRIES + 1):
+        try:
+            with _booted(spec, folder, _BOOT_LIMIT_S) as control:
+                time.sleep(_SETTLE_S)
+                monitor.save(control, folder / "state", _SAVE_LIMIT_S)
+            break
+        except (VmError, TimeoutError, QMPError, EOFError) as error:
+            if attempt == _BOOT_TRIES:
+                raise VmError(f"{_BOOT_TRIES} boots of the {spec.role} failed; the last: {error}") from None
+            _log.warning("boot %d of the %s failed and is tried again: %s", attempt, spec.role, error)
+    digest = hashlib.blake2b((folder / "state").read_bytes(), digest_size=8)
+    with open(folder / _RAM, "rb") as file:
+        while chunk := file.read(1 << 24):
+            digest.update(chunk)
+    host.atomic_write(folder / "identity", digest.hexdigest().encode())
+
+
+def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
+    """Write what a machine boots from: the image's initrd with our code behind it, and an empty recording disk."""
+    spec.initrd.write_bytes(image.initrd.read_bytes() + code)
+    with open(folder / _NO_RECORDING, "wb") as file:
+        file.truncate(argv.RECORDING_BYTES)
+
+
+@contextmanager
+def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[socket.socket]:
+    """Boot a machine whose RAM is a file in the folder; give its monitor once it has said READY."""
+    (folder / _RAM).unlink(missing_ok=True)
+    with (
+        _memory_file("orders", _padded(b"")) as orders,
+        _started(
+            spec,
+            folder,
+            is_template=True,
+            console=folder / "console",
+            orders=_by_descriptor(orders),
+            recording=folder / _NO_RECORDING,
+            pass_fds=[orders.fileno()],
+        ) as (machine, control),
+    ):
+        machine.wait_for_console(READY, FAILED, limit_s)
+        yield control
+
+
+def _started(
+    spec: MachineSpec,
+    folder: Path,
+    *,
+    is_template: bool,
+    console: Path,
+    orders: Path,
+    recording: Path,
+    pass_fds: Sequence[int] = (),
+) -> AbstractContextManager[tuple[Machine, socket.socket]]:
+    def command(channel_fd: int, monitor_fd: int) -> list[str]:
+        plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
+        return argv.argv(PROGRAM, spec, plugs)
+
+    return started(
+        command,
+        console=console,
+        memory_mib=spec.memory_mib,
+        one_cpu=spec.role is Role.RECORDER and not is_template,
+        pass_fds=pass_fds,
+    )
+
+
+@contextmanager
+def _memory_file(name: str, content: bytes = b"") -> Iterator[BinaryIO]:
+    """Hold a file for the length of a block; it is gone with the last process that has it open, however that ends."""
+    with open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0) as file:
+        file.write(content)
+        yield file
+
+
+def _by_descriptor(file: BinaryIO) -> Path:
+    """Return a path that opens a file anew, in this process and in one that inherits it."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
+
+
+def _padded(orders: bytes) -> bytes:
+    if len(orders) > argv.ORDERS_BYTES:
+        raise VmError(f"orders of {len(orders)} bytes do not fit into {argv.ORDERS_BYTES}; shorten the settings")
+    return orders.ljust(argv.ORDERS_BYTES, b"\0")
+
+
+def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
+    root = Path(rig.__file__).parent
+    found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
+    code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
+    return cpio.archive(code | {f"code/libraries/{path.name}": (path.read_bytes(), 0o755) for path in libraries})
+
+
+def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:
+    program = shutil.which(PROGRAM) or PROGRAM
+    place = Path("placeholder")
+    plugs = Plugs(place, is_template=False, console=place, orders=place, recording=place, channel_fd=0, monitor_fd=0)
+    line = argv.argv(program, spec, plugs)
+    stamp = subprocess.list2cmdline(line) + image.digest + qemu_version() + str(Path(program).stat().st_mtime_ns)
+    return hashlib.blake2b(stamp.encode() + code, digest_size=8).hexdigest()

@@ -1,0 +1,1 @@
+"""Recordings and what they tell: archives, timelines, recoveries, live cuts. No QEMU."""

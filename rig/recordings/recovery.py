@@ -1,0 +1,197 @@
+"""Recordings of recoveries: what was written to a disk while file system and database recovered from a crash state.
+
+A recovery's recording is a write log like any other, and self-contained: a mark that names the crash state, the
+content of the disk in that state as one epoch, and then what dm-log-writes saw until the disk was unmounted again. So
+epochs, fault models, crash states, their contents and the verifier need to know nothing of it. It is void, and never
+kept, unless replaying all of it gives the disk that the guest had in the end.
+
+Recoveries are not made again bit for bit, so the recordings are kept: in `recoveries/` of their cell one `NAME.zst` for
+each and `index.json`, written last, which says what there is. A crash state of a recovery is named by the crash state
+that was recovered from, a tilde, and its id in the log of that recovery: `FIRST~SECOND`, or `FIRST~SECOND~THIRD`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from rig import host
+from rig.contract.errors import RecordingError
+from rig.faults import CrashState, LogError, WriteLog, epochs, everything_unflushed_lost
+from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
+from rig.guest.devices import disks
+from rig.guest.devices.disks import DISK_MIB
+from rig.machines.argv import RECORDING_BYTES
+
+SEPARATOR = "~"
+_BLOCK_BYTES = 4096
+_INDEX = "index.json"
+# The content of a disk, and the disk of the guest that such a log is written to.
+_LOG_BYTES_MAX = 2 * DISK_MIB << 20
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One recorded recovery of a cell."""
+
+    # The crash state that was recovered from.
+    state: str
+    # Where the files of the database stood afterwards: (offset, length) in bytes, sorted.
+    files: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class OpenRecovery:
+    """The recording of a recovery, unpacked to the size of a clone's recording disk."""
+
+    path: Path
+    log: WriteLog
+    # The crash state that was recovered from.
+    state: str
+
+    @property
+    def first_entry(self) -> int:
+        """Return the FLUSH behind the content that was recovered from: what follows was written by the recovery."""
+        return int(np.flatnonzero(self.log.flags & EntryFlag.FLUSH)[0])
+
+    def start(self) -> CrashState:
+        """Return the state of this log in which nothing of the recovery has reached the disk."""
+        return everything_unflushed_lost(self.log, epochs(self.log), self.first_entry + 1)
+
+
+def self_contained(state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int = DISK_MIB << 20) -> bytes:
+    """Return the log of a recovery from a state of a log, headed by a mark for the state's id and by its content."""
+    _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
+    disk = content(state, log, device_bytes)
+    used = np.flatnonzero(disk.reshape(-1, _BLOCK_BYTES).any(axis=1))
+    runs = np.split(used, np.flatnonzero(np.diff(used) != 1) + 1) if len(used) else []
+    mark = _name(state.id).encode()
+    parts = [_entry(sector_bytes, 0, 0, EntryFlag.MARK, mark)]
+    for run in runs:
+        begin, end = int(run[0]) * _BLOCK_BYTES, (int(run[-1]) + 1) * _BLOCK_BYTES
+        parts += [_entry(sector_bytes, begin, end - begin, 0), disk[begin:end].tobytes()]
+    parts.append(_entry(sector_bytes, 0, 0, EntryFlag.FLUSH))
+    superblock = SUPERBLOCK.pack(MAGIC, VERSION, len(runs) + 2 + entry_count, sector_bytes)
+    return b"".join([superblock.ljust(sector_bytes, b"\0"), *parts, recovery[sector_bytes:]])
+
+
+def content(state: CrashState, log: WriteLog, device_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Return the whole disk in a crash state."""
+    disk = log.replay(state.base_end, device_bytes)
+    for extent in state.extents(log):
+        begin = extent.device_offset_bytes
+        disk[begin : begin + extent.length_bytes] = np.frombuffer(extent.data(log), dtype=np.uint8)
+    return disk
+
+
+class Recoveries:
+    """The recordings of recoveries of one cell, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def save(self, text: str, log: bytes, digest: str) -> None:
+        """Keep a self-contained log under the state it recovers from; raise RecordingError if it is void.
+
+        `digest` is that of the guest's disk after the recovery, see `rig.guest.devices.disks.disk_digest`.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(text)
+        host.atomic_write(path, zstandard.ZstdCompressor(write_checksum=True).compress(log))
+        with self.opened(text) as made:
+            disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, disks.CHUNK_BYTES)
+        if disks.disk_digest(chunk.tobytes() for chunk in disk) != digest:
+            path.unlink()
+            raise RecordingError(f"the recovery from {text} is void: replaying its log does not give the disk")
+
+    def remove(self, text: str) -> None:
+        """Forget the recovery from a state."""
+        self._path(text).unlink()
+
+    def write_index(self, recoveries: Sequence[Recovery]) -> None:
+        """Note that these are all the recoveries of the cell, and that each was saved."""
+        text = json.dumps([asdict(one) for one in recoveries], indent=1)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        host.atomic_write(self._folder / _INDEX, text.encode())
+
+    def index(self) -> list[Recovery] | None:
+        """Return the recoveries of the cell, None if they were not all recorded; raise RecordingError if damaged."""
+        path = self._folder / _INDEX
+        if not path.exists():
+            return None
+        try:
+            rows = json.loads(path.read_text())
+            return [Recovery(str(row["state"]), tuple((int(a), int(b)) for a, b in row["files"])) for row in rows]
+        except (ValueError, TypeError, KeyError) as error:
+            raise RecordingError(f"{path} is damaged: {error!r}; remove the cell's folder to measure anew") from None
+
+    @contextmanager
+    def opened(self, text: str) -> Iterator[OpenRecovery]:
+        """Unpack the recovery from a state for the length of a block; raise RecordingError if missing or damaged."""
+        archive = self._path(text)
+        try:
+            data = _decompressed(archive.read_bytes())
+        except FileNotFoundError:
+            raise RecordingError(f"{archive} is gone: the recovery from {text}; remove the cell's folder") from None
+        except (zstandard.ZstdError, ValueError) as error:
+            raise _damaged(archive, error) from None
+        descriptor, name = tempfile.mkstemp(dir=self._folder, prefix="log.")
+        path = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.truncate(RECORDING_BYTES)
+            with _checked(path, archive, text) as log:
+                yield OpenRecovery(path, log, text)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Remove what killed processes unpacked; the caller sees to it that nobody is at work here."""
+        for path in self._folder.glob("log.*"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, text: str) -> Path:
+        return self._folder / f"{_name(text)}.zst"
+
+
+@contextmanager
+def _checked(path: Path, archive: Path, text: str) -> Iterator[WriteLog]:
+    try:
+        log = WriteLog.open(path)
+    except LogError as error:
+        raise _damaged(archive, error) from None
+    with log:
+        if [mark.text for mark in log.marks][:1] != [_name(text)] or not (log.flags & EntryFlag.FLUSH).any():
+            raise _damaged(archive, f"not the recovery from {text}")
+        yield log
+
+
+def _decompressed(archive: bytes) -> bytes:
+    """Decompress one frame; raise ZstdError, or ValueError for a size that no log of ours has."""
+    if not 0 <= (size := zstandard.frame_content_size(archive)) <= _LOG_BYTES_MAX:
+        raise ValueError(f"it claims to hold {size} bytes")
+    return zstandard.ZstdDecompressor().decompress(archive)
+
+
+def _damaged(archive: Path, why: object) -> RecordingError:
+    return RecordingError(f"{archive} is damaged: {why}; remove the cell's folder to measure anew")
+
+
+def _name(text: str) -> str:
+    """Return a name of fixed length: an id may be longer than a file's name."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _entry(sector_bytes: int, offset_bytes: int, length_bytes: int, flags: int, text: bytes = b"") -> bytes:
+    header = HEADER.pack(offset_bytes // sector_bytes, length_bytes // sector_bytes, flags, len(text))
+    return (header + text).ljust(sector_bytes, b"\0")
