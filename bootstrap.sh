@@ -20,13 +20,14 @@ needs_of_run=(
     "$DEBIAN_KEYRING     debian-archive-keyring"
 )
 # chromium opens the report as a reader would; vagrant (or where it is not packaged, ruby) reads the Vagrantfile; npm
-# fetches old releases of SQLite with known bugs, which gcc and the C library's headers build.
+# fetches old releases of SQLite with known bugs, which gcc and the C library's headers build; cpio unpacks our archives.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"
     "gcc                 gcc"
     "/usr/include/stdio.h  libc6-dev"
     "npm                 npm"
+    "cpio                cpio"
     "chromium|chromium-browser|google-chrome  chromium"
     "vagrant|ruby        vagrant|ruby"
 )
@@ -101,8 +102,20 @@ may_become_root() {
     "${as_root[@]}" true 2>/dev/null
 }
 
+# Packages have hundreds of lines to say: keep them in a file without a name, and show them only when something fails.
+quietly() {
+    local log status=0 said
+    log=$(mktemp)
+    exec {said}<>"$log"
+    rm -f "$log"
+    "$@" >&"$said" 2>&1 || status=$?
+    if [[ $status != 0 ]]; then cat "/dev/fd/$said" >&2; fi
+    exec {said}>&-
+    return "$status"
+}
+
 apt_get() {
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get --quiet=2 --option DPkg::Lock::Timeout=300 --option Acquire::Retries=3 "$@" </dev/null
 }
 
@@ -112,8 +125,8 @@ install_packages() {
     for attempt in first second; do
         mapfile -t packages < <(packages_for "${missing[@]}" | tr ' ' '\n')
         say "installing: ${packages[*]}"
-        if apt_get install --no-install-recommends --yes "${packages[@]}" >&2; then return 0; fi
-        if [[ $attempt == first ]]; then say "trying once more, with fresh package lists"; apt_get update >&2 || true; fi
+        if apt_get install --no-install-recommends --yes "${packages[@]}"; then return 0; fi
+        if [[ $attempt == first ]]; then say "trying once more, with fresh package lists"; apt_get update || true; fi
     done
     say "apt-get could not install: ${packages[*]}"
     return 1
@@ -157,7 +170,7 @@ if ! may_become_root; then
     exit 1
 fi
 # A fresh machine has no package lists, and then apt knows none of the alternatives.
-apt_get update >&2 || say "apt-get update failed; going on with the package lists that are there"
+apt_get update || say "apt-get update failed; going on with the package lists that are there"
 install_packages
 look_for_missing
 if [[ ${#missing[@]} != 0 ]]; then

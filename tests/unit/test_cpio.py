@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import subprocess
 from pathlib import Path, PurePosixPath
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +72,6 @@ def test_the_same_files_give_the_same_bytes_that_may_be_followed_by_another_arch
     assert 0 == len(data) % 4
 
 
-@pytest.mark.skipif(shutil.which("cpio") is None, reason="needs the program cpio")
 def test_the_real_cpio_unpacks_it(tmp_path: Path) -> None:
     files = {"init": (b"#!/bin/sh\n", 0o755), "a/b/c.py": (b"x" * 4097, 0o644), "a/empty": (b"", 0o600)}
     subprocess.run(["cpio", "-id", "--quiet"], input=archive(files), cwd=tmp_path, check=True, timeout=20)

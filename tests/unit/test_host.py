@@ -16,6 +16,7 @@ import pytest
 
 from rig.contract.errors import HostError, StoreError
 from rig.host import PACKAGE_OF_PROGRAM, atomic_write, free_bytes, require_space, run
+from tests.unit.littleroom import little_room, output
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,8 +119,8 @@ def test_the_packages_named_to_the_user_are_those_that_bootstrap_installs() -> N
         if line.startswith('    "') and "|" not in line and len(line.split()) == 2
     )
     assert "qemu-system-x86_64" in installed
-    # What make and a compiler need is no program that the rig itself calls.
-    others = {"make", "/usr/include/stdio.h", "$DEBIAN_KEYRING"}
+    # What make, a compiler and the tests need is no program that the rig itself calls.
+    others = {"make", "/usr/include/stdio.h", "$DEBIAN_KEYRING", "cpio"}
     ours = {program: package for program, package in installed.items() if program not in others}
     assert ours == {program: PACKAGE_OF_PROGRAM.get(program) for program in ours}
 
@@ -187,30 +188,21 @@ except StoreError as error:
 """
 
 
-def full_disk_report(argv: list[str], limit: str, directory: Path) -> list[str]:
-    command = [*argv, sys.executable, "-c", FULL_DISK.format(limit=limit), str(directory)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=30, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    assert (0, "") == (done.returncode, done.stderr)
-    return done.stdout.splitlines()
-
-
 def test_on_a_full_disk_the_old_content_stays_and_the_error_says_so(tmp_path: Path) -> None:
-    """A real disk of 64 KiB, in a mount namespace that ends with the test."""
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    mount = [*namespace, "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"', str(tmp_path)]
-    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs the right to mount a tmpfs: root, or user namespaces (the size-limit test needs neither)")
-    message, kept = full_disk_report(mount, "", tmp_path)
-    assert f"{tmp_path}/manifest.json could not be written (1000000 bytes): {os.strerror(errno.ENOSPC)}" in message
-    assert "its earlier content is unchanged. The disk is full: free some space" in message
+    prefix, reason = little_room(tmp_path, 64 << 10)
+    message, kept = output([*prefix, sys.executable, "-c", FULL_DISK.format(limit=""), str(tmp_path)])
+    assert f"{tmp_path}/manifest.json could not be written (1000000 bytes): {os.strerror(reason)}" in message
+    remedy = {
+        errno.ENOSPC: "The disk is full: free some space",
+        errno.EFBIG: "The limit on the size of files is too low",
+    }
+    assert f"its earlier content is unchanged. {remedy[reason]}" in message
     assert kept == "b'old' ['manifest.json']"
 
 
 def test_beyond_the_limit_on_file_size_the_old_content_stays_and_the_error_says_so(tmp_path: Path) -> None:
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, {resource.RLIM_INFINITY}))"
-    message, kept = full_disk_report([], limit, tmp_path)
+    message, kept = output([sys.executable, "-c", FULL_DISK.format(limit=limit), str(tmp_path)])
     assert os.strerror(errno.EFBIG) in message
     assert "its earlier content is unchanged. The limit on the size of files is too low" in message
     assert kept == "b'old' ['manifest.json']"

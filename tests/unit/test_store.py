@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import resource
-import signal
 import string
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,12 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rig import store
 from rig.contract.errors import HostError, RecordingError, StoreError
 from rig.contract.results import PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import DeviceProfile, Scenario, Workload
+from rig.host import free_bytes
 from rig.planning import matrix
 from rig.store import Run, write_parquet
 from tests.unit import samples
+from tests.unit.littleroom import little_room, output
 
 DEFINITION = {"profile": "quick", "cells": ["a"], "orders": {"a": {"seed": 1}}}
 PLAN = PlanFacts(220, 40, 30, 10, 60)
@@ -238,58 +239,52 @@ def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
         pass
 
 
-@contextmanager
-def full_disk(folder: Path, free_bytes: int) -> Iterator[Path]:
-    """A disk on which only so much fits: a file system in RAM where we may mount one, else a limit on file sizes."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={free_bytes}", "full", str(folder)]
-    if os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0:
-        try:
-            yield folder
-        finally:
-            subprocess.run(["umount", str(folder)], check=True)
-        return
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (free_bytes, before[1]))
-    try:
-        yield folder
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_a_full_disk_is_a_clear_error_and_what_was_stored_before_is_kept(tmp_path: Path) -> None:
+def fill_the_disk(folder: Path, make_room: list[str]) -> None:
+    """Store verdicts until no more fit, look at what is there, make room with a command, and go on."""
+    # Made by hand: a run would not begin in so little space.
+    (folder / "manifest.json").write_text(json.dumps({"format": 1}))
+    run = Run.open(folder)
+    run.write_plan(CELL, PLAN)
     stored: list[Verdict] = []
-
-    def fill(run: Run) -> None:
+    message = ""
+    try:
         for first in range(0, 10_000, 50):
             run.append(CELL.id, rows(50, first))
             stored.extend(rows(50, first))
-
-    with full_disk(tmp_path / "disk", 256 << 10) as folder:
-        # Made by hand: a run would not begin in so little space.
-        (folder / "manifest.json").write_text(json.dumps({"format": 1}))
-        run = Run.open(folder)
-        run.write_plan(CELL, PLAN)
-        with pytest.raises(StoreError, match=r"No space left|File too large") as caught:
-            fill(run)
-        assert str(verdicts_of(run, CELL)) in str(caught.value)
-        assert 100 < len(stored) < 9_000
-        found, damaged = run.verdicts(CELL.id)
-        assert (stored, []) == (found[: len(stored)], damaged)
-        assert len(found) < len(stored) + 50
-        kept = [rows(1, first)[0] for first in range(len(found))]
-        assert kept == found
-    if not (folder / "manifest.json").exists():
-        return
-    run.append(CELL.id, rows(1, first=len(found)))
-    assert ([*kept, *rows(1, first=len(found))], []) == run.verdicts(CELL.id)
+    except StoreError as error:
+        message = str(error)
+    assert str(verdicts_of(run, CELL)) in message
+    assert 100 < len(stored) < 9_000
+    found, damaged = run.verdicts(CELL.id)
+    assert (stored, []) == (found[: len(stored)], damaged)
+    assert len(found) < len(stored) + 50
+    assert rows(len(found)) == found
+    subprocess.run(make_room, check=True)
+    run.append(CELL.id, rows(50, first=len(found)))
+    assert (rows(len(found) + 50), []) == run.verdicts(CELL.id)
+    print(message)  # noqa: T201 - this runs in a process of its own
 
 
-def test_a_run_does_not_begin_where_there_is_no_space(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    with full_disk(tmp_path / "disk", 1 << 20) as folder, pytest.raises(HostError, match="a run needs 64 MiB in"):
-        Run.create(folder / "run", DEFINITION)
-    assert not (folder / "run").exists()
+FILL = """
+from pathlib import Path
+from tests.unit.test_store import fill_the_disk
+fill_the_disk(Path({folder!r}), {make_room!r})
+"""
+
+
+def test_a_full_disk_is_a_clear_error_and_what_was_stored_before_is_kept(tmp_path: Path) -> None:
+    prefix, reason = little_room(tmp_path, 256 << 10)
+    make_room = {
+        errno.ENOSPC: ["mount", "-o", "remount,size=1m", str(tmp_path)],
+        errno.EFBIG: ["sh", "-c", "prlimit --pid=$PPID --fsize=unlimited:"],
+    }
+    program = FILL.format(folder=str(tmp_path), make_room=make_room[reason])
+    (message,) = output([*prefix, sys.executable, "-c", program])
+    assert os.strerror(reason) in message
+
+
+def test_a_run_does_not_begin_where_there_is_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_SPACE_BYTES", free_bytes(tmp_path) + (1 << 40))
+    with pytest.raises(HostError, match=r"a run needs \d+ MiB in .* Nothing was written"):
+        Run.create(tmp_path / "run", DEFINITION)
+    assert not (tmp_path / "run").exists()
