@@ -1,8 +1,13 @@
 """The pytest plugin: durability tests are the cells of the matrix, selected as any test is, by `-k`.
 
-A test with an argument `durability_cell` runs once for each cell, under the cell's id. Its value measures the cell,
-with the controls of its group, when it is asked to. Nothing is started at import or collection; a run directory is
-shared by all workers of a session.
+    @pytest.mark.durability("sqlite-ext4-wal_*_powercut")
+    def test_promise(durability):
+        durability.check()
+
+A test with the argument `durability` runs once for each cell that its marker names, under the cell's id; without such
+a marker, for each of the matrix. The fixture measures the cell with the controls of its group, and `check` fails the
+test unless it came out as it must. Nothing is started at import or collection; a run directory is shared by all
+workers of a session.
 """
 
 from __future__ import annotations
@@ -31,23 +36,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rig-seed", default=1, type=int, help="seed of workload and sampling")
     group.addoption("--rig-sqlite-library", default=None, help="a shared library of SQLite, or apsw==VERSION from PyPI")
     group.addoption("--rig-run-dir", default=None, help="keep the run here; goes on with what is there")
-    group.addoption("--rig-cells", default="default", help="cells to offer: default, all, or a pattern of ids")
+    group.addoption("--rig-cells", default="default", help="where a marker names no cells: default, all, or a pattern")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.addinivalue_line("markers", "durability: measures what a database loses, in virtual machines")
+    line = "durability(*cells): measures what a database loses, in virtual machines; cells are ids and may hold * and ?"
+    config.addinivalue_line("markers", line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that wants `durability_cell` all cells, unless it names its own."""
-    own = [str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")]
-    if "durability_cell" not in metafunc.fixturenames or "durability_cell" in own:
+    """Run a test that wants `durability` for the cells of its marker; without one, for those of `--rig-cells`."""
+    if "durability" not in metafunc.fixturenames:
         return
-    cells = _offered(metafunc.config)
+    patterns = [str(pattern) for mark in metafunc.definition.iter_markers("durability") for pattern in mark.args]
     metafunc.parametrize(
-        "durability_cell",
-        [pytest.param(cell, marks=pytest.mark.durability, id=cell.id) for cell in cells],
+        "durability",
+        [pytest.param(cell, marks=pytest.mark.durability, id=cell.id) for cell in _offered(metafunc.config, patterns)],
         indirect=True,
     )
 
@@ -61,15 +66,16 @@ class Measured:
     failures: dict[str, str]
     run_dir: Path
 
-    @property
-    def is_expected_survivor(self) -> bool:
-        """Whether this cell leaves a sync out that does not matter to its promise."""
-        from rig.analysis.mutations import expectation
-        from rig.contract.scenario import DROP_PREFIX
+    def check(self) -> None:
+        """Fail the test, with the table and a line to replay each loss, unless the cell came out as it must.
 
-        cell = self.row.outcome.cell
-        found = expectation(cell.settings, cell.shim.removeprefix(DROP_PREFIX))
-        return cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters
+        A promise must be kept. Under a shim that swallows fsync it must break: that is how the rig shows that it would
+        notice. Where a sync is left out that does not matter to the promise, both are right.
+        """
+        result = self.row.judgement.result
+        if result not in self._right:
+            right = " or ".join(sorted(self._right))
+            pytest.fail(f"{result}, expected {right}\n{self.text()}", pytrace=False)
 
     def text(self) -> str:
         """Return the figures of the cell and its controls, and what broke the promise, with a line to replay it."""
@@ -83,6 +89,18 @@ class Measured:
                 lines.append(f"{verdict.state}: {verdict.kind}, lost {verdict.lost}; {verdict.detail}")
                 lines.append(f"    {replay_line(verdict.cell, verdict, str(self.run_dir.absolute()))}")
         return "\n".join(lines)
+
+    @property
+    def _right(self) -> set[str]:
+        from rig.analysis.mutations import expectation
+        from rig.analysis.outcome import Result
+        from rig.contract.scenario import DROP_PREFIX
+
+        cell = self.row.outcome.cell
+        found = expectation(cell.settings, cell.shim.removeprefix(DROP_PREFIX))
+        if cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters:
+            return {Result.KEPT, Result.BROKEN}
+        return {Result.BROKEN if self.row.is_sabotaged else Result.KEPT}
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +135,7 @@ def rig_run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture
-def durability_cell(
+def durability(
     request: pytest.FixtureRequest,
     rig_machines: Machines,
     rig_library: Library | None,
@@ -154,7 +172,7 @@ def durability_cell(
     return measured
 
 
-def _offered(config: pytest.Config) -> list[Scenario]:
+def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
     from rig.contract.errors import UsageError
     from rig.planning import matrix
 
@@ -163,6 +181,8 @@ def _offered(config: pytest.Config) -> list[Scenario]:
         # Known to be wrong before anything is started.
         matrix.profile(config.getoption("--rig-profile"))
         matrix.device_profile(config.getoption("--rig-device"))
+        if patterns:
+            return matrix.select(patterns)
         if offer == "default":
             return matrix.default_cells()
         return matrix.all_cells() if offer == "all" else matrix.select([offer])

@@ -32,7 +32,6 @@ Say = Callable[[str, object], None]
 _WORKLOAD = Workload(transaction_count=10, think_ms=300, rest_ms=6000)
 _LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, reproduce_all=False)
 
-_BY_DESIGN = ("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
 _RACE = Path(__file__).with_name("wal_reset.py")
 _TRIAL_S = 6
 _TRIALS_MAX = 20
@@ -98,18 +97,9 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert (bad.outcome.flush_per_transaction or 0) + 0.5 < (good.outcome.flush_per_transaction or 0)
 
 
-@pytest.mark.parametrize(
-    "durability_cell",
-    [
-        pytest.param(cell, id=cell.id)
-        for cell in matrix.select([f"sqlite-ext4-delete_{level}_powercut" for level in ("extra", "full")])
-    ],
-    indirect=True,
-)
-def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra_nothing(
-    durability_cell: Measured,
-) -> None:
-    outcome = durability_cell.row.outcome
+@pytest.mark.durability("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
+def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra_nothing(durability: Measured) -> None:
+    outcome = durability.row.outcome
     loses = outcome.cell.settings["synchronous"] == "full"
     assert (loses, int(loses), 0) == (outcome.losing_count > 0, outcome.lost_max, outcome.damage.count)
     assert (outcome.instant_share_losing or 0) > 0 if loses else outcome.instant_share_losing == 0

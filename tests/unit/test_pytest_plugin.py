@@ -81,7 +81,7 @@ def test_nothing_is_started_and_nothing_heavy_imported_at_collection(tmp_path: P
 DURABILITY_TEST = """
 import pytest
 
-def test_it(durability_cell):
+def test_it(durability):
     raise AssertionError("never to be run here")
 """
 
@@ -118,7 +118,7 @@ def test_options_stand_in_a_group_of_their_own_and_the_marker_is_registered(proj
     group = text.partition("durability under power loss:")[2].partition("\n\n")[0]
     for option in ("--rig-profile", "--rig-device", "--rig-seed", "--rig-run-dir", "--rig-cells"):
         assert option in group
-    assert "@pytest.mark.durability: " in project.runpytest_subprocess("--markers").stdout.str()
+    assert "@pytest.mark.durability(*cells): " in project.runpytest_subprocess("--markers").stdout.str()
 
 
 def test_cells_carry_the_marker_and_a_test_without_one_is_left_alone(project: pytest.Pytester) -> None:
@@ -135,6 +135,30 @@ def test_cells_carry_the_marker_and_a_test_without_one_is_left_alone(project: py
 def test_cells_are_offered_as_asked(offer: str, expected: int | None, project: pytest.Pytester) -> None:
     found = [id_of(line) for line in collected("--rig-cells", offer, cwd=project.path)]
     assert (expected or len(matrix.select([offer]))) == len(found) > 16
+
+
+MARKED_TEST = f"""
+import pytest
+
+@pytest.mark.durability("{CELL}", "*-wal_extra_t?rn")
+def test_ours(durability):
+    durability.check()
+"""
+
+
+def test_a_marker_names_the_cells_of_its_own_test_and_of_no_other(project: pytest.Pytester) -> None:
+    ours = project.makepyfile(test_ours=MARKED_TEST)
+    found = collected("--rig-cells", "*wal_off_powercut", cwd=project.path)
+    names = [line.partition("::")[2] for line in found]
+    assert [
+        "test_it[sqlite-ext4-wal_off_powercut]",
+        "test_ours[sqlite-ext4-wal_extra_torn]",
+        f"test_ours[{CELL}]",
+    ] == names
+    ours.write_text(MARKED_TEST.replace(CELL, "wal_nromal"))
+    result = project.runpytest_subprocess("--collect-only")
+    assert pytest.ExitCode.OK != result.ret
+    assert "no cell matches 'wal_nromal'" in result.stdout.str() + result.stderr.str()
 
 
 def test_without_a_machine_program_the_cell_is_an_error_and_not_a_failure_and_junit_says_so(

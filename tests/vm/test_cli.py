@@ -270,13 +270,11 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
 
 
 _PROMISE = """
-from rig.front.pytest_plugin import Measured
-from rig.analysis.outcome import Result
 import pytest
 
-def test_that_nothing_is_lost(durability_cell: Measured) -> None:
-    if durability_cell.row.judgement.result is not Result.KEPT:
-        pytest.fail(durability_cell.text(), pytrace=False)
+def test_that_nothing_is_lost(durability):
+    if durability.row.judgement.result != "kept":
+        pytest.fail(durability.text(), pytrace=False)
 """
 
 
