@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig import host
@@ -55,6 +55,33 @@ def test_a_library_for_another_machine_is_told(compiled: Path) -> None:
     assert not shared_library(bytes(data)).is_x86_64
 
 
+def section_header(data: bytearray, *, kind: int) -> int:
+    """Return where the last section header of a kind begins."""
+    begin, count = int.from_bytes(data[40:48], "little"), int.from_bytes(data[60:62], "little")
+    headers = range(begin, begin + count * 64, 64)
+    return [at for at in headers if kind == int.from_bytes(data[at + 4 : at + 8], "little")][-1]
+
+
+def test_a_place_that_no_file_can_have_is_damage(compiled: Path) -> None:
+    data = bytearray(compiled.read_bytes())
+    names = section_header(data, kind=3)  # SHT_STRTAB; the names of the sections come last
+    data[names + 24 : names + 32] = (1 << 63).to_bytes(8, "little")
+    with pytest.raises(ElfError, match="it is damaged"):
+        shared_library(bytes(data))
+
+
+def test_a_table_that_leads_back_to_itself_is_damage(compiled: Path) -> None:
+    """Four thousand million records, each of which names itself as the next."""
+    data = bytearray(compiled.read_bytes())
+    needs = section_header(data, kind=0x6FFFFFFE)  # SHT_GNU_verneed
+    data[needs + 44 : needs + 48] = b"\xff" * 4
+    first = int.from_bytes(data[needs + 24 : needs + 32], "little")
+    data[first + 12 : first + 16] = bytes(4)
+    with pytest.raises(ElfError, match="more entries than fit into the file"):
+        shared_library(bytes(data))
+
+
+@settings(deadline=None)
 @given(st.data())
 def test_a_damaged_library_is_read_or_refused_and_never_anything_else(compiled: Path, data: st.DataObject) -> None:
     damaged = bytearray(compiled.read_bytes())

@@ -1,25 +1,24 @@
 """Read from a shared library what decides whether it loads elsewhere: machine, needed libraries, symbols.
 
 Only 64-bit little-endian files with section headers are understood, as linkers write them and `strip` leaves them.
-Source of the format: elf(5), and "Symbol Versioning" of the Linux Standard Base for the needed versions.
+pyelftools reads the tables. A damaged file can make it raise anything, or go in circles; both end in `ElfError`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_DYNAMIC = struct.Struct("<qQ")
-_NEED = struct.Struct("<HHIII")
-_NEED_AUX = struct.Struct("<IHHII")
-_SHARED_OBJECT, _X86_64 = 3, 62
-_DYNAMIC_SECTION, _SYMBOLS_SECTION, _NEEDS_SECTION = 6, 11, 0x6FFFFFFE
-_NEEDED, _UNDEFINED = 1, 0
+if TYPE_CHECKING:
+    from elftools.elf.gnuversions import GNUVerNeedSection
+
 _GLIBC = "GLIBC_"
+# No section header, and no record of the tables read here, is smaller.
+_RECORD_BYTES_MIN = 16
+
+_Record = TypeVar("_Record")
 
 
 class ElfError(Exception):
@@ -45,62 +44,50 @@ def shared_library(data: bytes) -> SharedLibrary:
         raise ElfError("it is not for a 64-bit little-endian machine")
     try:
         return _read(data)
-    except (struct.error, IndexError, ValueError) as error:
-        raise ElfError(f"it is damaged: {error}") from None
+    except ElfError:
+        raise
+    except Exception as error:  # noqa: BLE001 - seen: ELFError, OverflowError, AttributeError, AssertionError
+        raise ElfError(f"it is damaged: {str(error) or type(error).__name__}") from None
 
 
 def _read(data: bytes) -> SharedLibrary:
-    header = _HEADER.unpack_from(data)
-    kind, machine, sections_offset, section_count = header[1], header[2], header[6], header[12]
-    if kind != _SHARED_OBJECT:
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.gnuversions import GNUVerNeedSection
+    from elftools.elf.sections import SymbolTableSection
+
+    file = ELFFile(io.BytesIO(data))
+    if file["e_type"] != "ET_DYN":
         raise ElfError("it is an ELF file, but no shared library")
-    sections = [_SECTION.unpack_from(data, sections_offset + n * _SECTION.size) for n in range(section_count)]
-    found: dict[int, tuple[bytes, bytes]] = {}
-    for _, kind, _, _, offset, size, link, *_ in sections:
-        strings = sections[link]
-        found[kind] = data[offset : offset + size], data[strings[4] : strings[4] + strings[5]]
-    if _DYNAMIC_SECTION not in found or _SYMBOLS_SECTION not in found:
+    records_max = len(data) // _RECORD_BYTES_MIN
+    sections = {section["sh_type"]: section for section in _bounded(file.iter_sections(), records_max)}
+    dynamic, symbols, needs = map(sections.get, ("SHT_DYNAMIC", "SHT_DYNSYM", "SHT_GNU_verneed"))
+    if not isinstance(dynamic, DynamicSection) or not isinstance(symbols, SymbolTableSection):
         raise ElfError("it has no table of dynamic symbols")
+    tags = _bounded(dynamic.iter_tags("DT_NEEDED"), records_max)
+    names = _version_names(needs) if isinstance(needs, GNUVerNeedSection) else iter(())
     return SharedLibrary(
-        machine == _X86_64,
-        tuple(_needed(*found[_DYNAMIC_SECTION])),
-        frozenset(_defined(*found[_SYMBOLS_SECTION])),
-        max((_version(name) for name in _versions(*found.get(_NEEDS_SECTION, (b"", b"")))), default=(0,)),
+        file["e_machine"] == "EM_X86_64",
+        tuple(tag.needed for tag in tags),  # type: ignore[attr-defined] # set on tags of this kind
+        frozenset(one.name for one in _bounded(symbols.iter_symbols(), records_max) if one["st_shndx"] != "SHN_UNDEF"),
+        max((_version(name) for name in _bounded(names, records_max)), default=(0,)),
     )
 
 
-def _needed(dynamic: bytes, strings: bytes) -> Iterator[str]:
-    for tag, value in _DYNAMIC.iter_unpack(dynamic):
-        if tag == _NEEDED:
-            yield _string(strings, value)
+def _version_names(needs: GNUVerNeedSection) -> Iterator[str]:
+    for _, auxiliaries in needs.iter_versions():
+        yield from (one.name for one in auxiliaries)
 
 
-def _defined(symbols: bytes, strings: bytes) -> Iterator[str]:
-    for name, _, _, section, _, _ in _SYMBOL.iter_unpack(symbols):
-        if section != _UNDEFINED:
-            yield _string(strings, name)
-
-
-def _versions(needs: bytes, strings: bytes) -> Iterator[str]:
-    """Yield the names of all versions that are needed: records of records, each with the distance to the next."""
-    at = 0
-    while needs:
-        _, count, _, first, following = _NEED.unpack_from(needs, at)
-        aux = at + first
-        for _ in range(count):
-            _, _, _, name, distance = _NEED_AUX.unpack_from(needs, aux)
-            yield _string(strings, name)
-            aux += distance
-        if not following:
-            return
-        at += following
+def _bounded(records: Iterable[_Record], records_max: int) -> Iterator[_Record]:
+    """Yield the records of a table; raise ElfError when there are more than the file has room for."""
+    for number, record in enumerate(records):
+        if number == records_max:
+            raise ElfError("it is damaged: a table has more entries than fit into the file")
+        yield record
 
 
 def _version(name: str) -> tuple[int, ...]:
     parts = name.removeprefix(_GLIBC).split(".")
     is_glibc = name.startswith(_GLIBC) and all(part.isascii() and part.isdecimal() for part in parts)
     return tuple(map(int, parts)) if is_glibc else (0,)
-
-
-def _string(strings: bytes, offset: int) -> str:
-    return strings[offset : strings.index(b"\0", offset)].decode()
