@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import shlex
-import sys
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -32,17 +31,12 @@ _NAMES_MAX = 3
 _WIDTH_WITH_FAULTS = 112
 # On a narrow terminal the result is worth more than the promise, which the report shows.
 _WIDTH_WITH_PROMISES = 100
-# Of output that is kept in a file.
-_KEPT_WIDTH = 120
 
 
-def print_table(summary: Summary, console: Console | None = None, run_dir: str = "") -> None:
-    """Print the table, the controls and the answer to the console, by default standard output."""
-    from rich.console import Console
+def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
+    """Print the table, the controls and the answer to the console."""
     from rich.text import Text
 
-    if console is None:
-        console = Console() if sys.stdout.isatty() else Console(width=_KEPT_WIDTH)
     for line in versions(summary):
         console.print(Text(line), soft_wrap=True)
     for part in _figures(summary, console.width):

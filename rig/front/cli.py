@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -37,6 +38,9 @@ class _Rig(click.Group):
         except KeyboardInterrupt:
             # Click's own exit code for it is that of a broken promise.
             _complain("stopped; what was measured is kept", _INCONCLUSIVE)
+        except BrokenPipeError:
+            _fall_silent()
+            sys.exit(_INCONCLUSIVE)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception:
@@ -277,6 +281,7 @@ def _conclude(target: Run, exposure_min: int) -> int:
     from rig.analysis.outcome import summarise
     from rig.analysis.report import write_report
     from rig.analysis.table import print_table
+    from rig.front.terminal import standard_output
     from rig.store import write_parquet
 
     results, damaged = target.results()
@@ -285,15 +290,16 @@ def _conclude(target: Run, exposure_min: int) -> int:
     summary = summarise(results, exposure_min)
     # A pasted line looks in runs/ by itself.
     run_dir = "" if target.folder.parent == _RUNS else str(target.folder)
-    print_table(summary, run_dir=run_dir)
+    # Files first: who reads the table may leave in the middle of it.
+    write_parquet(results, target.folder / "verdicts.parquet")
+    run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
+    write_report(summary, run_info, _report(target), run_dir)
+    print_table(summary, standard_output(), run_dir)
     failures = target.failures()
     for cell, message in failures.items():
         click.echo(f"not measured {cell}: {message}", err=True)
     for error in damaged:
         click.echo(f"damaged: {error}; run the same command again to judge it anew", err=True)
-    write_parquet(results, target.folder / "verdicts.parquet")
-    run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
-    write_report(summary, run_info, _report(target), run_dir)
     click.echo(f"report: {_report(target)}")
     return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
 
@@ -309,6 +315,13 @@ def _mib(folder: Path) -> int:
 def _complain(message: str, code: int) -> None:
     click.echo(click.style("rig: ", fg="red") + message, err=True)
     sys.exit(code)
+
+
+def _fall_silent() -> None:
+    """Let what is still buffered go nowhere: Python writes it at its end, and would complain that nobody reads it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 def _interrupt(*_: object) -> None:

@@ -19,9 +19,9 @@ class _Lines:
         self._said_s = time.monotonic()
 
     def says(self, text: str) -> None:
-        from rich.console import Console
+        from rig.front.terminal import standard_error
 
-        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        standard_error().print(text, markup=False, highlight=False, soft_wrap=True)
 
     def planned(self, cut_count: int) -> None:
         with self._lock:
@@ -39,10 +39,11 @@ class _Lines:
 @contextmanager
 def shown() -> Iterator[_Lines]:
     """Give a progress for the length of a block, on standard error."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    from rig.front.terminal import standard_error
+
+    console = standard_error()
     if not console.is_terminal:
         yield _Lines()
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from rig import engines
@@ -23,6 +24,8 @@ _VOLATILE_KILL_TRANSACTION_COUNT = 34
 _CROSS_CHECK_SETTINGS = ("delete_full", "wal_full", *_CONTROL_SETTINGS)
 # EXTRA is documented to be FULL in these modes, and each recording shows that it makes the same syncs.
 _SAME_AS_FULL = ("truncate_extra", "persist_extra", "wal_extra")
+# Names of which a message lists so many.
+_CHOICES_MAX = 8
 _DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
@@ -248,5 +251,17 @@ def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:
     if len(parts) == 3:
         for what, (word, known) in choices.items():
             if not any(fnmatchcase(name, word) for name in known):
-                return f"unknown {what} {word!r} in {pattern!r}; there are: {', '.join(known)}"
-    return f"no cell matches {pattern!r}; an id is like {cells[0].id!r}, and `rig plan` lists them all"
+                return f"unknown {what} {word!r} in {pattern!r}; {_choices(word, known)}"
+    ids = [cell.id for cell in cells]
+    inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
+    near = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
+    return f"no cell matches {pattern!r}; did you mean {near!r}? `rig plan '*'` lists them all"
+
+
+def _choices(word: str, known: Sequence[str]) -> str:
+    """Say what the word may have been meant to be, then what there is: all, or those that are most like it."""
+    near = get_close_matches(word, known, 1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    shown = get_close_matches(word, known, _CHOICES_MAX, cutoff=0) if near else known[:_CHOICES_MAX]
+    more = len(known) - len(shown)
+    return f"{guess}there are: {', '.join(shown)}" + (f", and {more} more: `rig plan '*'`" if more else "")

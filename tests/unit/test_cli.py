@@ -92,9 +92,20 @@ SQLITE = "sqlite-ext4-"
 BAD: Sequence[tuple[list[str], list[str]]] = [
     (["plan", "oracle-ext4-wal_full_powercut"], ["unknown engine 'oracle'", "there are: sqlite"]),
     (["plan", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'", "there are: ext4"]),
-    (["plan", "sqlite-ext4-wal_fulll_powercut"], ["unknown settings 'wal_fulll'", "wal_normal", "delete_extra"]),
-    (["plan", "sqlite-ext4-wal_full_powercat"], ["unknown fault 'powercat'", "powercut", "torn"]),
-    (["plan", "wal_full"], ["no cell matches 'wal_full'", "`rig plan` lists them all"]),
+    (
+        ["plan", "sqlite-ext4-wal_ful_powercut"],
+        ["unknown settings 'wal_ful'", "; did you mean wal_full? ", "wal_normal"],
+    ),
+    (["plan", "sqlite-ext4-wal_full_powercat"], ["unknown fault 'powercat'", "; did you mean powercut? ", "oscrash"]),
+    (
+        ["plan", "sqlite-ext4-wal_full_zzz"],
+        ["unknown fault 'zzz' in 'sqlite-ext4-wal_full_zzz'; there are: ", "bitflip"],
+    ),
+    (
+        ["plan", "wal_full"],
+        ["no cell matches 'wal_full'; did you mean '*wal_full*'? ", "`rig plan '*'` lists them all"],
+    ),
+    (["plan", "wal_ful_powercut"], ["no cell matches", "did you mean 'sqlite-ext4-wal_full_powercut'? "]),
     (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--device", "tape"], ["unknown device profile 'tape'", "none, ssd, hdd"]),
@@ -118,6 +129,14 @@ def test_what_does_not_exist_is_a_usage_error_that_names_the_choices(
     assert [] == [part for part in said if part not in result.stderr], result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_of_many_names_a_message_lists_the_few_nearest(rig: Rig) -> None:
+    (line,) = rig("plan", "sqlite-ext4-wal_ful_powercut").stderr.splitlines()
+    listed = line.partition("there are: ")[2].partition(", and ")
+    assert "wal_full" == listed[0].split(", ")[0]
+    assert 8 == len(listed[0].split(", "))
+    assert listed[2].endswith("more: `rig plan '*'`")
 
 
 def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
@@ -173,6 +192,29 @@ def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here:
     assert sum(len(cell.verdicts) for cell in samples.matrix()) == pq.read_metadata(folder / names[1]).num_rows
     left = [path.name for path in folder.iterdir()]
     assert sorted(["cells", "manifest.json", "recordings", *names]) == sorted(left)
+
+
+def without_reader(words: list[str], folder: Path, *, stderr_too: bool = False) -> tuple[int, str]:
+    """Run a command that prints into a pipe whose reader has left; return the exit code and what else it said."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    said = folder / "said"
+    with os.fdopen(writer, "w") as pipe, said.open("w") as file:
+        stderr = subprocess.STDOUT if stderr_too else file
+        result = subprocess.run([RIG, *words], cwd=folder, stdout=pipe, stderr=stderr, check=False, timeout=60)
+    return result.returncode, said.read_text()
+
+
+def test_a_reader_who_leaves_ends_the_command_quietly(tmp_path: Path) -> None:
+    assert (3, "") == without_reader(["plan"], tmp_path)
+    assert (3, "") == without_reader(["plan"], tmp_path, stderr_too=True)
+
+
+def test_a_reader_who_leaves_the_table_still_has_the_report(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "runs" / "one", samples.matrix())
+    assert (3, "") == without_reader(["report"], tmp_path)
+    assert (folder / "report.html").exists()
+    assert (folder / "verdicts.parquet").exists()
 
 
 def test_what_is_damaged_or_was_not_measured_is_named_and_the_run_is_not_green(here: Here, tmp_path: Path) -> None:
