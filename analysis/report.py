@@ -5,13 +5,12 @@ The page fetches nothing: its style and its pictures are part of it. What engine
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from rig import host
 from rig.analysis import grid, known_bugs, mutations, protocol
 from rig.analysis.controls import group_of
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
@@ -47,20 +46,9 @@ class Evidence:
 
 
 def write_report(summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: str = "") -> None:
-    """Write the report to `out`, whole or not at all; `run_info` is shown as it is, the only place for a time."""
-    text = report_html(summary, run_info, run_dir)
+    """Write the report to `out`, durably or not at all; `run_info` is shown as it is, the only place for a time."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(out)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    host.atomic_write(out, report_html(summary, run_info, run_dir).encode())
 
 
 def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = "") -> str:

@@ -253,11 +253,22 @@ def test_a_program_error_is_never_taken_for_a_broken_promise(
     here: Here, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = stored(tmp_path / "run", samples.matrix()[:2])
-    (folder / "report.html").mkdir()
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("profile", "nothing-known"))
     result = here("report", "--run-dir", str(folder))
     assert 3 == result.exit_code
     assert "this is a bug of the rig" in caplog.text
-    assert "report.html" in caplog.text
+    assert "KeyError: 'profile'" in caplog.text
+
+
+def test_a_report_that_cannot_be_written_is_one_line_with_the_fix(here: Here, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "run", samples.matrix()[:2])
+    (folder / "report.html").mkdir()
+    result = here("report", "--run-dir", str(folder))
+    assert 3 == result.exit_code
+    (line,) = result.stderr.splitlines()
+    assert "report.html could not be written" in line
+    assert f"See that {folder} is a directory this user may write to" in line
 
 
 def test_an_empty_cache_has_no_images(rig: Rig) -> None:
