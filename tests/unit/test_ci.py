@@ -1,0 +1,83 @@
+"""What continuous integration runs: nothing is left behind unseen, and property tests try new examples there too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.unit.test_host import alive
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def checkout(folder: Path, recipe: str) -> list[str]:
+    """Make a checkout whose tests are one line of shell, and return the command that checks it."""
+    shutil.copytree(ROOT / ".ci", folder / ".ci")
+    (folder / "Makefile").write_text(f"test:\n\t{recipe}\n")
+    return [str(folder / ".ci" / "check")]
+
+
+def temporary(folder: Path) -> dict[str, str]:
+    (folder / "tmp").mkdir()
+    return {**os.environ, "TMPDIR": str(folder / "tmp")}
+
+
+def ends(pid: str) -> bool:
+    """Whether a process that was killed ends; that takes a moment on a busy machine."""
+    until_s = time.monotonic() + 30
+    while alive(int(pid)) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    return not alive(int(pid))
+
+
+def test_the_check_is_as_green_as_the_tests_where_nothing_is_left(tmp_path: Path) -> None:
+    for code in (0, 7):
+        folder = tmp_path / str(code)
+        folder.mkdir()
+        command = checkout(folder, f"@echo ran; sleep 0.1 & exit {code}")
+        done = subprocess.run(command, env=temporary(folder), capture_output=True, text=True, check=False, timeout=60)
+        # What make itself returns for a recipe that fails is 2.
+        assert ((2 if code else 0), "ran\n") == (done.returncode, done.stdout)
+        assert [] == list((folder / "tmp").iterdir())
+
+
+def test_what_the_tests_leave_behind_is_named_and_ended_and_turns_the_check_red(tmp_path: Path) -> None:
+    command = checkout(tmp_path, "@setsid sleep 1000 >/dev/null 2>&1 & touch $$TMPDIR/rig-socket")
+    done = subprocess.run(command, env=temporary(tmp_path), capture_output=True, text=True, check=False, timeout=60)
+    assert 1 == done.returncode
+    head, process, file = done.stdout.splitlines()
+    assert "ci: left behind:" == head
+    assert process.endswith(": sleep 1000 ")
+    assert f"file {tmp_path / 'tmp' / 'rig-socket'}" == file
+    assert ends(process.split()[1].rstrip(":"))
+
+
+def test_a_check_that_is_told_to_end_takes_what_it_started_with_it(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    command = checkout(tmp_path, f"@sleep 1000 & setsid sleep 1001 & echo $$! >{pids}; sleep 1002")
+    with subprocess.Popen(command, env=temporary(tmp_path)) as check:
+        until_s = time.monotonic() + 30
+        while not (pids.exists() and pids.read_text()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        check.send_signal(signal.SIGTERM)
+        assert 128 + signal.SIGTERM == check.wait(30)
+    assert [] == list((tmp_path / "tmp").iterdir())
+    assert ends(pids.read_text())
+
+
+def test_property_tests_try_new_examples_each_time_even_where_ci_is_set() -> None:
+    program = "from hypothesis import settings as s; import tests.unit.conftest; print(s().derandomize, s().print_blob)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "CI": "true"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "False True\n" == done.stdout
