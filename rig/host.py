@@ -18,6 +18,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -114,11 +115,17 @@ def run(
 
 def free_bytes(path: Path) -> int:
     """Return how many bytes this user may still write where `path` is, or will be once it is made."""
-    existing = path.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    facts = os.statvfs(existing)
+    facts = os.statvfs(_existing(path))
     return facts.f_bavail * facts.f_frsize
+
+
+def require_writable(folder: Path, remedy: str) -> None:
+    """Raise HostError, with the remedy, unless this user may write in `folder`, or may make it; it is not made here."""
+    try:
+        with tempfile.TemporaryFile(dir=_existing(folder)):
+            pass
+    except OSError as error:
+        raise HostError(f"nothing can be written in {folder}: {error.strerror}; {remedy}") from None
 
 
 def require_space(path: Path, needed_bytes: int, what: str) -> None:
@@ -154,6 +161,15 @@ def atomic_write(path: Path, data: bytes) -> None:
         raise StoreError(
             f"{path} could not be written ({len(data)} bytes): {error.strerror}; {kept}. {_remedy(error, path)}"
         ) from error
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or the nearest folder above it that is there and may be looked at."""
+    existing = path.absolute()
+    # Path.exists() raises for what may not be looked at, up to Python 3.13.
+    while not os.path.exists(existing):  # noqa: PTH110
+        existing = existing.parent
+    return existing
 
 
 def _pasteable(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> str:

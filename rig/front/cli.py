@@ -114,11 +114,14 @@ def run(
     A run that was stopped goes on where it stopped when the same command is given again.
     """
     from rig.engines.sqlite import builds as libraries
+    from rig.front.doctor import require_runs
     from rig.front.progress import shown
     from rig.machines import campaign
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
+    # Before the minute in which image and templates are made.
+    require_runs(run_dir or _RUNS.absolute())
     chosen, speed = _chosen(cells, wanted), matrix.device_profile(device)
     build = libraries.library(library) if library else None
     chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
@@ -166,15 +169,17 @@ def replay(cell: str, state: str, library: str | None, run_dir: Path | None) -> 
 @main.command()
 def doctor() -> None:
     """Say what works here, and how to mend what does not."""
-    from rig.front.doctor import examine
+    from rig.front.doctor import examine, install_line
 
-    healthy = True
+    findings = []
     for finding in examine():
         bad = click.style("no  ", fg="yellow") if finding.optional else click.style("MISS", fg="red")
         mark = click.style("ok  ", fg="green") if finding.ok else bad
         click.echo(f"{mark} {finding.what}: {finding.detail}")
-        healthy &= finding.ok or finding.optional
-    sys.exit(0 if healthy else _INCONCLUSIVE)
+        findings.append(finding)
+    if line := install_line(findings):
+        click.echo(f"Install what is missing, as root: {line}")
+    sys.exit(0 if all(finding.ok or finding.optional for finding in findings) else _INCONCLUSIVE)
 
 
 @main.group()
@@ -189,6 +194,7 @@ def image_build(name: str) -> None:
     from rig.machines import image as images
 
     wanted = images.recipe(name)
+    images.require_cache()
     if not images.is_built(wanted):
         click.echo(f"building the guest image {name} (about a minute)", err=True)
     click.echo(images.build(wanted).folder)

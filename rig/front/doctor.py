@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,36 +21,52 @@ _SPACE_BYTES = 4 << 30
 _MEMORY_BYTES = 2 << 30
 
 
+# What a run needs beside QEMU. bootstrap.sh, which needs no Python, has the same list; a test compares the two.
+_PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap", "tar", "setpriv", "prlimit", "taskset", "chrt")
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `detail` says what is there, or how to get it."""
+    """One thing that was looked at; `detail` says what is there, or how to get it.
+
+    `package` is the Debian package that has it, if one does.
+    """
 
     ok: bool
     what: str
     detail: str
     optional: bool = False
+    package: str = ""
 
 
 def examine() -> Iterator[Finding]:
     """Look at everything that a run needs; each finding comes as soon as it is known."""
     qemu = _qemu()
     yield qemu
-    for program in ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit", "taskset", "chrt"):
-        found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        package = host.PACKAGE_OF_PROGRAM.get(program, program)
-        yield Finding(bool(found), program, found or f"apt-get install {package}")
-    folder = image.cache_folder()
-    yield _space("cache", folder)
-    yield _space("current folder", Path.cwd())
+    yield from (_program(program) for program in _PROGRAMS)
+    yield _keyring()
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     yield Finding(
         available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run wants {_MEMORY_BYTES >> 20} MiB"
     )
-    recipe = image.recipe()
-    built = image.is_built(recipe)
-    yield Finding(built, "guest image", recipe.digest if built else "rig image build", optional=True)
-    if built and qemu.ok:
-        yield _accelerator(recipe)
+    yield _folder("current folder", lambda: require_runs(Path.cwd()))
+    cache = _folder("cache", image.require_cache)
+    yield cache
+    if cache.ok:
+        yield from _image(qemu)
+
+
+def install_line(findings: Iterable[Finding]) -> str:
+    """Return the one command that installs all that is missing; nothing if no package would mend it."""
+    packages = sorted({finding.package for finding in findings if finding.package and not finding.ok})
+    return f"apt-get install --no-install-recommends {' '.join(packages)}" if packages else ""
+
+
+def require_runs(folder: Path) -> Path:
+    """Return the folder; raise HostError, one line with the fix, unless this user may make a run directory there."""
+    host.require_writable(folder, "name a folder for the run: --run-dir FOLDER")
+    return folder
 
 
 def require_qemu() -> str:
@@ -64,18 +80,40 @@ def require_qemu() -> str:
 
 
 def _qemu() -> Finding:
+    package = host.PACKAGE_OF_PROGRAM[PROGRAM]
     try:
-        return Finding(ok=True, what=PROGRAM, detail=require_qemu())
+        return Finding(ok=True, what=PROGRAM, detail=require_qemu(), package=package)
     except RigError as error:
-        return Finding(ok=False, what=PROGRAM, detail=str(error))
+        return Finding(ok=False, what=PROGRAM, detail=str(error), package=package)
 
 
-def _space(what: str, folder: Path) -> Finding:
+def _program(program: str) -> Finding:
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    package = host.PACKAGE_OF_PROGRAM.get(program, program)
+    return Finding(bool(found), program, found or f"it is in the Debian package {package}", package=package)
+
+
+def _keyring() -> Finding:
+    package = "debian-archive-keyring"
+    found = _KEYRING.exists()
+    detail = str(_KEYRING) if found else f"they are in the Debian package {package}"
+    return Finding(found, "keys of Debian", detail, package=package)
+
+
+def _folder(what: str, writable: Callable[[], Path]) -> Finding:
+    try:
+        folder = writable()
+    except HostError as error:
+        return Finding(ok=False, what=what, detail=str(error))
     free = host.free_bytes(folder)
-    detail = f"{free >> 20} MiB free in {folder}"
-    return Finding(free >= _SPACE_BYTES, f"space, {what}", f"{detail}; a run wants {_SPACE_BYTES >> 20} MiB")
+    detail = f"{free >> 20} MiB free in {folder}; a run wants {_SPACE_BYTES >> 20} MiB"
+    return Finding(free >= _SPACE_BYTES, what, detail)
 
 
-def _accelerator(recipe: image.Recipe) -> Finding:
-    accelerator, reason = best_accelerator(image.build(recipe))
-    return Finding(accelerator is Accelerator.KVM, "KVM", reason, optional=True)
+def _image(qemu: Finding) -> Iterator[Finding]:
+    recipe = image.recipe()
+    built = image.is_built(recipe)
+    yield Finding(built, "guest image", recipe.digest if built else "rig image build", optional=True)
+    if built and qemu.ok:
+        accelerator, reason = best_accelerator(image.build(recipe))
+        yield Finding(accelerator is Accelerator.KVM, "KVM", reason, optional=True)

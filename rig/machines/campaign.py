@@ -85,6 +85,7 @@ def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[
     Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest could not load.
     """
     require_qemu()
+    image.require_cache()
     recipe = image.recipe()
     if not image.is_built(recipe):
         progress.says(f"building the guest image {recipe.name} (about a minute)")

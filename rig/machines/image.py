@@ -29,6 +29,7 @@ _BUILD_LIMIT_S = 1800
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below change what they make of the same recipe.
 _BUILDER_VERSION = 1
+_CACHE_REMEDY = "name a folder for guest images and templates: RIG_CACHE=FOLDER"
 _KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
 
 
@@ -78,9 +79,22 @@ class Image:
 
 def cache_folder() -> Path:
     """Return the folder for images and templates: $RIG_CACHE, or a folder in the user's cache directory."""
-    if "RIG_CACHE" in os.environ:
+    if os.environ.get("RIG_CACHE"):
         return Path(os.environ["RIG_CACHE"]).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "powercut-rig"
+    # The XDG Base Directory Specification has relative paths ignored.
+    found = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if found.is_absolute():
+        return found / "powercut-rig"
+    try:
+        return Path.home() / ".cache" / "powercut-rig"
+    except RuntimeError:
+        raise HostError(f"this user has no home directory; {_CACHE_REMEDY}") from None
+
+
+def require_cache() -> Path:
+    """Return the cache folder; raise HostError, one line with the fix, unless this user may write there."""
+    host.require_writable(cache_folder(), _CACHE_REMEDY)
+    return cache_folder()
 
 
 def recipe(name: str = "base") -> Recipe:
@@ -118,6 +132,7 @@ def is_built(wanted: Recipe) -> bool:
 
 def build(wanted: Recipe) -> Image:
     """Return the image of a recipe, building it if it is not in the cache; two callers do not build it twice."""
+    require_cache()
     image = _kept(wanted)
     folder = image.folder
     if folder.exists():

@@ -6,6 +6,7 @@ RAM is left out of what is saved and restored (`x-ignore-shared`): it is in a fi
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,15 +35,27 @@ def restore(monitor: socket.socket, state_fd: int, limit_s: float) -> None:
 async def _save(monitor: socket.socket, state: Path) -> None:
     async with _connected(monitor) as client:
         await client.execute("stop")
-        await client.execute("migrate", {"uri": f"exec:cat > '{state}'"})
+        await client.execute("migrate", {"uri": f"exec:cat > {shlex.quote(str(state))}"})
         await _wait_for_migration(client)
 
 
 async def _restore(monitor: socket.socket, state_fd: int) -> None:
     async with _connected(monitor) as client:
-        await client.execute("migrate-incoming", {"uri": f"fd:{state_fd}"})
+        await _start_incoming(client, state_fd)
         await _wait_for_migration(client)
         await client.execute("cont")
+
+
+async def _start_incoming(client: QMPClient, state_fd: int) -> None:
+    from qemu.qmp import ExecuteError
+
+    try:
+        await client.execute("migrate-incoming", {"uri": f"file:/proc/self/fd/{state_fd}"})
+    except ExecuteError as error:
+        # QEMU 7.2 has no "file:"; 11.1 takes no file as "fd:", and after that refusal nothing else either.
+        if "unknown migration protocol" not in str(error):
+            raise
+        await client.execute("migrate-incoming", {"uri": f"fd:{state_fd}"})
 
 
 async def _wait_for_migration(client: QMPClient) -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from rig.contract.results import CellResult, VerdictKind
 from rig.contract.scenario import Shim
-from rig.front import cli
+from rig.front import cli, doctor
 from rig.machines.template import PROGRAM
 from rig.planning import matrix
 from rig.store import Run
@@ -338,9 +338,22 @@ def test_a_qemu_that_is_too_old_is_one_line_with_the_fix(version: str, is_old: b
     assert fix in line
 
 
-def test_doctor_names_the_package_of_every_other_program_that_is_missing(rig: Rig, tmp_path: Path) -> None:
+def test_doctor_lists_all_that_is_missing_and_the_one_line_that_installs_it(rig: Rig, tmp_path: Path) -> None:
     folder = path_without_qemu(tmp_path)
-    for program in ("mmdebstrap", PROGRAM):
-        (folder / program).unlink(missing_ok=True)
+    (folder / "mmdebstrap").unlink(missing_ok=True)
     result = rig("doctor", env={"PATH": str(folder)})
-    assert "MISS mmdebstrap: apt-get install mmdebstrap" in result.stdout.splitlines()
+    lines = result.stdout.splitlines()
+    assert "MISS mmdebstrap: it is in the Debian package mmdebstrap" in lines
+    install = "apt-get install --no-install-recommends mmdebstrap qemu-system-x86"
+    assert f"Install what is missing, as root: {install}" == lines[-1]
+    assert "Install" not in rig("doctor").stdout
+
+
+def test_doctor_looks_for_what_bootstrap_installs_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without an image no machine is started.
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path))
+    script = (ROOT / "bootstrap.sh").read_text().partition("needs_of_run=(")[2].partition("\n)")[0]
+    needed = {line.strip(' "').split()[1] for line in script.splitlines() if line.strip()}
+    looked_for = {finding.package for finding in doctor.examine()} - {""}
+    # A clone has a Makefile; tar is on every Debian.
+    assert needed - {"make"} == looked_for - {"tar"}

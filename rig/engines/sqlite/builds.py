@@ -20,7 +20,7 @@ from rig import host
 from rig.contract.errors import HostError, StoreError, UsageError
 from rig.engines.sqlite.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
-from rig.machines.image import Image, cache_folder, locked
+from rig.machines.image import Image, cache_folder, locked, require_cache
 
 # The Python of the guest image (vm-images/base.toml), and the oldest and newest C library that a wheel may be made for.
 _GUEST_PYTHON = "313"
@@ -46,8 +46,10 @@ class Library:
 def library(word: str) -> Library:
     """Return the build that the user names, fetching it if need be.
 
-    Raises UsageError for what is no SQLite library or not for the guest's machine, HostError if PyPI cannot be asked.
+    Raises UsageError for what is no SQLite library or not for the guest's machine, HostError if PyPI cannot be asked
+    or the cache not be written.
     """
+    require_cache()
     if match := _APSW_WORD.fullmatch(word):
         return _kept(APSW, _extension(_wheel(match[1])))
     if "==" in word:
