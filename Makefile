@@ -1,4 +1,4 @@
-# The two commands are `make run` (the SQLite matrix, from nothing to the printed table) and `make test`.
+# The two commands are `make run` (the main matrix, from nothing to the printed table) and `make test`.
 # Each first sees to what it needs: programs (bootstrap.sh), the Python environment (.venv, from requirements.lock) and the
 # guest image. All three are made once; with everything in place they cost well under a second and change nothing.
 #
@@ -27,7 +27,7 @@ STAMP := .venv/.made-from-$(KEY)
 help:  ## list the goals
 	@grep -hE '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 14
 
-run: programs $(STAMP) image  ## measure what SQLite loses at each setting, and print the table
+run: programs $(STAMP) image  ## measure what is lost at each setting, and print the table
 	@$(BIN)/rig run
 
 test: lint unit vm durability  ## check everything: style, types, unit tests, virtual machines, the durability matrix

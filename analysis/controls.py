@@ -1,21 +1,19 @@
 """The scenarios that must show a loss, so that a night that shows none anywhere proves nothing.
 
 A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run; only
-a group of which every required control fired may hold a green cell. Required are, for SQLite:
-- under a fault that loses what was not flushed, `delete_off` and `wal_off` lose at least one acknowledged transaction,
-  and where writes may be reordered or torn some damage is seen in the cells with synchronous=off;
+a group of which every required control fired may hold a green cell. Which settings must fail is said by the engine's
+dossier (`rig.analysis.dossiers.Controls`). Required are:
+- the settings that must lose under this fault do lose at least one acknowledged transaction, and where writes may be
+  reordered or torn some damage is seen in the settings that may be damaged;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under a live cut that keeps the cache, some transactions are acknowledged behind the cut, into the void;
 - under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
 - with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
-- under a lying flush, `delete_full` and `wal_full` lose at least one acknowledged transaction, for nothing else would;
-- under a wrong clock the same two lose, each workload read first the right time and then the wrong one, and states were
-  judged under the wrong clock and under the right one;
-- under errors, `delete_off` and `wal_off` lose as under a power cut, and each cell whose promise can break was told of
-  an error at least once;
+- under a wrong clock each workload read first the right time and then the wrong one, and states were judged under the
+  wrong clock and under the right one;
+- under errors each cell whose promise can break was told of an error at least once;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
-- when the process is killed, every cell was hit inside commits, and without a journal on disk (`memory_off`) the
-  database comes back damaged at least once, for nothing else would.
+- when the process is killed, every cell was hit inside commits, and the settings that must be damaged then are.
 A cell whose shim swallows every sync must break its promise of losing nothing, and so must, under a wrong clock, one
 whose shim trusts the clock; these controls exist only where such a cell was run. A cell whose shim drops one kind of
 sync is a mutant (`analysis.mutations`) and no control.
@@ -27,14 +25,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rig.analysis.promises import Keeps, promise_for, violates
+from rig.analysis.dossiers import Keeps, dossier_of
+from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
-from rig.contract.scenario import DROP_PREFIX
-from rig.guest.programs.clock import is_wrong
+from rig.contract.clocks import is_wrong
+from rig.contract.injections import Injection
+from rig.contract.orders import DROP_PREFIX, Shim
+from rig.engines import settings_name
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
     from rig.contract.results import CellResult, VerdictKind
+    from rig.contract.scenario import Scenario
 
 
 @dataclass(frozen=True, order=True)
@@ -67,27 +69,7 @@ class ControlResult:
 
 
 _REORDERING_FAULTS = ("powercut", "torn")
-_Required = tuple[Mapping[str, str], ...]
-
-
-def _sqlite(*pairs: tuple[str, str]) -> _Required:
-    return tuple({"journal_mode": journal_mode, "synchronous": synchronous} for journal_mode, synchronous in pairs)
-
-
-_MUST_LOSE: Mapping[tuple[str, str], _Required] = {
-    **{
-        ("sqlite", fault): _sqlite(("delete", "off"), ("wal", "off"))
-        for fault in FORGETTING_FAULTS + CLOCK_FAULTS + ERROR_FAULTS
-    },
-    ("sqlite", "lyingflush"): _sqlite(("delete", "full"), ("wal", "full")),
-    ("sqlite", "livecut-cache"): _sqlite(("delete", "off"), ("wal", "off")),
-}
-# Shim -> the faults under which it breaks every promise, and what it does.
-_SABOTAGE: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "eatmydata": (FORGETTING_FAULTS, "every sync is swallowed"),
-    "lastwriter": (CLOCK_FAULTS, "the program trusts the clock"),
-}
-_MUST_DAMAGE: Mapping[tuple[str, str], _Required] = {("sqlite", "processkill"): _sqlite(("memory", "off"))}
+_SWALLOWED = "every sync is swallowed"
 
 
 def group_of(cell: CellResult) -> Group:
@@ -95,16 +77,23 @@ def group_of(cell: CellResult) -> Group:
     return Group(cell.engine, cell.filesystem, cell.fault)
 
 
-def control_settings(engine: str, fault: str) -> _Required:
-    """Return the settings whose cells must be run, as controls, for any green cell of this engine and fault."""
-    return (*_MUST_LOSE.get((engine, fault), ()), *_MUST_DAMAGE.get((engine, fault), ()))
+def control_settings(engine: str, fault: str) -> tuple[str, ...]:
+    """Return the settings, by name, whose cells must be run as controls for any green cell of this engine and fault."""
+    controls = dossier_of(engine).CONTROLS
+    return (*controls.must_lose.get(fault, ()), *controls.must_damage.get(fault, ()))
+
+
+def is_control(cell: CellResult | Scenario) -> bool:
+    """Return whether this cell is one that has to fail, by its settings or by what stands around the engine."""
+    if cell.shim == Shim.NONE:
+        return settings_name(cell.settings) in control_settings(cell.engine, cell.fault)
+    return not is_mutant(cell)
 
 
 def must_lose(cell: CellResult) -> bool:
     """Return whether this cell is a control that has to lose at least one acknowledged transaction."""
-    return cell.shim == "none" and any(
-        _holds(cell.settings, settings) for settings in _MUST_LOSE.get((cell.engine, cell.fault), ())
-    )
+    names = dossier_of(cell.engine).CONTROLS.must_lose.get(cell.fault, ())
+    return cell.shim == Shim.NONE and settings_name(cell.settings) in names
 
 
 def must_break(cell: CellResult) -> bool:
@@ -116,10 +105,18 @@ def must_break(cell: CellResult) -> bool:
 
 def is_sabotaged(cell: CellResult) -> bool:
     """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return is_mutant(cell) or cell.fault in _SABOTAGE.get(cell.shim, ((), ""))[0]
+    return is_mutant(cell) or bool(_sabotage(cell))
 
 
-def is_mutant(cell: CellResult) -> bool:
+def _sabotage(cell: CellResult) -> str:
+    """Return why the shim of this cell breaks its promise; empty if there is none, or under a fault that it stands."""
+    if cell.shim == Shim.EATMYDATA:
+        return _SWALLOWED if cell.fault in FORGETTING_FAULTS else ""
+    is_clock = cell.fault in CLOCK_FAULTS
+    return dossier_of(cell.engine).CONTROLS.programs.get(cell.shim, "") if is_clock else ""
+
+
+def is_mutant(cell: CellResult | Scenario) -> bool:
     """Return whether the shim of this cell leaves out one kind of sync."""
     return cell.shim.startswith(DROP_PREFIX)
 
@@ -136,12 +133,13 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     results: list[ControlResult] = []
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
-        required = _MUST_LOSE.get((group.engine, group.fault), ())
-        if (spec := SPECS.get(group.fault)) and spec.injection == "kill":
+        required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ())
+        if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
             results += _kill_controls(group, members)
             continue
         results += [_loss_control(group, settings, members) for settings in required]
-        if required and group.fault in _REORDERING_FAULTS:
+        is_damaging = bool(dossier_of(group.engine).CONTROLS.damaging)
+        if required and is_damaging and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
         if group.fault in _MUST_BE_SEEN:
             results.append(_MUST_BE_SEEN[group.fault](group, members))
@@ -163,9 +161,10 @@ def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
     return all(settings.get(name) == value for name, value in part.items())
 
 
-def _unshimmed(members: Sequence[Outcome], settings: Mapping[str, str] | None = None) -> list[Outcome]:
-    """Return the members that run the engine as it is, with these settings."""
-    return [o for o in members if o.cell.shim == "none" and _holds(o.cell.settings, settings or {})]
+def _unshimmed(members: Sequence[Outcome], name: str = "") -> list[Outcome]:
+    """Return the members that run the engine as it is; with these settings, if a name is given."""
+    plain = [o for o in members if o.cell.shim == Shim.NONE]
+    return [o for o in plain if not name or settings_name(o.cell.settings) == name]
 
 
 def _control(group: Group, name: str, own: Sequence[Outcome], what: str, *, fired: bool) -> ControlResult:
@@ -173,20 +172,22 @@ def _control(group: Group, name: str, own: Sequence[Outcome], what: str, *, fire
     return ControlResult(name, group, fired if own else None, what, tuple(sorted(o.cell.id for o in own)))
 
 
-def _loss_control(group: Group, settings: Mapping[str, str], members: Sequence[Outcome]) -> ControlResult:
-    own = _unshimmed(members, settings)
+def _loss_control(group: Group, name: str, members: Sequence[Outcome]) -> ControlResult:
+    own = _unshimmed(members, name)
     seen = ", ".join(f"{o.losing_count} of {o.database_count} states lost" for o in own)
     what = f"must lose at least one acknowledged transaction; {seen or 'not run'}"
     fired = all(o.losing_count > 0 and not o.settings_mismatches for o in own)
-    return _control(group, "_".join(settings.values()), own, what, fired=fired)
+    return _control(group, name, own, what, fired=fired)
 
 
-def _damage_control(group: Group, required: Sequence[Mapping[str, str]], members: Sequence[Outcome]) -> ControlResult:
-    own = _unshimmed(members, {"synchronous": "off"})
+def _damage_control(group: Group, required: Sequence[str], members: Sequence[Outcome]) -> ControlResult:
+    damaging = dossier_of(group.engine).CONTROLS.damaging
+    own = [o for o in _unshimmed(members) if _holds(o.cell.settings, damaging)]
     damage_count = sum(o.damage.count for o in own if not o.settings_mismatches)
-    what = f"some cell with synchronous=off must show damage; {damage_count} damaged contents seen"
+    part = ", ".join(f"{name}={value}" for name, value in damaging.items())
+    what = f"some cell with {part} must show damage; {damage_count} damaged contents seen"
     result = _control(group, "damage", own, what, fired=damage_count > 0)
-    was_run = all(any(_holds(o.cell.settings, settings) for o in own) for settings in required)
+    was_run = all(_unshimmed(members, name) for name in required)
     # Only what all of them did not show was not there to be seen.
     return result if result.fired or was_run else replace(result, fired=None)
 
@@ -250,7 +251,7 @@ def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     right: dict[tuple[str, str], set[VerdictKind]] = {}
     wrong: dict[tuple[str, str], set[VerdictKind]] = {}
     # A program that trusts the clock has a control of its own: what differs here is the engine's.
-    for o in (o for o in members if o.cell.shim == "none"):
+    for o in (o for o in members if o.cell.shim == Shim.NONE):
         for verdict in o.cell.verdicts:
             state, _, clock = verdict.state.partition("@")
             if clock and not verdict.kind.is_infrastructure:
@@ -278,11 +279,11 @@ def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResu
     hits = [sum(one["issued"] > one["acked"] for one in o.cell.recording.live) for o in own]
     what = f"every cell must be killed inside commits; {min(hits, default=0)} times or more"
     results = [_control(group, "mid-commit", own, what, fired=all(hits))]
-    for settings in _MUST_DAMAGE.get((group.engine, group.fault), ()):
-        without = _unshimmed(members, settings)
+    for name in dossier_of(group.engine).CONTROLS.must_damage.get(group.fault, ()):
+        without = _unshimmed(members, name)
         damage_count = sum(o.damage.count for o in without if not o.settings_mismatches)
-        what = f"without a journal on disk a kill must damage; {damage_count} damaged databases seen"
-        results.append(_control(group, "_".join(settings.values()), without, what, fired=damage_count > 0))
+        what = f"these settings promise nothing, so a kill must damage; {damage_count} damaged databases seen"
+        results.append(_control(group, name, without, what, fired=damage_count > 0))
     return results
 
 
@@ -294,8 +295,8 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
         if promise is None or not must_break(cell):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in cell.verdicts)
-        what = f"{_SABOTAGE[cell.shim][1]}, so the promise must break; {broken_count} states break it"
-        name = f"{'_'.join(cell.settings.values())}+{cell.shim}"
+        what = f"{_sabotage(cell)}, so the promise must break; {broken_count} states break it"
+        name = f"{settings_name(cell.settings)}+{cell.shim}"
         fired = broken_count > 0 and not outcome.settings_mismatches
         results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)

@@ -1,7 +1,7 @@
 """Settings against faults: the whole run at a glance, one mark a cell, for the terminal and for the page.
 
-A line is a fault, the arms in the order of `rig.contract.arms.Arm`; a column is a value of the first setting (SQLite:
-journal_mode), and within it stands one mark for each value of the others (synchronous). Cells under a shim are left
+A line is a fault, the arms in the order of `rig.contract.arms.Arm`; a column is a value of the engine's first
+setting, and within it stands one mark for each value of the others. Cells under a shim are left
 out: they speak of the rig's teeth, not of the engine.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Result, Row
-from rig.analysis.promises import Keeps
 from rig.contract.arms import SPECS, Arm
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def grids(rows: Sequence[Row]) -> list[Grid]:
     for row in rows:
         cell = row.outcome.cell
         if cell.shim == "none":
-            groups.setdefault(f"{cell.engine} on {cell.filesystem}, device {cell.profile}", []).append(row)
+            groups.setdefault(f"{cell.engine} on {cell.filesystem}, device {cell.device}", []).append(row)
     return [_grid(title, group) for title, group in groups.items()]
 
 

@@ -28,12 +28,14 @@ from rig.analysis.controls import (
     is_mutant,
     is_sabotaged,
 )
-from rig.analysis.promises import Keeps, Promise, promise_for, settings_rank, violates
+from rig.analysis.dossiers import Keeps, Promise
+from rig.analysis.promises import promise_for, violates
 from rig.analysis.protocol import difference
 from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import MAIN_FAULTS
+from rig.contract.orders import Shim
 from rig.contract.results import CellResult, Verdict, VerdictKind
-from rig.contract.scenario import Shim
+from rig.engines import found, settings_name
 
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
 UNJUDGED_SHARE_MAX = 0.01
@@ -92,8 +94,8 @@ class Outcome:
     @property
     def settings_name(self) -> str:
         """Return the settings as they stand in ids, with the shim if there is one."""
-        name = "_".join(self.cell.settings.values())
-        return name if self.cell.shim == "none" else f"{name}+{self.cell.shim}"
+        name = settings_name(self.cell.settings)
+        return name if self.cell.shim == Shim.NONE else f"{name}+{self.cell.shim}"
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,10 @@ def outcome(cell: CellResult) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        # A supervised workload stops at its calls, a live cut ends one, and a last writer does not do what it says: the
-        # speed of these says nothing of the setting.
+        # A supervised workload stops at its calls, a live cut ends one, and a program of its own does not do what the
+        # workload says: the speed of these says nothing of the setting.
         transactions_per_s=None
-        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell) or cell.shim == Shim.LASTWRITER
+        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell) or cell.shim not in list(Shim)
         else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
@@ -275,14 +277,24 @@ def _cell_order(cell: CellResult) -> tuple[object, ...]:
     return (
         cell.engine,
         cell.filesystem,
-        settings_rank(cell.settings),
-        cell.shim != "none",
+        _settings_rank(cell),
+        cell.shim != Shim.NONE,
         cell.shim,
-        cell.profile,
+        cell.device,
         # The first row of a setting tells its speed, which a live cut has none of.
         is_cross_check(cell),
         cell.fault,
         cell.id,
+    )
+
+
+def _settings_rank(cell: CellResult) -> tuple[tuple[int, str], ...]:
+    """Return a sort key that lists settings in the order of the engine's own choices; words it lacks come last."""
+    engine = found(cell.engine)
+    choices = engine.spec.settings if engine else {}
+    return tuple(
+        (choices[name].index(value) if value in choices.get(name, ()) else len(choices.get(name, ())), value)
+        for name, value in cell.settings.items()
     )
 
 

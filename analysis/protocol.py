@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rig.engines import found
 from rig.engines.syncs import in_roles, syncs_of
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
 def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return what one transaction of these settings may do, the common sequence first; empty if it is not known."""
-    syncs = syncs_of(engine)
-    found = syncs.sequences(settings) if syncs else ()
-    return tuple(dict.fromkeys(in_roles(engine, sequence) for sequence in found))
+    known = found(engine)
+    syncs = syncs_of(known) if known else None
+    if not known or not syncs:
+        return ()
+    return tuple(dict.fromkeys(in_roles(known, sequence) for sequence in syncs.sequences(settings)))
 
 
 def difference(cell: CellResult) -> str:

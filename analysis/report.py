@@ -13,13 +13,13 @@ from pathlib import Path
 from rig import host
 from rig.analysis import grid, known_bugs, mutations, protocol
 from rig.analysis.controls import group_of
+from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
-from rig.analysis.promises import Keeps
 from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.contract.arms import DISHONEST_FAULTS, MAIN_FAULTS
+from rig.contract.orders import DROP_PREFIX
 from rig.contract.results import Verdict, VerdictKind
-from rig.contract.scenario import DROP_PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # An allowed loss is illustrated by its worst states; a broken promise shows every state.
@@ -95,7 +95,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
 
 def _group(row: Row) -> str:
     cell = row.outcome.cell
-    return f"{group_of(cell)}, device {cell.profile}"
+    return f"{group_of(cell)}, device {cell.device}"
 
 
 def _by_group(summary: Summary) -> list[Row]:

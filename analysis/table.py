@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rig.analysis import grid, known_bugs, mutations
+from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Outcome, Result, Row, Summary
-from rig.analysis.promises import Keeps
 from rig.contract.arms import DISHONEST_FAULTS
 from rig.contract.results import Verdict
 
@@ -192,7 +192,7 @@ def _title(rows: Sequence[Row]) -> str:
     names = (
         {cell.engine for cell in cells},
         {cell.filesystem for cell in cells},
-        {f"device {cell.profile}" for cell in cells},
+        {f"device {cell.device}" for cell in cells},
         {cell.fault for cell in cells},
     )
     return " | ".join(", ".join(sorted(name)) for name in names)
@@ -200,7 +200,7 @@ def _title(rows: Sequence[Row]) -> str:
 
 def _settings_key(row: Row) -> tuple[str, ...]:
     cell = row.outcome.cell
-    return (cell.engine, cell.filesystem, row.outcome.settings_name, cell.profile)
+    return (cell.engine, cell.filesystem, row.outcome.settings_name, cell.device)
 
 
 def _columns(row: Row, *, is_first: bool, has_fault: bool, has_detection: bool) -> list[Text]:

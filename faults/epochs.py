@@ -65,7 +65,7 @@ def epochs(log: WriteLog) -> tuple[Epoch, ...]:
 def _split(log: WriteLog) -> Iterator[Epoch]:
     flags = log.flags
     flush_entries = np.flatnonzero(flags & EntryFlag.FLUSH)
-    # The empty half of a split bio keeps the bio's other flags: ext4's commit block comes as FLUSH|FUA, then FUA.
+    # The empty half of a split bio keeps the bio's other flags: a commit block comes as FLUSH|FUA, then FUA.
     bad = flush_entries[log.payload_bytes[flush_entries] > 0]
     if bad.size:
         raise log.error(int(bad[0]), "a FLUSH with data: dm splits such a bio into an empty FLUSH and the data")

@@ -13,8 +13,8 @@ the write covers them: never a sector outside it. Its other blocks are old or ne
 
 The disk is honest: what it had said to be durable was not being written. But a file system writes whole blocks, so what
 is rewritten with the same bytes beside the bytes that a program changes is in danger too, and this may have been
-durable. That is collateral damage: the disk has no powersafe overwrite, which SQLite takes for granted unless it is
-told otherwise (psow.html). Shorn writes whose rest is old are states of `faults.torn`.
+durable. That is collateral damage: the disk has no powersafe overwrite, which engines take for granted. Shorn writes
+whose rest is old are states of `faults.torn`.
 
 Left out: what `faults.torn` leaves out; blocks that begin with garbage; several blocks. Garbage is drawn by a seed that
 stands in the id. For each member the other writes of the batch are absent, present up to it, or all present, by turns.

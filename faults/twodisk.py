@@ -1,7 +1,7 @@
 """Power cut on two honest disks that need not die at one instant: a file system whose journal has a disk of its own.
 
-SQLite cannot put its log and its data on two disks; ext4 below it can put its journal on another one, and then flushes
-the data disk before it commits to the journal. Each disk has a write log of its own, see `faults.twologs`.
+Such a file system flushes the data disk before it commits to the journal. Each disk has a write log of its own, see
+`faults.twologs`.
 
 Model: each disk is that of `faults.powercut`. One, the early disk, dies first; the late disk goes on, and the host with
 it, until it needs the early one. What the host did after it had seen a FLUSH or FUA of the early disk complete, it

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from rig import host
+from rig.contract.devices import Device
 from rig.contract.errors import RecordingError, RigError, StoreError
 from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import DeviceProfile, FileSystem, Scenario, Workload
+from rig.contract.scenario import Scenario, Workload
 from rig.recordings import recording
 from rig.recordings.recovery import Recoveries
 
@@ -189,7 +190,7 @@ class Run:
             found.append(
                 CellResult(
                     scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
-                    scenario.profile, scenario.shim, recorded.facts, facts, tuple(verdicts),
+                    scenario.device.name, scenario.shim, recorded.facts, facts, tuple(verdicts),
                 )
             )  # fmt: skip
         return found, damaged
@@ -253,9 +254,8 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
     try:
         plan = json.loads(path.read_text())
         known = plan["scenario"]
-        closed = {"filesystem": FileSystem, "profile": DeviceProfile}
-        words = {name: words(known[name]) for name, words in closed.items()}
-        scenario = Scenario(**{**known, **words, "workload": Workload(**known["workload"])})
+        parts = {"device": Device.of(known["device"]), "workload": Workload(**known["workload"])}
+        scenario = Scenario(**{**known, **parts})
         return scenario, PlanFacts(**plan["plan"])
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the cell anew") from None

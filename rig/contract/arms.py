@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rig.contract.injections import CLOCKS, ERRORS, Injection
+
 
 class Arm(StrEnum):
     """What a result of a fault may be held against."""
@@ -29,9 +31,8 @@ class FaultSpec:
     # The module of `faults` that plans the crash states; empty if all verdicts come from the recording itself. A word,
     # so that asking for the ids of the cells imports no numpy.
     model: str
-    # What is done while the workload runs, in the words of `rig.guest`; empty if nothing is.
-    injection: str = ""
-    mount_options: str = ""
+    # What is done while the workload runs.
+    injection: Injection = Injection.NONE
     # Whether no engine's documentation promises anything under it, though the disk is honest.
     is_unpromised: bool = False
     # Whether the recovery from each cut is itself recorded and cut, see `rig.planning.recoverycuts`.
@@ -40,11 +41,6 @@ class FaultSpec:
     is_cross_check: bool = False
 
 
-# ext4 allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12 may log that
-# it "failed to convert unwritten extents to written extents -- potential data loss" and never convert them: what is
-# written and synced there later, with success, reads as zeros after a cut, whatever the engine does. With this option
-# there is nothing to convert, so a loss is the engine's.
-_WRITES_STAY = "dioread_lock"
 _SPECS = (
     FaultSpec("powercut", Arm.HONEST, "powercut"),
     FaultSpec("torn", Arm.HONEST, "torn"),
@@ -53,31 +49,21 @@ _SPECS = (
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
     # Nothing is cut: the process dies, the page cache lives.
-    FaultSpec("processkill", Arm.HONEST, "", injection="kill"),
+    FaultSpec("processkill", Arm.HONEST, "", Injection.KILL),
     # The rig's own cross-check: the power really goes, in the guest, and the rest of the disk is held against the log.
-    FaultSpec("livecut-drop", Arm.HONEST, "", injection="livecut-drop", is_cross_check=True),
-    FaultSpec("livecut-cache", Arm.HONEST, "", injection="livecut-cache", is_cross_check=True),
-    # A late discard needs a file system that sends discards.
-    FaultSpec("discard", Arm.HONEST, "discard", mount_options="discard"),
-    # The file system's journal has a disk of its own. With ext4's default, dioread_nolock, Linux 6.12 does not flush
-    # the data disk at the fsync of a file that grew, and no setting of a database keeps anything: "jbd2: add a missing
-    # data flush during file and fs synchronization", Zhang Yi, linux-ext4, 2024-12-06.
-    FaultSpec("twodisk", Arm.HONEST, "twodisk", injection="twodisk", mount_options="dioread_lock"),
+    FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True),
+    FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
+    FaultSpec("discard", Arm.HONEST, "discard"),
+    # The file system's journal has a disk of its own.
+    FaultSpec("twodisk", Arm.HONEST, "twodisk", Injection.TWODISK),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
     FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
     FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
     FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
-    FaultSpec("clockback", Arm.CLOCK, "powercut", "clockback"),
-    FaultSpec("clockjump", Arm.CLOCK, "powercut", "clockjump"),
-    FaultSpec("clockfrozen", Arm.CLOCK, "powercut", "clockfrozen"),
+    *(FaultSpec(str(injection), Arm.CLOCK, "powercut", injection) for injection in sorted(CLOCKS)),
     # Requests fail while the workload runs, as `rig.guest.programs.injections` plans it; then the power is cut.
-    FaultSpec("ioerror-write", Arm.ERROR, "powercut", "ioerror-write", _WRITES_STAY),
-    FaultSpec("ioerror-fsync", Arm.ERROR, "powercut", "ioerror-fsync", _WRITES_STAY),
-    FaultSpec("ioerror-fsyncs", Arm.ERROR, "powercut", "ioerror-fsyncs", _WRITES_STAY),
-    FaultSpec("ioerror-read", Arm.ERROR, "powercut", injection="ioerror-read"),
-    FaultSpec("diskfull-log", Arm.ERROR, "powercut", injection="diskfull-log"),
-    FaultSpec("diskfull-data", Arm.ERROR, "powercut", injection="diskfull-data"),
+    *(FaultSpec(str(injection), Arm.ERROR, "powercut", injection) for injection in sorted(ERRORS)),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -88,7 +74,7 @@ def of(arm: Arm) -> tuple[str, ...]:
     return tuple(name for name, spec in SPECS.items() if spec.arm is arm)
 
 
-# What documentations speak of, and what is looked at most closely: the others share its exposure or its mechanism.
+# Faults that vendors document, and what is looked at most closely: the others share its exposure or its mechanism.
 MAIN_FAULTS = ("oscrash", "powercut", "processkill", "torn")
 HONEST_FAULTS = of(Arm.HONEST)
 # Under these a disk loses what it was not told to keep.

@@ -140,7 +140,7 @@ class CellResult:
     filesystem: str
     settings: Mapping[str, str]
     fault: str
-    profile: str
+    device: str
     shim: str
     recording: RecordingFacts
     plan: PlanFacts

@@ -1,5 +1,33 @@
-"""One module a database. The host reads the settings; drivers are imported inside functions, in the guest."""
+"""One package a database engine. The host reads its spec; its driver runs in the guest."""
 
-from rig.engines.engine import Database, Engine, named
+from rig.engines.engine import (
+    Database,
+    Driver,
+    EnduringDatabase,
+    EnduringDriver,
+    Engine,
+    Program,
+    Spec,
+    enduring,
+    load,
+    opener,
+    settings_name,
+)
+from rig.engines.registry import engines, found, named
 
-__all__ = ["Database", "Engine", "named"]
+__all__ = [
+    "Database",
+    "Driver",
+    "EnduringDatabase",
+    "EnduringDriver",
+    "Engine",
+    "Program",
+    "Spec",
+    "enduring",
+    "engines",
+    "found",
+    "load",
+    "named",
+    "opener",
+    "settings_name",
+]

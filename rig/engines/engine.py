@@ -1,17 +1,24 @@
-"""What the rig asks of a database engine, and the list of engines there are."""
+"""What an engine is to the rig: a package with a spec (data), a driver, and what else it can offer.
+
+`spec.SPEC` is a `Spec`. `driver.open_database` opens a database; the host imports it too, so a driver imports what only
+the guest has inside functions. `syncs`, where there is one, knows the engine's system calls (`rig.engines.syncs`), and
+`builds`, which stays on the host, finds builds of the user's own (`Builds`).
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from rig.contract.errors import UsageError
 from rig.workloads.operations import Content, Operation, Table
 
-NAMES = ("sqlite",)
 
-
+@runtime_checkable
 class Database(Protocol):
     """An open database. Opening recovers it; every method may raise the engine's own exceptions."""
 
@@ -28,12 +35,13 @@ class Database(Protocol):
         """Return what the engine's own checks complain about; empty when they are content."""
 
     def settings(self) -> dict[str, str]:
-        """Return every setting and version that matters, READ BACK from the engine."""
+        """Return every setting and version that matters, READ BACK from the engine; `version` is among them."""
 
     def close(self) -> None:
         """Close as a careful program would."""
 
 
+@runtime_checkable
 class EnduringDatabase(Database, Protocol):
     """What the error arm asks besides, of a database whose requests fail."""
 
@@ -54,33 +62,149 @@ class EnduringDatabase(Database, Protocol):
         """Drop the pages that the connection holds in memory."""
 
 
-class EnduringEngine(Protocol):
-    """A module whose databases can be asked that."""
-
-    def open_database(self, directory: str, settings: Mapping[str, str]) -> EnduringDatabase:
-        """Open as `Engine.open_database` does."""
-
-    def is_fault(self, error: Exception) -> bool:
-        """Return whether an error tells of the disk or of what is on it, and not of a mistake of the program."""
-
-
-class Engine(Protocol):
-    """A module of this package."""
-
-    # setting -> its choices; their values, in this order, make the settings part of a test id.
-    SETTINGS: Mapping[str, tuple[str, ...]]
-    # setting -> default, for what matters to an experiment and is not part of its id.
-    TUNING: Mapping[str, str]
-    # setting -> those of its choices under which the engine promises nothing when the power goes.
-    UNPROTECTED: Mapping[str, tuple[str, ...]]
+@runtime_checkable
+class Driver(Protocol):
+    """The module `driver` of an engine's package."""
 
     def open_database(self, directory: str, settings: Mapping[str, str]) -> Database:
         """Open the database in a directory, or make a new one there, and recover it if need be."""
 
 
-def named(name: str) -> Engine:
-    """Return the engine of that name; raise UsageError naming the choices."""
-    if name not in NAMES:
-        raise UsageError(f"unknown engine {name!r}; there are: {', '.join(NAMES)}")
-    engine: Engine = importlib.import_module(f"rig.engines.{name}")
-    return engine
+@runtime_checkable
+class EnduringDriver(Driver, Protocol):
+    """A driver that can take part in the error arm: its databases are `EnduringDatabase`s."""
+
+    def is_fault(self, error: Exception) -> bool:
+        """Return whether an error tells of the disk or of what is on it, and not of a mistake of the program."""
+
+    def is_mapped(self, name: str) -> bool:
+        """Return whether a file of that name is mapped into memory, so that nothing drops it from there."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program on top of the engine, which breaks under some faults what the engine keeps: a control."""
+
+    # The module with an `open_database` of its own, as `Driver` has it.
+    module: str
+    # Injections under which it is run, and the settings that it is run with.
+    injections: tuple[str, ...]
+    settings: tuple[str, ...]
+
+
+Choices = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the rig has to know of an engine before anything runs; all in the engine's own words."""
+
+    name: str
+    # setting -> its choices; their values, in this order, make the settings part of a test id.
+    settings: Choices
+    # setting -> default, for what matters to an experiment and is not part of its id.
+    tuning: Mapping[str, str] = field(default_factory=dict)
+    # setting -> those of its choices under which the engine promises nothing when the power goes ...
+    unprotected: Choices = field(default_factory=dict)
+    # ... and those under which it promises nothing even when only its process dies.
+    volatile: Choices = field(default_factory=dict)
+    # Settings that are documented to be others: name in ids -> name in ids.
+    same_as: Mapping[str, str] = field(default_factory=dict)
+    # Settings that promise to lose nothing; under a sync that does nothing they have to.
+    strict: tuple[str, ...] = ()
+    # Settings that are measured under every fault, also where they promise nothing, and with which the rig's own
+    # cross-checks are made.
+    cross_checks: tuple[str, ...] = ()
+    # Name of a shim -> what is run in the engine's place.
+    programs: Mapping[str, Program] = field(default_factory=dict)
+    # Settings that are carried out once before a template is saved: what others do has to be among it.
+    warm: tuple[str, ...] = ()
+    # The guest image that has what the driver imports.
+    image: str = "base"
+
+    def all_settings(self) -> Iterator[dict[str, str]]:
+        """Yield every combination of choices."""
+        for values in itertools.product(*self.settings.values()):
+            yield dict(zip(self.settings, values, strict=True))
+
+    def settings_named(self, name: str) -> dict[str, str]:
+        """Return the settings of a name in ids; raise KeyError if there are none of that name."""
+        return {settings_name(found): found for found in self.all_settings()}[name]
+
+    def is_unprotected(self, settings: Mapping[str, str]) -> bool:
+        """Return whether the engine promises nothing under these settings when the power goes."""
+        return _is_among(settings, self.unprotected)
+
+    def is_volatile(self, settings: Mapping[str, str]) -> bool:
+        """Return whether it promises nothing under these settings even when only its process dies."""
+        return _is_among(settings, self.volatile)
+
+
+def settings_name(settings: Mapping[str, str]) -> str:
+    """Return settings as they stand in ids, such as `wal_normal`."""
+    return "_".join(settings.values())
+
+
+def _is_among(settings: Mapping[str, str], choices: Choices) -> bool:
+    return any(settings.get(name) in values for name, values in choices.items())
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine's package, of which nothing but the spec has been imported."""
+
+    # The dotted name of the package.
+    module: str
+    spec: Spec
+
+    @property
+    def name(self) -> str:
+        """Return the word in ids."""
+        return self.spec.name
+
+    @property
+    def folder(self) -> Path:
+        """Return where the package's files are."""
+        found = importlib.util.find_spec(self.module)
+        assert found
+        assert found.origin
+        return Path(found.origin).parent
+
+    def driver(self, shim: str = "") -> Driver:
+        """Return the driver, or that of the program which stands in its place under this shim."""
+        program = self.spec.programs.get(shim)
+        found = importlib.import_module(program.module if program else f"{self.module}.driver")
+        if not isinstance(found, Driver):
+            raise TypeError(f"{found.__name__} has no open_database; see docs/extending.md")
+        return found
+
+    def part(self, name: str) -> object | None:
+        """Return a module of the package, such as `syncs`; None if it has none of that name."""
+        full = f"{self.module}.{name}"
+        return importlib.import_module(full) if importlib.util.find_spec(full) else None
+
+    @property
+    def endures_errors(self) -> bool:
+        """Whether the error arm can be measured with it."""
+        return isinstance(self.driver(), EnduringDriver)
+
+
+def load(module: str) -> Engine:
+    """Return the engine of a package; raise TypeError if it has no spec."""
+    spec = getattr(importlib.import_module(f"{module}.spec"), "SPEC", None)
+    if not isinstance(spec, Spec):
+        raise TypeError(f"{module}.spec has no SPEC that is a rig.engines.Spec; see docs/extending.md")
+    return Engine(module, spec)
+
+
+def opener(module: str, settings: Mapping[str, str], shim: str, directory: str) -> Callable[[], Database]:
+    """Return a function that opens the database in a directory as the program of a scenario does."""
+    driver = load(module).driver(shim)
+    return lambda: driver.open_database(directory, settings)
+
+
+def enduring(database: object) -> EnduringDatabase:
+    """Return a database that the error arm can use; raise TypeError naming what it lacks."""
+    if not isinstance(database, EnduringDatabase):
+        raise TypeError(f"{type(database).__name__} lacks what the error arm asks of a database; see docs/extending.md")
+    return database

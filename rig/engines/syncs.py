@@ -5,13 +5,12 @@ An engine without such a module is recorded all the same; its sync calls have no
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from rig.engines.engine import Engine
 
 
 class CallName(StrEnum):
@@ -70,6 +69,7 @@ class _NamerOf(Protocol):
     def __call__(self, settings: Mapping[str, str]) -> CallNamer: ...
 
 
+@runtime_checkable
 class Syncs(Protocol):
     """What a module about an engine's syncs offers."""
 
@@ -91,17 +91,15 @@ class Syncs(Protocol):
         """Return the known sequences of a transaction's sync kinds and other words; empty if none are known."""
 
 
-@cache
-def syncs_of(engine: str) -> Syncs | None:
-    """Return what is known of an engine's syncs, or None."""
-    package = f"rig.engines.{engine}"
-    if any(importlib.util.find_spec(name) is None for name in (package, f"{package}.syncs")):
-        return None
-    found: Syncs = importlib.import_module(f"{package}.syncs")
+def syncs_of(engine: Engine) -> Syncs | None:
+    """Return what is known of an engine's syncs, or None; raise TypeError if its module `syncs` lacks something."""
+    found = engine.part("syncs")
+    if found is not None and not isinstance(found, Syncs):
+        raise TypeError(f"{engine.module}.syncs lacks what the rig asks of it; see docs/extending.md")
     return found
 
 
-def kinds(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
+def kinds(engine: Engine, settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the kinds of sync that transactions of these settings make, in the order of the engine's own list."""
     syncs = syncs_of(engine)
     if syncs is None:
@@ -110,7 +108,7 @@ def kinds(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(kind for kind in syncs.KINDS if kind in found)
 
 
-def in_roles(engine: str, sequence: str) -> str:
+def in_roles(engine: Engine, sequence: str) -> str:
     """Return a sequence of kinds as it is measured, such as `journal directory journal database unlink`, or `none`."""
     syncs = syncs_of(engine)
     known = syncs.KINDS if syncs else {}

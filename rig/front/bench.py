@@ -16,13 +16,16 @@ from pathlib import Path
 
 from rig.contract.arms import FAULTS, SPECS
 from rig.contract.errors import RigError
+from rig.contract.findings import Finding
 from rig.contract.scenario import Scenario, Workload
+from rig.engines import engines
 from rig.faults import CrashState, WriteLog
+from rig.filesystems import filesystems
 from rig.machines import campaign
 from rig.machines.argv import Role
 from rig.machines.image import build, recipe
 from rig.machines.template import Template, answers
-from rig.machines.verification import Finding, verify
+from rig.machines.verification import verify
 from rig.planning import matrix
 from rig.planning.cuts import by_content, cuts
 from rig.recordings import recording
@@ -30,7 +33,6 @@ from rig.recordings.recording import Recording
 from rig.recordings.timeline import Timeline
 from rig.store import Run
 
-_CELL = "sqlite-ext4-wal_normal_powercut"
 _LENGTHS = (40, 160, 640)
 _BOOT_LIMIT_S = 120
 _AGAIN = 10
@@ -49,7 +51,7 @@ def measure(say: Callable[[str], None], *, quick: bool) -> None:
         _state_cost(say, machines, Path(scratch), states_max)
         _lengths(say, machines, Path(scratch), _LENGTHS[:2] if quick else _LENGTHS)
         say("")
-        say("| fault, wal_full | states judged | states/s, all machines | recording |")
+        say(f"| fault, {_subject('powercut').settings_name} | states judged | states/s, all machines | recording |")
         say("|---|---|---|---|")
         for fault in FAULTS:
             _fault(say, machines, Path(scratch) / fault, fault)
@@ -97,7 +99,7 @@ def _state_cost(say: Callable[[str], None], machines: campaign.Machines, scratch
     both, _ = _check(scenario, machines.verifier, recorded, states_max, 2)
     steps = {name: statistics.median(f.ms[name] for f in findings) for name in findings[0].ms}
     floor = steps["mount"] + steps["reopen"] + steps["unmount"]
-    say(f"| crash states checked, SQLite WAL on ext4, one machine | {alone:.1f} /s | |")
+    say(f"| crash states checked, {scenario.id}, one machine | {alone:.1f} /s | |")
     say(f"| the same, two machines at a time | {both:.1f} /s | >= 50 /s |")
     say(f"| one state / its floor (mount + reopen + check + umount) | {1000 / alone / floor:.2f} | <= 1.3 |")
     say(f"| where a state's time goes, median ms | {', '.join(f'{k} {v:.1f}' for k, v in steps.items())} | |")
@@ -116,7 +118,7 @@ def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: P
 def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path, fault: str) -> None:
     """Time the cell of a fault in the quick profile, its recording apart from all that follows."""
     profile = matrix.profile("quick")
-    (cell,) = matrix.configured(matrix.select([f"sqlite-ext4-wal_full_{fault}"]), profile)
+    (cell,) = matrix.configured([_subject(fault)], profile)
     run = Run.create(folder, {"bench": fault})
     record_s = _seconds(lambda: recording.record(cell, machines.recorder, run.recording_folder(cell)))
     judge_s = _seconds(lambda: campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell]))
@@ -149,8 +151,15 @@ def _check(
 
 
 def _scenario(transaction_count: int) -> Scenario:
-    (cell,) = matrix.configured(matrix.select([_CELL]), matrix.profile("quick"))
+    (cell,) = matrix.configured([_subject("powercut")], matrix.profile("quick"))
     return replace(cell, workload=Workload(transaction_count))
+
+
+def _subject(fault: str) -> Scenario:
+    """Return what is measured under a fault: the first engine and file system, at settings that lose nothing."""
+    engine, filesystem = engines()[0], filesystems()[0]
+    (cell,) = matrix.select([f"{engine.name}-{filesystem.word}-{engine.spec.strict[0]}_{fault}"])
+    return cell
 
 
 def _seconds(act: Callable[[], object]) -> float:

@@ -64,7 +64,7 @@ _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
 _library_option = click.option(
-    "--sqlite-library", "library", metavar="WHICH", help="A shared library of SQLite, or apsw==VERSION from PyPI."
+    "--library", metavar="WHICH", help="Another build of the engine: a shared library, or NAME==VERSION."
 )
 
 
@@ -109,11 +109,12 @@ def run(
     run_dir: Path | None,
     jobs: int,
 ) -> None:
-    """Measure cells (default: the SQLite matrix), print the table and write the report.
+    """Measure cells (default: the main matrix), print the table and write the report.
 
     A run that was stopped goes on where it stopped when the same command is given again.
     """
-    from rig.engines.sqlite import builds as libraries
+    from rig.contract.devices import device_named
+    from rig.engines.builds import library_for
     from rig.front.doctor import require_runs
     from rig.front.progress import shown
     from rig.machines import campaign
@@ -122,11 +123,11 @@ def run(
     wanted = matrix.profile(profile)
     # Before the minute in which image and templates are made.
     require_runs(run_dir or _RUNS.absolute())
-    chosen, speed = _chosen(cells, wanted), matrix.device_profile(device)
-    build = libraries.library(library) if library else None
+    chosen, speed = _chosen(cells, wanted), device_named(device)
+    build = library_for({cell.engine for cell in chosen}, library) if library else None
     chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
-        definition = _definition(chosen, wanted.name, machines) | {"sqlite_library": build.name if build else ""}
+        definition = _definition(chosen, wanted.name, machines) | {"library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
     sys.exit(_conclude(target, wanted.exposure_min))
@@ -150,14 +151,14 @@ def report(run_dir: Path | None) -> None:
 @_run_dir_option
 def replay(cell: str, state: str, library: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and show the verdict beside the stored one."""
-    from rig.engines.sqlite import builds as libraries
+    from rig.engines.builds import library_of_run
     from rig.front.progress import shown
     from rig.machines import campaign
     from rig.machines.replay import replay as replay_state
     from rig.store import Run
 
     target = Run.open(run_dir or _newest_run(having=cell))
-    build = libraries.library_of_run(target.scenario(cell).tuning.get("library", ""), library)
+    build = library_of_run(target.scenario(cell), library)
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
         answer = replay_state(target, cell, state, machines)
     for name, value in answer.facts.items():
@@ -191,10 +192,11 @@ def image() -> None:
 @click.argument("name", default="base")
 def image_build(name: str) -> None:
     """Build a guest image, unless the cache has it."""
+    from rig.cache import require_cache
     from rig.machines import image as images
 
     wanted = images.recipe(name)
-    images.require_cache()
+    require_cache()
     if not images.is_built(wanted):
         click.echo(f"building the guest image {name} (about a minute)", err=True)
     click.echo(images.build(wanted).folder)
@@ -203,7 +205,8 @@ def image_build(name: str) -> None:
 @image.command("list")
 def image_list() -> None:
     """List images and templates in the cache."""
-    from rig.machines.image import cache_folder, images
+    from rig.cache import cache_folder
+    from rig.machines.image import images
 
     for found in images():
         click.echo(f"image     {found.name:10} {found.digest}  {_mib(found.folder)} MiB  {found.folder}")
@@ -234,9 +237,10 @@ def bench(*, quick: bool) -> None:
 
 
 def _chosen(patterns: tuple[str, ...], profile: Profile) -> list[Scenario]:
+    from rig.analysis.controls import control_settings
     from rig.planning import matrix
 
-    return matrix.select(patterns) if patterns else matrix.default_cells(profile)
+    return matrix.select(patterns) if patterns else matrix.default_cells(profile, control_settings)
 
 
 def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:
@@ -244,7 +248,7 @@ def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str
     return {
         "profile": profile,
         "cells": [cell.id for cell in chosen],
-        "orders": {cell.id: cell.orders for cell in chosen},
+        "orders": {cell.id: cell.orders.message for cell in chosen},
         "recorder": machines.recorder.identity,
         "verifier": machines.verifier.identity,
     }

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rig import host
+from rig.cache import require_cache
 from rig.contract.errors import HostError, RigError
 from rig.machines import image
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Accelerator
-from rig.machines.template import PROGRAM, qemu_version
+from rig.machines.qemu import require_qemu
+from rig.machines.template import PROGRAM
 
-_QEMU_OLDEST = (6, 2)
 _SPACE_BYTES = 4 << 30
 _MEMORY_BYTES = 2 << 30
 
@@ -51,7 +51,7 @@ def examine() -> Iterator[Finding]:
         available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run wants {_MEMORY_BYTES >> 20} MiB"
     )
     yield _folder("current folder", lambda: require_runs(Path.cwd()))
-    cache = _folder("cache", image.require_cache)
+    cache = _folder("cache", require_cache)
     yield cache
     if cache.ok:
         yield from _image(qemu)
@@ -67,16 +67,6 @@ def require_runs(folder: Path) -> Path:
     """Return the folder; raise HostError, one line with the fix, unless this user may make a run directory there."""
     host.require_writable(folder, "name a folder for the run: --run-dir FOLDER")
     return folder
-
-
-def require_qemu() -> str:
-    """Return the version line of QEMU; raise HostError, one line with the fix, if it is missing or too old."""
-    version = qemu_version()
-    numbers = re.search(r"version (\d+)\.(\d+)", version)
-    if not numbers or tuple(map(int, numbers.groups())) < _QEMU_OLDEST:
-        oldest = ".".join(map(str, _QEMU_OLDEST))
-        raise HostError(f"{version}: older than {oldest}; install qemu-system-x86 of Debian 12 or later")
-    return version
 
 
 def _qemu() -> Finding:

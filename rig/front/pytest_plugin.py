@@ -1,6 +1,6 @@
 """The pytest plugin: durability tests are the cells of the matrix, selected as any test is, by `-k`.
 
-    @pytest.mark.durability("sqlite-ext4-wal_*_powercut")
+    @pytest.mark.durability("ENGINE-FILESYSTEM-SETTINGS_FAULT")
     def test_promise(durability):
         durability.check()
 
@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row, Summary
     from rig.contract.scenario import Scenario
-    from rig.engines.sqlite.builds import Library
+    from rig.engines.builds import Library
     from rig.machines.campaign import Machines
 
 _SHOWN_MAX = 5
@@ -32,9 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the rig."""
     group = parser.getgroup("rig", "durability under power loss")
     group.addoption("--rig-profile", default="quick", help="how closely to look: quick, nightly or exhaustive")
-    group.addoption("--rig-device", default="ssd", help="device profile: none, ssd or hdd")
+    group.addoption("--rig-device", default="ssd", help="the disk: none, ssd or hdd")
     group.addoption("--rig-seed", default=1, type=int, help="seed of workload and sampling")
-    group.addoption("--rig-sqlite-library", default=None, help="a shared library of SQLite, or apsw==VERSION from PyPI")
+    group.addoption("--rig-library", default=None, help="another build of the engine: a library, or NAME==VERSION")
     group.addoption("--rig-run-dir", default=None, help="keep the run here; goes on with what is there")
     group.addoption("--rig-cells", default="default", help="where a marker names no cells: default, all, or a pattern")
 
@@ -94,10 +94,10 @@ class Measured:
     def _right(self) -> set[str]:
         from rig.analysis.mutations import expectation
         from rig.analysis.outcome import Result
-        from rig.contract.scenario import DROP_PREFIX
+        from rig.contract.orders import DROP_PREFIX
 
         cell = self.row.outcome.cell
-        found = expectation(cell.settings, cell.shim.removeprefix(DROP_PREFIX))
+        found = expectation(cell)
         if cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters:
             return {Result.KEPT, Result.BROKEN}
         return {Result.BROKEN if self.row.is_sabotaged else Result.KEPT}
@@ -105,15 +105,16 @@ class Measured:
 
 @pytest.fixture(scope="session")
 def rig_library(request: pytest.FixtureRequest) -> Library | None:
-    """Return the build of SQLite that the session asks for; None for that of the guest."""
+    """Return the build of an engine that the session asks for; None for that of the guest."""
     from rig.contract.errors import RigError
-    from rig.engines.sqlite import builds as libraries
+    from rig.engines import engines
+    from rig.engines.builds import library_for
 
-    word = request.config.getoption("--rig-sqlite-library")
+    word = request.config.getoption("--rig-library")
     try:
-        return libraries.library(word) if word else None
+        return library_for({engine.name for engine in engines()}, word) if word else None
     except RigError as error:
-        pytest.fail(f"--rig-sqlite-library: {error}", pytrace=False)
+        pytest.fail(f"--rig-library: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +144,7 @@ def durability(
     record_property: Callable[[str, object], None],
 ) -> Measured:
     """Measure one cell and the controls of its group."""
+    from rig.contract.devices import device_named
     from rig.machines import campaign
     from rig.planning import matrix
     from rig.store import Run
@@ -150,15 +152,15 @@ def durability(
     config = request.config
     cell: Scenario = request.param
     profile = matrix.profile(config.getoption("--rig-profile"))
-    device = matrix.device_profile(config.getoption("--rig-device"))
+    device = device_named(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
     library = rig_library.name if rig_library else ""
     wanted = matrix.configured([cell, *_controls_of(cell)], profile, device, seed, library)
     definition = {
         "profile": profile.name,
-        "device": device,
+        "device": device.name,
         "seed": seed,
-        "sqlite_library": library,
+        "library": library,
         "recorder": rig_machines.recorder.identity,
         "verifier": rig_machines.verifier.identity,
     }
@@ -173,6 +175,8 @@ def durability(
 
 
 def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
+    from rig.analysis.controls import control_settings
+    from rig.contract.devices import device_named
     from rig.contract.errors import UsageError
     from rig.planning import matrix
 
@@ -180,29 +184,22 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
     try:
         # Known to be wrong before anything is started.
         matrix.profile(config.getoption("--rig-profile"))
-        matrix.device_profile(config.getoption("--rig-device"))
+        device_named(config.getoption("--rig-device"))
         if patterns:
             return matrix.select(patterns)
         if offer == "default":
-            return matrix.default_cells()
+            return matrix.default_cells(matrix.profile("quick"), control_settings)
         return matrix.all_cells() if offer == "all" else matrix.select([offer])
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
 
 
 def _controls_of(cell: Scenario) -> list[Scenario]:
-    from rig.analysis.controls import control_settings
-    from rig.contract.scenario import Shim
+    from rig.analysis.controls import is_control
     from rig.planning import matrix
 
-    required = control_settings(cell.engine, cell.fault)
-    group = [one for one in matrix.all_cells() if (one.engine, one.filesystem, one.fault) == _group(cell)]
-    return [
-        one
-        for one in group
-        if one.id != cell.id
-        and (one.shim in (Shim.EATMYDATA, Shim.LASTWRITER) or dict(one.settings) in [dict(s) for s in required])
-    ]
+    group = [one for one in matrix.all_cells() if _group(one) == _group(cell)]
+    return [one for one in group if one.id != cell.id and is_control(one)]
 
 
 def _group(cell: Scenario) -> tuple[str, str, str]:

@@ -1,6 +1,6 @@
 """Process 1 of the guest: warm up, say READY on the console, wait for orders in the restored clone.
 
-A recorder takes its orders from QEMU's firmware configuration: it is read synchronously, so the run begins at the
+A recorder takes its orders from QEMU's firmware configuration: it is read at once, so the run begins at the
 same instruction in every clone; a byte on a serial line would arrive at any. A verifier talks over the port.
 """
 
@@ -10,16 +10,20 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rig.engines.sqlite import library as sqlite_library
+from rig.contract.injections import LIVE_CUTS
+from rig.contract.orders import FAILED, READY, Orders
 from rig.guest import livecuts, recorder, verifier
+from rig.guest.site import Site
 
-READY, FAILED = "RIG-READY", "RIG-FAILED"
+# Travels with our code, see `rig.machines.template`.
+_WARM_ORDERS = Path("/run/code/warm.json")
 _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
 # Every file that a run could need is read once before the save: a clone must not touch the host's disk.
 # The host is still busy with the monitor when a clone begins to run, and that shows in the clock by some instructions.
@@ -46,27 +50,21 @@ def main() -> None:
 
 def _record(port: int) -> None:
     _read_everything()
-    for settings in (
-        {"journal_mode": "delete", "synchronous": "extra"},
-        {"journal_mode": "wal", "synchronous": "full"},
-    ):
-        recorder.record(_WARM_SCENARIO | {"settings": settings}, _forget)
-    for library in sqlite_library.names():
-        settings = {"journal_mode": "delete", "synchronous": "full", "library": library}
-        recorder.record(_WARM_SCENARIO | {"settings": settings, "transaction_count": 2}, _forget)
+    for orders in _warm_orders():
+        recorder.record(orders, _forget)
     print(READY, flush=True)
-    while not (orders := _ORDERS.read_bytes().strip(b"\0 \n")):
+    while not (told := _ORDERS.read_bytes().strip(b"\0 \n")):
         time.sleep(0.01)
     _meet_the_clock()
-    scenario = json.loads(orders)
-    record = livecuts.record if scenario["injection"] in list(livecuts.Kind) else recorder.record
+    orders = Orders.of(json.loads(told))
+    record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record
 
     def keep(size: int, chunks: Iterable[bytes]) -> None:
         _send(port, {"part_bytes": size})
         for chunk in chunks:
             _write(port, chunk)
 
-    _send(port, record(scenario, keep))
+    _send(port, record(orders, keep))
 
 
 def _forget(_size: int, chunks: Iterable[bytes]) -> None:
@@ -74,10 +72,9 @@ def _forget(_size: int, chunks: Iterable[bytes]) -> None:
         pass
 
 
-_WARM_SCENARIO: dict[str, Any] = {
-    "engine": "sqlite", "filesystem": "ext4", "mount_options": "", "profile": "hdd", "shim": "none", "injection": "",
-    "seed": 0, "transaction_count": 12, "think_ms": 10, "rest_ms": 10,
-}  # fmt: skip
+def _warm_orders() -> list[Orders]:
+    """Return what is to be carried out once before the save: a clone must find all code loaded."""
+    return [Orders.of(message) for message in json.loads(_WARM_ORDERS.read_text())]
 
 
 def _meet_the_clock() -> None:
@@ -100,8 +97,9 @@ def _sleep_until(moment_ns: int) -> None:
 
 def _verify(port: int) -> None:
     layers = verifier.Layers()
-    for library in sqlite_library.names():
-        sqlite_library.connect(":memory:", library).close()
+    for orders in _warm_orders():
+        with tempfile.TemporaryDirectory() as folder:
+            Site(orders, folder).open_database().close()
     print(READY, flush=True)
     verifier.serve(layers, _requests(port), lambda answer: _send(port, answer))
 

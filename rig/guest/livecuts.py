@@ -1,9 +1,8 @@
 """Cuts that really happen, in the recorder's guest: a disk that loses its power while the workload goes on.
 
-The stack, from below: null_blk with a write cache, dm-delay with the device profile, a layer that cuts,
-dm-log-writes, the file system. The layer is swapped while the workload runs, and a swap waits for the requests that
-are under way; before it lets anybody go on, the mark `inject-N` says that N rounds have been cut. What had completed
-before the mark is known: the layer counts it.
+The devices are those of `rig.guest.devices.stack`, with a layer that cuts. The layer is swapped while the workload
+runs, and a swap waits for the requests that are under way; before it lets anybody go on, the mark `inject-N` says that
+N rounds have been cut. What had completed before the mark is known: the layer counts it.
 
 `livecut-drop`: from the cut on dm-flakey drops all writes and says they are done. What remains is all that had
 completed, a cut without loss of the cache. The workload does some more transactions into the void.
@@ -24,39 +23,37 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any, cast
 
-from rig.engines import named
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
+from rig.contract.injections import Injection
+from rig.contract.orders import Orders
+from rig.filesystems import filesystem_named
 from rig.guest import recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
-from rig.guest.oracle import Finding, Oracle
+from rig.guest.devices.stack import CUT, Stack, disks_in_ram, stacked
 from rig.guest.programs import workload
-from rig.guest.watch.forks import Fork
-from rig.workloads import ledger
+from rig.guest.site import LOG, Site
+from rig.guest.watch.forks import Fork, Send
 
 _ROUNDS = (3, 6)
 _TRANSACTIONS_PER_ROUND = 6
 # Transactions into the void behind a cut.
 _VOID = 2
 _TRANSACTIONS_MAX = 10
-_SECTORS = disks.DISK_MIB * 2048
-_CUT, _LOG = "cut", "log"
-_ZEROS = bytes(disks.CHUNK_BYTES)
+_SECTORS = DISK_MIB * 2048
+_ZEROS = bytes(CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")
 
 
-class Kind(StrEnum):
-    """How the power goes; the words of `rig.contract.arms.FaultSpec.injection`."""
-
-    DROP = "livecut-drop"
-    CACHE = "livecut-cache"
-
-
 # Up for no second and down for a day, so that it does this from the moment of the swap on.
-_AFTERWARDS = {Kind.DROP: "0 86400 1 drop_writes", Kind.CACHE: "0 86400 2 error_writes error_reads"}
+_AFTERWARDS = {
+    Injection.LIVECUT_DROP: "0 86400 1 drop_writes",
+    Injection.LIVECUT_CACHE: "0 86400 2 error_writes error_reads",
+}
 
 
 @dataclass(frozen=True)
@@ -82,12 +79,21 @@ def round_count(transaction_count: int) -> int:
     return min(high, max(low, transaction_count // _TRANSACTIONS_PER_ROUND))
 
 
-def record(scenario: dict[str, Any], keep: recorder.Keep) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Round:
+    """One round at work."""
+
+    number: int
+    site: Site
+    stack: Stack
+
+
+def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
     """Record and cut; keep the logs and what was left of the disks, by turns; return facts."""
     root_reads = disks.request_counts("/dev/vda")["reads"]
     parts: list[bytes] = []
-    rounds = [_round(scenario, number, parts) for number in range(1, round_count(scenario["transaction_count"]) + 1)]
-    # Only now: the host takes its time over them, which would show in the clock of the rounds behind.
+    rounds = [_round(orders, number, parts) for number in range(1, round_count(orders.transaction_count) + 1)]
+    # Only now: the host takes its time over them, which would show in the clock of the rounds after them.
     for part in parts:
         keep(len(part), [part])
     return {
@@ -97,58 +103,47 @@ def record(scenario: dict[str, Any], keep: recorder.Keep) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _round(scenario: dict[str, Any], number: int, parts: list[bytes]) -> dict[str, Any]:
-    disks.load_module("brd", f"rd_nr=1 rd_size={recorder.LOG_MIB * 1024}")
-    disk = disks.add_cached_disk()
-    mapper = DeviceMapper()
-    below = disk
-    if scenario["profile"] != "none":
-        below = mapper.create("profile", Target("delay", recorder.delay_params(disk, scenario["profile"]), _SECTORS))
-    layer = mapper.create(_CUT, Target("linear", f"{below} 0", _SECTORS))
-    device = mapper.create(_LOG, Target("log-writes", f"{layer} {recorder.LOG_DISK}", _SECTORS))
-    for node in {disk, below, layer, device}:
-        disks.require_write_cache(node)
-    recorder.make_filesystem(scenario["filesystem"], device, "")
-    mounts.mount(device, scenario["filesystem"], scenario["mount_options"])
-    orders = scenario | {"round": number, "directory": mounts.MOUNT_POINT, "below": below, "layer": layer, "disk": disk}
-    # It dies without closing anything: there is no disk to close it on.
-    ending = Fork(lambda send: send(run(orders))).wait()
-    mounts.unmount()
-    if ending.exit_code:
-        raise RuntimeError(f"the workload failed: {ending.why}")
-    status = mapper.status(_LOG)
-    if "logging_disabled" in status:
-        raise RuntimeError(f"the log of {recorder.LOG_MIB} MiB is full; record fewer transactions")
-    for name in (_LOG, _CUT, *(["profile"] if below != disk else [])):
-        mapper.remove(name)
-    told = cast("dict[str, Any]", ending.messages[0])
-    parts.append(recovery.content(recorder.LOG_DISK))
-    if scenario["injection"] == Kind.CACHE:
-        disks.cycle_power(disk)
-    parts.append(b"".join(_filled(disk)))
-    told["finding"] = vars(_judged(disk, scenario))
-    disks.remove_cached_disk()
-    disks.unload_module("brd")
+def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
+    mapper, filesystem = DeviceMapper(), filesystem_named(orders.filesystem)
+    with disks_in_ram(1):
+        with stacked(mapper, orders.device, can_cut=True) as stack:
+            filesystem.make(stack.top)
+            mounts.mount(stack.top, filesystem.kernel_type, orders.mount_options)
+            disks.settle(stack.top)
+            site = Site(orders, mounts.MOUNT_POINT, stack.top)
+            # It dies without closing anything: there is no disk to close it on.
+            ending = Fork(partial(_sent, _Round(number, site, stack))).wait()
+            mounts.unmount()
+        if ending.exit_code:
+            raise RuntimeError(f"the workload failed: {ending.why}")
+        told = cast("dict[str, Any]", ending.messages[0])
+        parts.append(recovery.content(stack.log_disk))
+        if orders.injection is Injection.LIVECUT_CACHE:
+            disks.cycle_power(stack.disk)
+        parts.append(b"".join(_filled(stack.disk)))
+        told["finding"] = _judged(stack.disk, site).message
     return told
+
+
+def _sent(round_: _Round, send: Send) -> None:
+    send(run(round_))
 
 
 def _filled(disk: str) -> Iterator[bytes]:
     """Yield what is on a disk: the chunks that are not zeros, each behind its offset."""
     for number, chunk in enumerate(disks.chunks_of(disk)):
         if chunk != _ZEROS:
-            yield _OFFSET.pack(number * disks.CHUNK_BYTES) + chunk
+            yield _OFFSET.pack(number * CHUNK_BYTES) + chunk
 
 
-def _judged(disk: str, scenario: dict[str, Any]) -> Finding:
+def _judged(disk: str, site: Site) -> Finding:
     """Reopen what remained, as after any power cut, and say what is there."""
-    models = ledger.models(scenario["seed"], scenario["transaction_count"])
-    oracle = Oracle(ledger.TABLES, models, partial(ledger.transaction, scenario["seed"]))
     try:
-        mounts.mount(disk, scenario["filesystem"], scenario["mount_options"])
+        mounts.mount(disk, site.filesystem.kernel_type, site.orders.mount_options)
     except OSError as error:
-        return Finding("file-system-damage", detail=str(error))
+        return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error))
     try:
-        return oracle.judge(lambda: named(scenario["engine"]).open_database(mounts.MOUNT_POINT, scenario["settings"]))
+        return site.work.oracle().judge(site.open_database)
     finally:
         mounts.unmount()
 
@@ -156,8 +151,8 @@ def _judged(disk: str, scenario: dict[str, Any]) -> Finding:
 class Cutter:
     """Cuts once, now or from another thread while a commit is under way."""
 
-    def __init__(self, orders: dict[str, Any], mapper: DeviceMapper, mark: Callable[[str], None]) -> None:
-        self._orders = orders
+    def __init__(self, round_: _Round, mapper: DeviceMapper, mark: Callable[[str], None]) -> None:
+        self._round = round_
         self._mapper = mapper
         self._mark = mark
         self._thread = threading.Thread(target=self.cut)
@@ -172,8 +167,8 @@ class Cutter:
     def cut(self) -> None:
         """Cut, after the time that was set."""
         time.sleep(self._wait_s)
-        after = Target("flakey", f"{self._orders['below']} 0 {_AFTERWARDS[self._orders['injection']]}", _SECTORS)
-        self._mapper.swap(_CUT, after, meanwhile=self._note)
+        after = Target("flakey", f"{self._round.stack.delayed} 0 {self._afterwards}", _SECTORS)
+        self._mapper.swap(CUT, after, meanwhile=self._note)
 
     def join(self) -> None:
         """Wait until it is cut."""
@@ -181,43 +176,48 @@ class Cutter:
             self._thread.join()
 
     def _note(self) -> None:
-        self._mark(f"inject-{self._orders['round']}")
-        self.counts = {name: disks.request_counts(self._orders[name]) for name in ("disk", "layer")}
+        self._mark(f"inject-{self._round.number}")
+        stack = self._round.stack
+        self.counts = {"disk": disks.request_counts(stack.disk), "layer": disks.request_counts(stack.below_log)}
+
+    @property
+    def _afterwards(self) -> str:
+        return _AFTERWARDS[self._round.site.orders.injection]
 
 
-def run(orders: dict[str, Any]) -> dict[str, Any]:
+def run(round_: _Round) -> dict[str, Any]:
     """Carry out the workload of one round, through its cut."""
     mapper = DeviceMapper()
-    mark = workload.marker(mapper, _LOG)
-    seed = orders["seed"]
-    where = plan(seed, orders["round"], orders["transaction_count"])
-    cutter = Cutter(orders, mapper, mark)
-    database = named(orders["engine"]).open_database(orders["directory"], orders["settings"])
-    database.create(ledger.TABLES, ledger.initial(seed))
+    mark = workload.marker(mapper, LOG)
+    site, orders, work = round_.site, round_.site.orders, round_.site.work
+    where = plan(orders.seed, round_.number, orders.transaction_count)
+    cutter = Cutter(round_, mapper, mark)
+    database = site.open_database()
+    database.create(work.tables, work.initial)
     read_back = database.settings()
-    os.sync()
+    workload.make_durable(site.device)
     mark("setup")
-    pause = random.Random(f"think {seed} {orders['round']}")
+    pause = random.Random(f"think {orders.seed} {round_.number}")
     last_s, number, words = 0.0, 0, ""
     try:
         for number in range(1, where.number + _VOID + 1):
-            time.sleep(pause.uniform(0, 2 * orders["think_ms"]) / 1e3)
+            time.sleep(pause.uniform(0, 2 * orders.think_ms) / 1e3)
             mark(f"begin-{number}")
             begin_s = time.monotonic()
             if number == where.number and where.in_commit:
                 cutter.cut_in(where.share * last_s)
-            database.commit(ledger.transaction(seed, number))
+            database.commit(work.transaction(number))
             last_s = time.monotonic() - begin_s
             mark(f"ack-{number}")
             if number == where.number and not where.in_commit:
-                time.sleep(where.share * orders["think_ms"] / 1e3)
+                time.sleep(where.share * orders.think_ms / 1e3)
                 cutter.cut()
     except Exception as error:  # noqa: BLE001 - whatever an engine raises without a disk, the round is over
         mark(f"fail-{number}")
         words = f"{type(error).__name__}: {error}"
     cutter.join()
     mark("end")
-    user_bytes = sum(one.user_bytes for n in range(1, number + 1) for one in ledger.transaction(seed, n))
     return {
-        "settings": read_back, "user_bytes": user_bytes, "counts": cutter.counts, "plan": vars(where), "words": words,
+        "settings": read_back, "user_bytes": work.user_bytes(number), "counts": cutter.counts,
+        "plan": vars(where), "words": words,
     }  # fmt: skip

@@ -1,9 +1,7 @@
-"""Record one scenario: a write log that begins before mkfs and ends after the last unmount.
+"""Record one scenario: a write log that begins before the file system is made and ends after the last unmount.
 
-All devices are in guest RAM, so that nothing outside decides when a request completes. The stack, from below:
-null_blk with a write cache, dm-delay with the device profile (left out for `none`), dm-log-writes, for the error arm
-a layer that can fail, the file system.
-For a journal on a disk of its own there is a second such stack, see `rig.guest.devices.journaldisk`.
+The devices below the file system are those of `rig.guest.devices.stack`; for a journal on a disk of its own there is a
+second stack.
 """
 
 from __future__ import annotations
@@ -14,106 +12,87 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any, cast
 
-from rig.guest.devices import disks, faultlayer, journaldisk, mounts
-from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.contract.geometry import DATA_DISK_MIB, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.injections import ERRORS, Injection
+from rig.contract.orders import DROP_PREFIX, Orders, Shim
+from rig.filesystems import filesystem_named, with_journal_disk
+from rig.guest.devices import disks, mounts
+from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper
+from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, workload
-from rig.guest.programs.injections import Injection
+from rig.guest.site import Site
 from rig.guest.watch.forks import Fork
 from rig.guest.watch.sample import sample
 
-LOG_DISK = "/dev/ram0"
-LOG_MIB = 640
-_SECTORS = disks.DISK_MIB * 2048
-# Milliseconds for a read, a write and a flush.
-_DELAYS_MS = {"ssd": (0, 0, 1), "hdd": (4, 4, 8)}
-_UUID = "12345678-1234-1234-1234-123456789abc"
-_JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
-_SHIMS = {"none": "", "eatmydata": "/usr/lib/x86_64-linux-gnu/libeatmydata.so", "lastwriter": ""}
+_EATMYDATA = "/usr/lib/x86_64-linux-gnu/libeatmydata.so"
 _WORKLOAD_LIMIT_S = 3600
 # Hands a part of the recording to the host: how many bytes, and the bytes.
 Keep = Callable[[int, Iterable[bytes]], None]
 
 
-def record(scenario: dict[str, Any], keep: Keep) -> dict[str, Any]:
+def record(orders: Orders, keep: Keep) -> dict[str, Any]:
     """Record; keep the log, and behind it that of a second disk; return facts. Whatever voids the recording raises."""
-    has_journal = journaldisk.is_wanted(scenario)
-    disks.load_module("brd", f"rd_nr={1 + has_journal} rd_size={LOG_MIB * 1024}")
-    disk = disks.add_cached_disk()
-    root_reads = disks.request_counts("/dev/vda")["reads"]
-    mapper = DeviceMapper()
-    below = disk
-    if scenario["profile"] != "none":
-        below = mapper.create("profile", Target("delay", delay_params(disk, scenario["profile"]), _SECTORS))
-    log = mapper.create("log", Target("log-writes", f"{below} {LOG_DISK}", _SECTORS))
-    can_fail = scenario["injection"] in list(Injection)
-    device = faultlayer.FaultLayer(mapper, log).create() if can_fail else log
-    for node in {disk, below, log, device}:
-        disks.require_write_cache(node)
-    journal = None
-    if has_journal:
-        profile = scenario["profile"]
-        journal = journaldisk.JournalDisk(mapper, lambda disk: "" if profile == "none" else delay_params(disk, profile))
-    facts = _run(scenario | {"device": device, "device_below": log}, device, journal.node if journal else "")
-    if can_fail:
-        mapper.remove(faultlayer.NAME)
-    status = mapper.status("log")
-    if "logging_disabled" in status:
-        raise RuntimeError(f"the log of {LOG_MIB} MiB is full; record fewer transactions")
-    counts = disks.request_counts(disk)
-    mapper.remove("log")
-    if below != disk:
-        mapper.remove("profile")
-    # Read from the host's disk, and the moment of its completion would have changed what follows.
-    root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
-    facts |= {"log_status": status, "requests": counts, "root_reads": root_reads, "kernel": os.uname().release}
-    facts["device_digest"] = disks.disk_digest(disks.chunks_of(disk))
-    _keep_log(keep, LOG_DISK, status)
-    if journal:
-        status, counts = journal.remove()
-        facts["journal"] = {"requests": counts, "device_digest": disks.disk_digest(disks.chunks_of(journal.disk))}
-        _keep_log(keep, journaldisk.LOG_DISK, status)
-    disks.remove_cached_disk()
-    disks.unload_module("brd")
+    has_journal = orders.injection is Injection.TWODISK
+    with disks_in_ram(1 + has_journal):
+        root_reads = disks.request_counts("/dev/vda")["reads"]
+        mapper = DeviceMapper()
+        with ExitStack() as layers:
+            journal: Stack | None = None
+            stack = layers.enter_context(stacked(mapper, orders.device, can_fail=orders.injection in ERRORS))
+            if has_journal:
+                journal = layers.enter_context(stacked(mapper, orders.device, number=1, size_mib=JOURNAL_DISK_MIB))
+            facts = _run(orders, stack, journal)
+        # Read from the host's disk, and the moment of its completion would have changed what follows.
+        root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
+        facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
+        if journal:
+            facts["journal"] = _kept(keep, journal)
     # After all else, so that nothing of the recording knows of it.
-    is_plain = scenario["shim"] == "none" and not scenario["injection"]
-    facts["syncs"] = sample(scenario).syncs if is_plain else {}
+    is_plain = orders.shim == Shim.NONE and not orders.injection
+    facts["syncs"] = sample(orders).syncs if is_plain else {}
     return facts
 
 
-def _run(scenario: dict[str, Any], device: str, journal: str) -> dict[str, Any]:
-    make_filesystem(scenario["filesystem"], device, journal)
+def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
+    filesystem = filesystem_named(orders.filesystem)
+    options = orders.mount_options
     if journal:
-        # mkfs leaves what it wrote there of its file system unflushed, and without it nothing can be mounted.
-        journaldisk.settle(journal)
+        separate = with_journal_disk(filesystem)
+        separate.make_with_journal(stack.top, journal.top, DATA_DISK_MIB)
+        # What was made there is left unflushed, and without it nothing can be mounted.
+        disks.settle(journal.top)
+        options = mounts.joined(options, separate.journal_option(journal.top))
+    else:
+        filesystem.make(stack.top)
     begin_ns = time.monotonic_ns()
-    options = mounts.with_journal(scenario["mount_options"], journal)
-    with mounts.mounted(device, scenario["filesystem"], options) as directory:
-        if journal:
-            journaldisk.settle(device)
-        orders = scenario | {"directory": directory, "log_device": "log"}
-        if scenario["injection"] == "kill":
-            facts = kills.run(orders)
+    with mounts.mounted(stack.top, filesystem.kernel_type, options) as directory:
+        # What the mount wrote is known from here on, whatever is written to the same blocks later.
+        disks.settle(stack.top)
+        site = Site(orders, directory, stack.top, stack.log)
+        if orders.injection is Injection.KILL:
+            facts = kills.run(site)
         else:
-            facts = drops.run(orders) if scenario["shim"].startswith(drops.PREFIX) else _run_apart(orders)
+            facts = drops.run(site) if orders.shim.startswith(DROP_PREFIX) else _run_apart(site)
     facts["virtual_ns"] = time.monotonic_ns() - begin_ns
     return facts
 
 
-def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
+def _run_apart(site: Site) -> dict[str, Any]:
     """Run the workload as a fork, or as a program of its own if something has to be put under it."""
-    environment = clock.environment(orders["injection"])
-    if shim := _SHIMS[orders["shim"]]:
-        environment["LD_PRELOAD"] = shim
+    environment = clock.environment(site.orders.injection)
+    if site.orders.shim == Shim.EATMYDATA:
+        environment["LD_PRELOAD"] = _EATMYDATA
     if not environment:
-        ending = Fork(lambda send: send(workload.run_marked(orders))).wait()
+        ending = Fork(lambda send: send(workload.run_marked(site))).wait()
         if ending.exit_code:
             raise RuntimeError(f"the workload failed: {ending.why}")
         (facts,) = ending.messages
         return cast("dict[str, Any]", facts)
     process = subprocess.run(
-        [sys.executable, "-m", "rig.guest.programs.workload"], input=json.dumps(orders),
+        [sys.executable, "-m", "rig.guest.programs.workload"], input=json.dumps(site.message),
         env={**os.environ, **environment}, capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
     )  # fmt: skip
     if process.returncode:
@@ -121,28 +100,9 @@ def _run_apart(orders: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(process.stdout))
 
 
-def make_filesystem(filesystem: str, device: str, journal: str) -> None:
-    """Make a file system; `journal` is a disk of its own for its journal, if it is not empty."""
-    # Everything is written now and nothing is random, so that the recording holds all there is to know.
-    extended = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-    where, size = "size=4", []
-    if journal:
-        command = ["mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", journal]
-        subprocess.run(command, check=True, capture_output=True)
-        where, size = f"device={journal}", [f"{journaldisk.DATA_MIB}M"]
-    commands = {
-        "ext4": ["mkfs.ext4", "-q", "-F", "-b", "4096", "-N", "256", "-U", _UUID, "-E", extended, "-J", where],
-    }
-    subprocess.run([*commands[filesystem], device, *size], check=True, capture_output=True)
-
-
-def delay_params(disk: str, profile: str) -> str:
-    """Return the parameters of a dm-delay target over a disk, for a profile that has any."""
-    read_ms, write_ms, flush_ms = _DELAYS_MS[profile]
-    return f"{disk} 0 {read_ms} {disk} 0 {write_ms} {disk} 0 {flush_ms}"
-
-
-def _keep_log(keep: Keep, log_disk: str, status: str) -> None:
-    """Keep a log up to a sector that surely lies behind its last entry."""
-    size = (int(status.split()[1]) + 64) * SECTOR_BYTES
-    keep(size, disks.chunks_of(log_disk, size))
+def _kept(keep: Keep, stack: Stack) -> dict[str, Any]:
+    """Keep a log up to a sector that surely lies behind its last entry; return what the host checks it against."""
+    size = (int(stack.status.split()[1]) + 64) * SECTOR_BYTES
+    digest = disk_digest(disks.chunks_of(stack.disk))
+    keep(size, disks.chunks_of(stack.log_disk, size))
+    return {"requests": dict(stack.counts), "device_digest": digest}

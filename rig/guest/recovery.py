@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rig.guest.devices import disks
-from rig.guest.devices.devicemapper import DeviceMapper, Target
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.devices.stack import logged
 
 _NAME = "recovery"
 # As `faults.log` has it.
@@ -38,15 +39,8 @@ def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int
     Raise RuntimeError if flushes would not be logged or the log is full: then the recording is void.
     """
     log = bytearray()
-    node = mapper.create(_NAME, Target("log-writes", f"{device} {log_disk}", sector_count))
-    try:
-        disks.require_write_cache(node)
+    with logged(mapper, _NAME, device, log_disk, sector_count=sector_count) as node:
         yield node, log
-        status = mapper.status(_NAME)
-    finally:
-        mapper.remove(_NAME)
-    if "logging_disabled" in status:
-        raise RuntimeError(f"the log of a recovery did not fit its disk of {disks.DISK_MIB} MiB")
     log += content(log_disk)
 
 

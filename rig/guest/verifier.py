@@ -18,56 +18,49 @@ import mmap
 import os
 import queue
 import struct
-import subprocess
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.geometry import DISK_MIB, JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
+from rig.contract.orders import Orders
+from rig.filesystems import with_journal_disk
 from rig.guest import recovery
-from rig.guest.devices import disks, journaldisk, mounts
+from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.devices.faultlayer import Ballast
-from rig.guest.oracle import Finding, Oracle
-from rig.guest.programs import lastwriter
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
-from rig.workloads import ledger
+from rig.guest.site import Site
 
 RECORDING_DISK = "/dev/vdb"
 _BASE = "/dev/ram0"
 _LAYER_COUNT = 4
 # Behind the stores of the layers: where a recovery is logged.
 _LOG = f"/dev/ram{1 + _LAYER_COUNT}"
-_SECTORS = disks.DISK_MIB * 2048
+_SECTORS = DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
-LITERALS_FROM = 1 << 62
 _EXTENT = struct.Struct("<QQQ")
-_FSCK_LIMIT_S = 60
 # If no layer is free by then, the thread that renews them has died.
 _LAYER_LIMIT_S = 20
-# e2fsck: 0 is clean, 1 means that it would have repaired something which replaying the journal explains.
-_FSCK_CLEAN = 0
 
 
 class Verifier:
     """One recording under check, for the life of one virtual machine."""
 
-    def __init__(self, scenario: Mapping[str, Any], layers: Layers) -> None:
-        self._filesystem = scenario["filesystem"]
-        self._mount_options = scenario["mount_options"]
-        self._open = partial(lastwriter.open_database, scenario, mounts.MOUNT_POINT)
-        models = ledger.models(scenario["seed"], scenario["transaction_count"])
-        self._oracle = Oracle(ledger.TABLES, models, partial(ledger.transaction, scenario["seed"]))
+    def __init__(self, orders: Orders, layers: Layers) -> None:
+        self._site = Site(orders, mounts.MOUNT_POINT)
+        self._filesystem = self._site.filesystem
+        self._oracle = self._site.work.oracle()
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layers = layers
-        self._has_journal = journaldisk.is_wanted(scenario)
         # The node of the journal's disk while a state is checked, where it has one of its own.
         self._journal = ""
 
@@ -96,63 +89,59 @@ class Verifier:
                     set_wall_clock(request["clock"])
                 finding, read_s = self._judged(data, clock, may_set_clock="clock" in request)
         clock.lap("discard")
-        answer: dict[str, Any] = {"kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail}
-        answer["ms"] = clock.laps_ms
-        if "clock" in request:
-            answer["clock"] = read_s
-        return answer | ({"sha256": sha256} if sha256 else {})
+        told = replace(finding, ms=clock.laps_ms, clock_s=read_s if "clock" in request else None)
+        return told.message | ({"sha256": sha256} if sha256 else {})
 
     def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
         """Judge the crash state on a layer under record; return the log, and the layer and its files afterwards."""
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
             finding = self._reopened(node, clock)
         files: list[tuple[int, int]] = []
-        digest = disks.disk_digest(disks.chunks_of(device))
-        if finding.kind != "file-system-damage":
-            with mounts.mounted(device, self._filesystem, self._mount_options) as directory:
+        digest = disk_digest(disks.chunks_of(device))
+        if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
+            with mounts.mounted(device, self._filesystem.kernel_type, self._site.orders.mount_options) as directory:
                 files = recovery.places(directory)
-        return {
-            "kind": finding.kind, "recovered": finding.recovered, "detail": finding.detail, "ms": clock.laps_ms,
-            "log": recovery.packed(archive), "digest": digest, "files": files,
-        }  # fmt: skip
+        told = replace(finding, ms=clock.laps_ms).message
+        return told | {"log": recovery.packed(archive), "digest": digest, "files": files}
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:
         """Give the disk with the data; where the journal has one of its own, each is a part of the device."""
-        if not self._has_journal:
+        if not self._site.has_journal_disk:
             yield device
             return
-        with self._layers.parts(device, journaldisk.FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
+        with self._layers.parts(device, JOURNAL_FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
             yield data
 
     def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
         """Return what reopening showed, and the time that the machine's clock read after it."""
         finding = self._reopened(device, clock)
         read_s = time.time()
-        if may_set_clock and finding.kind != "prefix":
+        if may_set_clock and finding.kind is not FindingKind.PREFIX:
             set_for_fsck()
-        if finding.kind != "prefix" and (damage := self._filesystem_damage(device)):
-            finding = Finding("file-system-damage", detail=f"{damage}; seen as {finding.kind}: {finding.detail}")
+        if finding.kind is not FindingKind.PREFIX and (damage := self._damage(device)):
+            finding = Finding(
+                FindingKind.FILESYSTEM_DAMAGE, detail=f"{damage}; seen as {finding.kind}: {finding.detail}"
+            )
         return finding, read_s
 
     def _reopened(self, device: str, clock: _Clock) -> Finding:
         try:
-            mounts.mount(device, self._filesystem, mounts.with_journal(self._mount_options, self._journal))
+            mounts.mount(device, self._filesystem.kernel_type, self._options)
         except OSError as error:
-            return Finding("file-system-damage", detail=str(error))
+            return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error))
         clock.lap("mount")
         try:
             self._give_space_back()
-            finding = self._oracle.judge(self._open)
-            errors = mounts.ext4_error_count(device) if self._filesystem == "ext4" else 0
+            finding = self._oracle.judge(self._site.open_database)
+            error_count = self._filesystem.error_count(device)
             clock.lap("reopen")
         finally:
             mounts.unmount()
             clock.lap("unmount")
-        if errors:
-            return Finding(
-                "file-system-damage", detail=f"ext4 counted {errors} errors; {finding.kind} {finding.detail}"
-            )
+        if error_count:
+            words = f"{self._filesystem.word} counted {error_count} errors; {finding.kind} {finding.detail}"
+            return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=words)
         return finding
 
     @staticmethod
@@ -161,7 +150,7 @@ class Verifier:
         ballast = Ballast(mounts.MOUNT_POINT)
         if ballast.is_there:
             ballast.remove()
-            # ext4 gives freed blocks out again only after the journal transaction that freed them.
+            # Freed blocks may be given out again only after the journal's transaction that freed them.
             os.sync()
 
     def _sha256(self, device: str) -> str:
@@ -171,13 +160,18 @@ class Verifier:
             digest.update(chunk)
         return digest.hexdigest()
 
-    def _filesystem_damage(self, device: str) -> str:
+    @property
+    def _options(self) -> str:
+        options = self._site.orders.mount_options
+        if not self._journal:
+            return options
+        return mounts.joined(options, with_journal_disk(self._filesystem).journal_option(self._journal))
+
+    def _damage(self, device: str) -> str:
         """Return what the file system's own check says of an unmounted device; empty when it is clean."""
-        command = ["e2fsck", "-f", "-n", *(["-j", self._journal] if self._journal else []), device]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False)
-        if process.returncode == _FSCK_CLEAN:
-            return ""
-        return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
+        if self._journal:
+            return with_journal_disk(self._filesystem).damage_with_journal(device, self._journal)
+        return self._filesystem.damage(device)
 
     def _copy(self, packed: str, target: int, literals: bytes = b"") -> None:
         for device_offset, source_offset, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
@@ -200,7 +194,7 @@ class Layers:
     """
 
     def __init__(self) -> None:
-        disks.load_module("brd", f"rd_nr={2 + _LAYER_COUNT} rd_size={disks.DISK_MIB * 1024}")
+        disks.load_module("brd", f"rd_nr={2 + _LAYER_COUNT} rd_size={DISK_MIB * 1024}")
         self.mapper = DeviceMapper()
         self._fresh: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
         self._used: queue.SimpleQueue[_Layer] = queue.SimpleQueue()
@@ -278,7 +272,7 @@ class _Clock:
 
 def serve(layers: Layers, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
     """Answer requests until the machine is taken away: first the scenario, then one crash state after the other."""
-    verifier = Verifier(next(requests), layers)
+    verifier = Verifier(Orders.of(next(requests)), layers)
     # What is here now stays for good, and looking through it again and again for garbage costs time for nothing.
     gc.collect()
     gc.freeze()

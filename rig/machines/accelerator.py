@@ -11,9 +11,10 @@ import platform
 from pathlib import Path
 
 from rig import host
+from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
 from rig.machines.argv import Accelerator, Role
-from rig.machines.image import Image, cache_folder, locked
+from rig.machines.image import Image
 from rig.machines.template import PROGRAM, answers, qemu_version
 
 _DEVICE = Path("/dev/kvm")

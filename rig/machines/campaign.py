@@ -17,18 +17,21 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
+from rig.cache import require_cache
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RigError
+from rig.contract.findings import Finding
 from rig.contract.results import PlanFacts, RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
-from rig.engines.sqlite.builds import Library, require_loadable
+from rig.engines import named
+from rig.engines.builds import Library, builds_of
 from rig.faults import LogError, WriteLog
-from rig.front.doctor import require_qemu
 from rig.machines import image, machine
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Role
+from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
-from rig.machines.verification import Finding, live_verdicts, verdict, verify
+from rig.machines.verification import live_verdicts, verdict, verify
 from rig.planning import recoverycuts
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut, by_content, cuts
@@ -85,13 +88,13 @@ def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[
     Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest could not load.
     """
     require_qemu()
-    image.require_cache()
+    require_cache()
     recipe = image.recipe()
     if not image.is_built(recipe):
         progress.says(f"building the guest image {recipe.name} (about a minute)")
     guest = image.build(recipe)
     for library in libraries:
-        require_loadable(library, guest)
+        builds_of(named(library.engine)).require_loadable(library, (guest.folder / "packages.txt").read_text())
     paths = sorted({library.path for library in libraries})
     accelerator, reason = best_accelerator(guest)
     progress.says(f"verifiers run under {accelerator}: {reason}")

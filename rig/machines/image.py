@@ -7,20 +7,17 @@ is never used. No root is needed: mmdebstrap has its unshare mode, and mke2fs fi
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import lzma
-import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from rig import host
+from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, UsageError
 from rig.machines import cpio
 
@@ -29,7 +26,6 @@ _BUILD_LIMIT_S = 1800
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below change what they make of the same recipe.
 _BUILDER_VERSION = 1
-_CACHE_REMEDY = "name a folder for guest images and templates: RIG_CACHE=FOLDER"
 _KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
 
 
@@ -75,26 +71,6 @@ class Image:
     def root_disk(self) -> Path:
         """Return the read-only root disk."""
         return self.folder / "root.img"
-
-
-def cache_folder() -> Path:
-    """Return the folder for images and templates: $RIG_CACHE, or a folder in the user's cache directory."""
-    if os.environ.get("RIG_CACHE"):
-        return Path(os.environ["RIG_CACHE"]).absolute()
-    # The XDG Base Directory Specification has relative paths ignored.
-    found = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if found.is_absolute():
-        return found / "powercut-rig"
-    try:
-        return Path.home() / ".cache" / "powercut-rig"
-    except RuntimeError:
-        raise HostError(f"this user has no home directory; {_CACHE_REMEDY}") from None
-
-
-def require_cache() -> Path:
-    """Return the cache folder; raise HostError, one line with the fix, unless this user may write there."""
-    host.require_writable(cache_folder(), _CACHE_REMEDY)
-    return cache_folder()
 
 
 def recipe(name: str = "base") -> Recipe:
@@ -156,15 +132,6 @@ def remove(name: str) -> list[Path]:
     for folder in found:
         shutil.rmtree(folder)
     return found
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock beside a path of the cache."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{path}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _kept(wanted: Recipe) -> Image:

@@ -7,15 +7,16 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
 from rig.contract.arms import SPECS
+from rig.contract.clocks import AFTER_CUT, Clock
 from rig.contract.errors import StoreError, UsageError
+from rig.contract.findings import Finding
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import ContentIndex, CrashState, JointState, StateIdError, WriteLog, epochs, parse_joint, parse_state
 from rig.faults.twodisk import JointIndex
-from rig.guest.programs.clock import AFTER_CUT, Clock
 from rig.machines.campaign import Machines
 from rig.machines.template import Template
-from rig.machines.verification import Finding, live_verdicts, verdict, verify
+from rig.machines.verification import live_verdicts, verdict, verify
 from rig.planning.cuts import Cut
 from rig.recordings import recording
 from rig.recordings.recording import record_live

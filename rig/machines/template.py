@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -28,12 +29,15 @@ from qemu.qmp import QMPError
 
 import rig
 from rig import host
+from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
-from rig.guest.agent import FAILED, READY
+from rig.contract.orders import FAILED, READY
+from rig.engines import Engine, engines
 from rig.machines import argv, cpio, monitor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
-from rig.machines.image import Image, cache_folder, locked
+from rig.machines.image import Image
 from rig.machines.machine import Machine, started
+from rig.machines.warmup import warm_orders
 
 PROGRAM = "qemu-system-x86_64"
 _BOOT_LIMIT_S = 120
@@ -45,7 +49,7 @@ _SETTLE_S = 0.5
 _RAM = "ram"
 _NO_RECORDING = "no-recording"
 _MEMORY_MIB = {Role.RECORDER: 1280, Role.VERIFIER: 640}
-_GUEST_CODE = ("__init__.py", "contract/*.py", "guest/**/*.py", "engines/**/*.py", "workloads/*.py")
+_GUEST_CODE = ("__init__.py", "contract/*.py", "guest/**/*.py", "engines/*.py", "filesystems/*.py", "workloads/*.py")
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +91,7 @@ def template(
 ) -> Iterator[Template]:
     """Hold a template for the length of a block, booting and saving it first if the cache has none.
 
-    `libraries` travel with our code, see `rig.engines.sqlite.builds`.
+    `libraries` travel with our code, see `rig.engines.builds`.
     """
     code = _code_archive(libraries)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
@@ -155,7 +159,7 @@ def qemu_version() -> str:
 
 
 def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    # Who works with another SQLite and with the guest's own in turn needs the other one again.
+    # Who works with another build of an engine and with the guest's own in turn needs the other one again.
     remove_templates(keep=folder, role=spec.role, spared_count=1)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -251,7 +255,23 @@ def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
     code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
+    for engine in engines():
+        code |= _package(engine)
+    warm = [orders.message for orders in warm_orders([path.name for path in libraries])]
+    code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
     return cpio.archive(code | {f"code/libraries/{path.name}": (path.read_bytes(), 0o755) for path in libraries})
+
+
+def _package(engine: Engine) -> dict[str, tuple[bytes, int]]:
+    """Return the Python files of an engine's package, and what makes packages of the folders above it."""
+    parts = engine.module.split(".")
+    found = {}
+    for path in sorted(engine.folder.glob("**/*.py")):
+        found["/".join(["code", *parts, str(path.relative_to(engine.folder))])] = (path.read_bytes(), 0o644)
+    for depth in range(1, len(parts)):
+        path = engine.folder.parents[len(parts) - depth - 1] / "__init__.py"
+        found["/".join(["code", *parts[:depth], "__init__.py"])] = (path.read_bytes() if path.exists() else b"", 0o644)
+    return found
 
 
 def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:

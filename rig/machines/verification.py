@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from rig.contract.clocks import Clock
 from rig.contract.errors import VmError
+from rig.contract.findings import UNANSWERED, Finding, FindingKind
+from rig.contract.geometry import LITERALS_FROM
 from rig.contract.results import LiveFinding, Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Extent, WriteLog
-from rig.guest.programs.clock import Clock
-from rig.guest.verifier import LITERALS_FROM
 from rig.machines.machine import Machine
 from rig.machines.template import Template
 from rig.planning.cuts import Cut
@@ -35,19 +36,6 @@ _AHEAD = 3
 _CLOCK_LIMIT_S = 3600
 _TRIES = 2
 _PANIC = "Kernel panic"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the guest found in one content; `recovered` is p with content == model(p) when kind is "prefix"."""
-
-    kind: str
-    recovered: int | None
-    detail: str
-    # Milliseconds of each step in the guest, as it measured them.
-    ms: dict[str, float]
-    # What the machine's clock read after reopening, in seconds since 1970; None where nobody had set it.
-    clock_s: float | None = None
 
 
 def verify(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
@@ -93,7 +81,7 @@ class Recovered:
     finding: Finding
     # The write log of the recovery, as dm-log-writes wrote it.
     log: bytes
-    # Of the whole disk afterwards, see `rig.guest.devices.disks.disk_digest`.
+    # Of the whole disk afterwards, see `rig.contract.geometry.disk_digest`.
     digest: str
     # Where the files on it stand afterwards: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]
@@ -136,25 +124,22 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
 
 def _under_its_clock(cut: Cut, finding: Finding) -> Finding:
     """Return the finding, or that it says nothing of the cut: the clock was not the one that was asked for."""
-    is_answer = finding.kind not in (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
+    is_answer = finding.kind not in UNANSWERED
     if cut.clock is None or not is_answer:
         return finding
     read_s = finding.clock_s
     if read_s is not None and 0 <= read_s - cut.clock.seconds < _CLOCK_LIMIT_S:
         return finding
     detail = f"judged while the clock read {read_s}, and it was to be {cut.clock.seconds}; {finding.detail}"
-    return replace(finding, kind=VerdictKind.INCONCLUSIVE, recovered=None, detail=detail)
+    return replace(finding, kind=FindingKind.INCONCLUSIVE, recovered=None, detail=detail)
 
 
 def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable[[int], int]) -> Verdict:
     """Fill in what a finding says of an instant at which `blank.acked` transactions were acknowledged."""
     acked = blank.acked
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
-    if finding.kind != "prefix":
-        # Only the host says what is durable or lost.
+    if finding.kind is not FindingKind.PREFIX:
         kind = VerdictKind(finding.kind)
-        if kind in (VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX):
-            raise ValueError(f"the guest judged {blank.state} as {kind}, which is not for it to say")
     elif finding.recovered is None or finding.recovered > issued:
         detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
     elif finding.recovered < acked:
@@ -172,7 +157,7 @@ def live_verdicts(cell: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
     judged = [
         _verdict(
             Verdict(cell, one["state"], one["state"], VerdictKind.INCONCLUSIVE, one["acked"], None, 0, 0, 0, ""),
-            Finding(one["kind"], one["recovered"], one["detail"], {}),
+            Finding.of(one),
             one["issued"],
             lambda _: 0,
         )
@@ -192,7 +177,7 @@ class _Session:
         self._machine = machine
         self._log = log
         self._base_end = 0
-        machine.send(scenario.orders)
+        machine.send(scenario.orders.message)
 
     def findings(self, states: Sequence[CrashState], clocks: Sequence[Clock | None]) -> Iterable[Finding]:
         self._machine.receive(_READY_LIMIT_S)
@@ -233,7 +218,7 @@ class _Session:
     def _finding(state: CrashState, answer: Mapping[str, Any]) -> Finding:
         if answer["state"] != state.id:
             raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
-        return Finding(answer["kind"], answer["recovered"], answer["detail"], answer["ms"], answer.get("clock"))
+        return Finding.of(answer)
 
 
 def _packed(extents: Sequence[Extent]) -> str:
@@ -247,6 +232,6 @@ def _packed(extents: Sequence[Extent]) -> str:
 
 def _lost(console: str, error: Exception) -> Finding:
     if _PANIC in console:
-        return Finding(VerdictKind.KERNEL_PANIC, None, console[console.index(_PANIC) :].splitlines()[0], {})
-    kind = VerdictKind.HANG if isinstance(error, TimeoutError) else VerdictKind.INCONCLUSIVE
-    return Finding(kind, None, str(error), {})
+        return Finding(FindingKind.KERNEL_PANIC, detail=console[console.index(_PANIC) :].splitlines()[0])
+    kind = FindingKind.HANG if isinstance(error, TimeoutError) else FindingKind.INCONCLUSIVE
+    return Finding(kind, detail=str(error))

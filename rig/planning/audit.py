@@ -18,13 +18,12 @@ import numpy as np
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
+from rig.contract.geometry import DISK_MIB, JOURNAL_FIRST_BYTE
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Disk, JointState, WriteLog, epochs, parse_state
 from rig.faults.jointlegality import JointChecker
 from rig.faults.legality import RULES, Checker, Legality, Rule
 from rig.faults.log import ByteArray
-from rig.guest.devices.disks import DISK_MIB
-from rig.guest.devices.journaldisk import FIRST_BYTE
 from rig.planning.cuts import Cut
 from rig.recordings.recovery import SEPARATOR, OpenRecovery
 
@@ -160,7 +159,7 @@ def _complaint(checker: Checker, content: ByteArray, instant: int, rule: Rule, f
 def _joint_checker(state: JointState) -> JointChecker:
     """Return a checker of both disks, the data first; both logs passed the recording's self-check."""
     logs = [state.logs.sides[disk].log for disk in Disk]
-    return JointChecker(logs, (FIRST_BYTE, _DEVICE_BYTES - FIRST_BYTE))
+    return JointChecker(logs, (JOURNAL_FIRST_BYTE, _DEVICE_BYTES - JOURNAL_FIRST_BYTE))
 
 
 def _joint_complaint(joint: JointChecker, content: ByteArray, state: JointState, entry: int) -> str:
@@ -169,7 +168,7 @@ def _joint_complaint(joint: JointChecker, content: ByteArray, state: JointState,
     seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
     if seen < claimed:
         return f"it answers for {claimed} marks, and before entry {instant} of disk {state.late} stand {seen}"
-    answer = joint.check((content[:FIRST_BYTE], content[FIRST_BYTE:]), late, instant)
+    answer = joint.check((content[:JOURNAL_FIRST_BYTE], content[JOURNAL_FIRST_BYTE:]), late, instant)
     return "" if answer.legality is Legality.LEGAL else str(answer)
 
 

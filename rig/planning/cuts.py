@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rig.contract.arms import SPECS, Arm
+from rig.contract.clocks import AFTER_CUT, Clock
 from rig.contract.results import PlanFacts
 from rig.contract.scenario import Scenario
 from rig.faults import (
@@ -28,7 +29,6 @@ from rig.faults import (
     plan,
     twodisk,
 )
-from rig.guest.programs.clock import AFTER_CUT, Clock
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
 from rig.recordings.twodisk import two_logs

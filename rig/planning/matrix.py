@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from rig import engines
-from rig.contract.arms import CLOCK_FAULTS, FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
+from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
+from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
-from rig.contract.scenario import DROP_PREFIX, DeviceProfile, FileSystem, Scenario, Shim, Workload
-from rig.engines.engine import NAMES as ENGINES
+from rig.contract.injections import ERRORS, Injection
+from rig.contract.orders import DROP_PREFIX, Shim
+from rig.contract.scenario import Scenario, Workload
+from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
+from rig.filesystems import FileSystem, JournalDisk, filesystems
 
 _DEFAULT_FAULTS = ("powercut", "torn")
 _BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
-_CONTROL_SETTINGS = ("delete_off", "wal_off")
 _MUTATION_FAULTS = ("powercut", "torn")
-# Enough to see a database without a journal on disk come back damaged.
+# Enough to see a database that keeps no promise at a kill come back damaged.
 _VOLATILE_KILL_TRANSACTION_COUNT = 34
-_CROSS_CHECK_SETTINGS = ("delete_full", "wal_full", *_CONTROL_SETTINGS)
-# EXTRA is documented to be FULL in these modes, and each recording shows that it makes the same syncs.
-_SAME_AS_FULL = ("truncate_extra", "persist_extra", "wal_extra")
+# Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.controls`).
+ControlsOf = Callable[[str, str], tuple[str, ...]]
 # Names of which a message lists so many.
 _CHOICES_MAX = 8
-_DEFAULT_JOURNAL_MODES = ("delete", "truncate", "persist", "wal")
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Profile:
 
     def transactions_of(self, cell: Scenario) -> int:
         """Return how many transactions are recorded for a cell."""
-        if SPECS[cell.fault].injection == "kill":
+        if SPECS[cell.fault].injection is Injection.KILL:
             # Three kills each: more transactions than the exposure asks for would take long, and tell little.
-            is_promised = cell.settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES
-            return self.kill_transaction_count if is_promised else _VOLATILE_KILL_TRANSACTION_COUNT
+            is_volatile = named(cell.engine).spec.is_volatile(cell.settings)
+            return _VOLATILE_KILL_TRANSACTION_COUNT if is_volatile else self.kill_transaction_count
         is_side = SPECS[cell.fault].injection or cell.shim != "none"
         return self.side_transaction_count if is_side else self.transaction_count
 
     def instants_of(self, cell: Scenario) -> int:
-        """Return how many cut instants are spread over a cell; how long a mutant is at risk is nobody's question."""
+        """Return how many cut instants are spread over a cell; mutants get none."""
         return self.instants if cell.fault == "powercut" and not cell.dropped_sync else 0
 
     def states_max_of(self, cell: Scenario) -> int:
@@ -116,98 +116,90 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def device_profile(name: str) -> DeviceProfile:
-    """Return a device profile; raise UsageError naming the choices."""
-    if name not in list(DeviceProfile):
-        raise UsageError(f"unknown device profile {name!r}; there are: {', '.join(DeviceProfile)}")
-    return DeviceProfile(name)
-
-
 def all_cells() -> list[Scenario]:
     """Return every cell that has an id, sorted by it."""
-    cells = [
-        Scenario(
-            engine, filesystem, dict(zip(spec.SETTINGS, values, strict=True)), fault, dict(spec.TUNING),
-            SPECS[fault].mount_options,
-        )
-        for engine in ENGINES
-        for spec in [engines.named(engine)]
-        for filesystem, values, fault in itertools.product(
-            FileSystem, itertools.product(*spec.SETTINGS.values()), FAULTS
-        )
-    ]  # fmt: skip
-    # Teeth: an fsync that does nothing has to break what WAL promises, and a dishonest disk leaves no promise to break.
-    cells += [
-        replace(cell, shim=Shim.EATMYDATA)
-        for cell in cells
-        if cell.settings_name == "wal_full" and cell.fault in FORGETTING_FAULTS
-    ]
-    # And a wrong clock, which is nothing to SQLite, has to break what a program that trusts the clock promises.
-    cells += [
-        replace(cell, shim=Shim.LASTWRITER)
-        for cell in cells
-        if cell.settings_name == "wal_full" and cell.fault in CLOCK_FAULTS
-    ]
-    return sorted([*cells, *mutation_cells()], key=lambda cell: cell.id)
+    return sorted(
+        (
+            cell
+            for engine in engines()
+            for filesystem, fault in itertools.product(filesystems(), FAULTS)
+            if not why_not(engine, filesystem, fault)
+            for cell in _cells(engine, filesystem, fault)
+        ),
+        key=lambda cell: cell.id,
+    )
 
 
-def mutation_cells() -> list[Scenario]:
-    """Return the cells in which one sync is left out: every sync that transactions of these settings make."""
-    return [
-        Scenario(
-            engine, filesystem, settings, fault, dict(spec.TUNING), SPECS[fault].mount_options,
-            shim=f"{DROP_PREFIX}{kind}",
-        )
-        for engine in ENGINES
-        for spec in [engines.named(engine)]
-        for filesystem, values, fault in itertools.product(
-            FileSystem, itertools.product(*spec.SETTINGS.values()), _MUTATION_FAULTS
-        )
-        for settings in [dict(zip(spec.SETTINGS, values, strict=True))]
+def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
+    """Return what keeps an engine or a file system from being measured under a fault; empty if nothing does."""
+    spec = SPECS[fault]
+    if spec.injection in ERRORS and not engine.endures_errors:
+        return f"{engine.name} cannot be measured under {fault}: its driver cannot tell errors of the disk from others"
+    if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
+        return f"{filesystem.word} cannot be measured under {fault}: its journal has no disk of its own"
+    return ""
+
+
+def _cells(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[Scenario]:
+    """Yield every cell of an engine on a file system under a fault: plain, sabotaged, and one sync left out."""
+    spec, injection = engine.spec, SPECS[fault].injection
+    for settings in spec.all_settings():
+        name = settings_name(settings)
+        plain = Scenario(
+            engine.name, filesystem.word, settings, fault, dict(spec.tuning), _options(filesystem, fault),
+            engine_module=engine.module,
+        )  # fmt: skip
+        yield plain
+        # Teeth: a sync that does nothing has to break what strict settings promise; and what a fault is nothing to
+        # the engine has to break what a program on top of it promises. A dishonest disk leaves no promise to break.
+        if name in spec.strict and fault in FORGETTING_FAULTS:
+            yield replace(plain, shim=Shim.EATMYDATA)
+        for word, program in spec.programs.items():
+            if name in program.settings and injection in program.injections:
+                yield replace(plain, shim=word)
         # Where nothing is promised there is nothing to break.
-        if settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES
-        for kind in kinds(engine, settings)
-    ]  # fmt: skip
+        if fault in _MUTATION_FAULTS and not spec.is_volatile(settings):
+            for kind in kinds(engine, settings):
+                yield replace(plain, shim=f"{DROP_PREFIX}{kind}")
+
+
+def _options(filesystem: FileSystem, fault: str) -> str:
+    options = (filesystem.mount_options, filesystem.options_by_fault.get(fault, ""))
+    return ",".join(option for option in options if option)
 
 
 def is_unprotected(cell: Scenario) -> bool:
     """Return whether the engine promises nothing under these settings when the power goes."""
-    return any(cell.settings.get(name) in values for name, values in engines.named(cell.engine).UNPROTECTED.items())
+    return named(cell.engine).spec.is_unprotected(cell.settings)
 
 
-def _is_undecided(cell: Scenario) -> bool:
-    """Return whether no state of it can be judged: the log leaves open what the setup made durable.
-
-    ext4 writes its superblock with FUA at the mount and again from the page cache, in an order that no log tells, and
-    in the recordings of these settings it is never written again; see `faults.epochs`.
-    """
-    return cell.settings.get("journal_mode") in ("memory", "off") and cell.settings["synchronous"] != "off"
-
-
-def default_cells(wanted: Profile = PROFILES["quick"]) -> list[Scenario]:
+def default_cells(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
     """Return what is measured when no cell is named.
 
-    In the quick profile that is the main job: SQLite's journal modes that keep a journal on disk under the faults that
-    most people mean, and the controls. The others take the whole fault matrix: every cell with a promise to break, and
-    of the others those that show what is lost without one, and the controls. The cross-checks are of the rig, so a few
-    settings do for them, and settings that are the same as others are measured under the main faults alone.
+    In the quick profile that is the main job: settings that promise something when a process dies, under the faults
+    that most people mean, and the controls. The others take the whole fault matrix: every cell with a promise to break,
+    and of the others those that show what is lost without one, and the controls.
     """
-    if wanted.is_whole:
-        return [
-            cell
-            for cell in all_cells()
-            if not is_unprotected(cell) or cell.fault in _BARE_FAULTS or cell.settings_name in _CONTROL_SETTINGS
-            if cell.fault == "processkill" or not _is_undecided(cell)
-            if not SPECS[cell.fault].is_cross_check or cell.settings_name in _CROSS_CHECK_SETTINGS
-            if "_".join(cell.settings.values()) not in _SAME_AS_FULL
-            or (cell.fault in MAIN_FAULTS and not cell.dropped_sync)
-        ]
-    return [
-        cell
-        for cell in all_cells()
-        if cell.settings.get("journal_mode") in _DEFAULT_JOURNAL_MODES and cell.fault in _DEFAULT_FAULTS
-        if not cell.dropped_sync
-    ]
+    keeps = _in_whole if wanted.is_whole else _in_quick
+    return [cell for cell in all_cells() if keeps(cell, controls)]
+
+
+def _in_quick(cell: Scenario, controls: ControlsOf) -> bool:
+    is_control = settings_name(cell.settings) in controls(cell.engine, cell.fault)
+    is_wanted = is_control or not named(cell.engine).spec.is_volatile(cell.settings)
+    return cell.fault in _DEFAULT_FAULTS and is_wanted and not cell.dropped_sync
+
+
+def _in_whole(cell: Scenario, controls: ControlsOf) -> bool:
+    spec, name = named(cell.engine).spec, settings_name(cell.settings)
+    is_shown = name in spec.cross_checks or name in controls(cell.engine, cell.fault)
+    if spec.is_unprotected(cell.settings) and cell.fault not in _BARE_FAULTS and not is_shown:
+        return False
+    # The cross-checks are of the rig, so a few settings do for them.
+    if SPECS[cell.fault].is_cross_check:
+        return is_shown
+    # What is documented to be other settings, and makes the same syncs, is measured under the main faults alone.
+    return name not in spec.same_as or (cell.fault in MAIN_FAULTS and not cell.dropped_sync)
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:
@@ -222,29 +214,30 @@ def select(patterns: Sequence[str]) -> list[Scenario]:
 def configured(
     cells: Iterable[Scenario],
     wanted: Profile,
-    device: DeviceProfile = DeviceProfile.SSD,
+    device: Device = DEVICES[DEFAULT_DEVICE],
     seed: int = 1,
     library: str = "",
 ) -> list[Scenario]:
-    """Return the cells with what the command line decides for all of them; `library` is a build of SQLite."""
-    found = [
-        replace(cell, workload=Workload(wanted.transactions_of(cell)), profile=device, seed=seed) for cell in cells
-    ]
+    """Return the cells with what the command line decides for all of them.
+
+    `library` is a build of the user's own; engines that know no such builds are unaffected.
+    """
+    found = [replace(cell, workload=Workload(wanted.transactions_of(cell)), device=device, seed=seed) for cell in cells]
     if not library:
         return found
-    # Cells of other engines beside SQLite's, such as controls, are none of its business.
     return [
-        replace(cell, tuning={**cell.tuning, "library": library}) if cell.engine == "sqlite" else cell for cell in found
+        replace(cell, tuning={**cell.tuning, "library": library}) if named(cell.engine).part("builds") else cell
+        for cell in found
     ]
 
 
 def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:
-    """Name the part of an id that does not exist, with the choices for it."""
+    """Name the part of an id that does not exist, with the choices for it, or what cannot be combined."""
     parts = pattern.split("-", 2)
     settings, _, fault = parts[-1].rpartition("_")
     choices = {
-        "engine": (parts[0], ENGINES),
-        "file system": (parts[1] if len(parts) > 1 else "*", tuple(FileSystem)),
+        "engine": (parts[0], tuple(engine.name for engine in engines())),
+        "file system": (parts[1] if len(parts) > 1 else "*", tuple(found.word for found in filesystems())),
         "settings": (settings or "*", tuple(dict.fromkeys(cell.settings_name for cell in cells))),
         "fault": (fault, FAULTS),
     }
@@ -252,6 +245,10 @@ def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:
         for what, (word, known) in choices.items():
             if not any(fnmatchcase(name, word) for name in known):
                 return f"unknown {what} {word!r} in {pattern!r}; {_choices(word, known)}"
+        for engine, filesystem in itertools.product(engines(), filesystems()):
+            is_meant = fnmatchcase(engine.name, parts[0]) and fnmatchcase(filesystem.word, parts[1])
+            if is_meant and fault in SPECS and (reason := why_not(engine, filesystem, fault)):
+                return reason
     ids = [cell.id for cell in cells]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
     near = (inside or get_close_matches(pattern, ids, 1) or ids)[0]

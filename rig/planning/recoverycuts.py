@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import RecordingError
-from rig.contract.results import PlanFacts, VerdictKind
+from rig.contract.findings import FindingKind
+from rig.contract.results import PlanFacts
 from rig.contract.scenario import Scenario
 from rig.faults import ContentIndex, CrashState, Fault, Plan, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.log import Int64Array
@@ -147,7 +148,7 @@ def _save(
     others: list[tuple[int, Recovery]] = []
     for state, one in zip(states, found, strict=True):
         # What does not mount was not recovered, and is nothing that an engine could be blamed for.
-        if one is None or one.finding.kind == VerdictKind.FILESYSTEM_DAMAGE:
+        if one is None or one.finding.kind == FindingKind.FILESYSTEM_DAMAGE:
             continue
         kept.save(state.id, self_contained(state, log, one.log), one.digest)
         recovery = Recovery(state.id, one.files)

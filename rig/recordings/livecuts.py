@@ -24,14 +24,14 @@ import numpy as np
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RecordingError
+from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
+from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
 from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import SUPERBLOCK, ByteArray
 from rig.faults.state import make_state
-from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB
-from rig.guest.livecuts import Kind
 from rig.planning.audit import contents
 from rig.recordings.timeline import Timeline
 
@@ -74,13 +74,13 @@ def rounds(told: Mapping[str, Any], parts: Sequence[bytes]) -> Iterator[Round]:
 def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
     """Hold every round of a recording against its log; raise LegalityError for the first that fails."""
     try:
-        kind = Kind(SPECS[scenario.fault].injection)
-        return [prove(kind, one).finding for one in rounds(told, parts)]
+        injection = SPECS[scenario.fault].injection
+        return [prove(injection, one).finding for one in rounds(told, parts)]
     except LegalityError as error:
         raise LegalityError(f"the rig is wrong and {scenario.id} is void: {error}") from error
 
 
-def prove(kind: Kind, one: Round) -> LiveCut:
+def prove(injection: Injection, one: Round) -> LiveCut:
     """Return what a live cut left; raise LegalityError if no honest disk could have left it."""
     with TemporaryDirectory(prefix="rig-") as name:
         whole, until_cut = Path(name, "whole"), Path(name, "until-cut")
@@ -92,7 +92,7 @@ def prove(kind: Kind, one: Round) -> LiveCut:
             acked, issued = timeline.acked(entry), timeline.issued(entry)
             acked_after = timeline.acked(log.entry_count) - acked
         with WriteLog.open(until_cut) as log:
-            state = _proven_state(kind, one, log)
+            state = _proven_state(injection, one, log)
     found = one.told["finding"]
     live = LiveFinding(
         state=f"live-{one.number}", acked=acked, issued=issued, acked_after=acked_after,
@@ -130,8 +130,8 @@ def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], 
     return count
 
 
-def _proven_state(kind: Kind, one: Round, log: WriteLog) -> CrashState | None:
-    keeps_cache = kind is Kind.DROP
+def _proven_state(injection: Injection, one: Round, log: WriteLog) -> CrashState | None:
+    keeps_cache = injection is Injection.LIVECUT_DROP
     checker = Checker(log, len(one.device), is_replay=keeps_cache)
     answer = checker.check(one.device, log.entry_count, Rule.SEEN if keeps_cache else Rule.WHOLE)
     if answer.legality is Legality.ILLEGAL or (keeps_cache and answer.legality is Legality.UNDECIDED):

@@ -26,11 +26,11 @@ import zstandard
 from rig import host
 from rig.contract.arms import SPECS, Arm
 from rig.contract.errors import LegalityError, RecordingError
+from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding, RecordingFacts
 from rig.contract.scenario import Scenario
 from rig.faults import Disk, EntryFlag, LogError, WriteLog
-from rig.guest.devices import journaldisk
-from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.machines.argv import RECORDING_BYTES
 from rig.machines.template import Template, qemu_version
 from rig.recordings import livecuts
@@ -145,7 +145,7 @@ def remove_leftovers(folder: Path) -> None:
 def _run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], list[bytes]]:
     """Return what the guest tells of a recording, and its parts: the log, or the logs, or what live cuts left."""
     parts = []
-    orders = json.dumps(scenario.orders).encode()
+    orders = json.dumps(scenario.orders.message).encode()
     with template.clone(orders=orders) as machine:
         while "part_bytes" in (told := machine.receive(_RECORD_LIMIT_S)):
             part = bytearray()
@@ -201,7 +201,7 @@ def _facts(scenario: Scenario, template: Template, told: Mapping[str, Any], path
         journal: dict[str, Any] = {}
         if "journal" in told:
             second = two_logs(log).sides[Disk.B].log
-            _require_same_disk(scenario, told["journal"], second, journaldisk.DISK_MIB)
+            _require_same_disk(scenario, told["journal"], second, JOURNAL_DISK_MIB)
             counts.append(_counts(second))
             journal["journal_digest"] = _digest(path, second.end_bytes, SECOND_LOG_BYTES)
             journal["journal_log_bytes"] = second.end_bytes
@@ -252,7 +252,7 @@ def _require_sound(scenario: Scenario, told: Mapping[str, Any], log: WriteLog) -
             raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
     acks = sum(mark.text.startswith("ack-") for mark in log.marks)
     spec = SPECS[scenario.fault]
-    must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection == journaldisk.INJECTION
+    must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection is Injection.TWODISK
     if acks != scenario.workload.transaction_count and must_finish:
         raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")
 

@@ -25,11 +25,11 @@ import numpy as np
 import zstandard
 
 from rig import host
+from rig.contract import geometry
 from rig.contract.errors import RecordingError
+from rig.contract.geometry import DISK_MIB
 from rig.faults import CrashState, LogError, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
-from rig.guest.devices import disks
-from rig.guest.devices.disks import DISK_MIB
 from rig.machines.argv import RECORDING_BYTES
 
 SEPARATOR = "~"
@@ -102,14 +102,14 @@ class Recoveries:
     def save(self, text: str, log: bytes, digest: str) -> None:
         """Keep a self-contained log under the state it recovers from; raise RecordingError if it is void.
 
-        `digest` is that of the guest's disk after the recovery, see `rig.guest.devices.disks.disk_digest`.
+        `digest` is that of the guest's disk after the recovery, see `rig.contract.geometry.disk_digest`.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)
         host.atomic_write(path, zstandard.ZstdCompressor(write_checksum=True).compress(log))
         with self.opened(text) as made:
-            disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, disks.CHUNK_BYTES)
-        if disks.disk_digest(chunk.tobytes() for chunk in disk) != digest:
+            disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, geometry.CHUNK_BYTES)
+        if geometry.disk_digest(chunk.tobytes() for chunk in disk) != digest:
             path.unlink()
             raise RecordingError(f"the recovery from {text} is void: replaying its log does not give the disk")
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rig import host
+from rig.cache import cache_folder, locked
+from rig.engines.builds import Library
 from rig.engines.sqlite import builds as libraries
-from rig.engines.sqlite.builds import Library
-from rig.machines.image import cache_folder, locked
 
 _FETCH_LIMIT_S = 300
 _COMPILE_LIMIT_S = 600

@@ -23,7 +23,7 @@ from rig.planning.matrix import Profile
 # What needs numpy or a machine is imported where it is used: collecting tests stays a matter of milliseconds.
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row
-    from rig.engines.sqlite.builds import Library
+    from rig.engines.builds import Library
     from rig.machines.campaign import Machines
 
 Say = Callable[[str, object], None]

@@ -100,7 +100,7 @@ def cell(
         filesystem="ext4",
         settings=dict(settings),
         fault=fault,
-        profile="ssd",
+        device="ssd",
         shim=shim,
         recording=recording,
         plan=plan,

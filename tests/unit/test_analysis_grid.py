@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis import grid
+from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import summarise
-from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.arms import FAULTS, SPECS, Arm

@@ -66,8 +66,8 @@ def test_a_mutant_never_counts_against_the_engine_and_is_no_control(verdicts: li
 
 
 def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None:
-    for one in matrix.mutation_cells():
-        found = mutations.expectation(one.settings, one.dropped_sync)
+    for one in [one for one in matrix.all_cells() if one.dropped_sync and one.engine == "sqlite"]:
+        found = mutations.expectation(one)
         assert found, one.id
         assert found.reason
         assert found.source

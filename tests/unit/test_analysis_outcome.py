@@ -9,9 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.controls import ControlResult, control_settings, must_lose
+from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
-from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for, violates
+from rig.analysis.promises import promise_for, violates
 from rig.contract.results import CellResult, Verdict, VerdictKind
+from rig.engines.sqlite.spec import SPEC
 from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
 
 GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.KEPT: 2}
@@ -276,9 +278,10 @@ def test_a_group_without_any_known_control_is_never_green() -> None:
 
 def test_the_cells_to_add_for_the_controls_are_the_cells_that_must_lose() -> None:
     for asked in control_settings("sqlite", "powercut"):
-        assert must_lose(cell(asked, []))
-        assert not must_lose(cell(asked, [], shim="eatmydata"))
-        assert not must_lose(cell(asked, [], "processkill"))
+        settings = SPEC.settings_named(asked)
+        assert must_lose(cell(settings, []))
+        assert not must_lose(cell(settings, [], shim="eatmydata"))
+        assert not must_lose(cell(settings, [], "processkill"))
     assert not must_lose(cell(WAL_FULL, []))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, Keeps, Promise, promise_for, violates
+from rig.analysis.dossiers import Keeps, Promise
+from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
+from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 from rig.contract.results import VerdictKind
 from tests.unit.samples import sqlite, verdict

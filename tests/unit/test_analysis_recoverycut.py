@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rig.analysis.controls import check_controls
+from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Result, outcome, summarise
-from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from rig.analysis.promises import promise_for
 from rig.contract.results import CellResult, VerdictKind
 from tests.unit.samples import cell, controls_that_fire, durable, sqlite, verdict
 

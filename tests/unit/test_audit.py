@@ -12,11 +12,11 @@ import pytest
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.contract.errors import LegalityError
+from rig.contract.geometry import JOURNAL_FIRST_BYTE as FIRST_BYTE
 from rig.contract.results import PlanFacts
 from rig.faults import CrashState, Disk, Fault, JointState, TwoLogs, WriteLog, epochs, twodisk
 from rig.faults.state import landable, make_state
 from rig.faults.twodisk import JointIndex, make_joint
-from rig.guest.devices.journaldisk import FIRST_BYTE
 from rig.planning import matrix
 from rig.planning.audit import Auditor, contents
 from rig.planning.cuts import Cut

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from rig.analysis.controls import control_settings
+from rig.contract.orders import Shim
 from rig.contract.results import CellResult, VerdictKind
-from rig.contract.scenario import Shim
 from rig.front import cli, doctor
 from rig.machines.template import PROGRAM
 from rig.planning import matrix
@@ -142,7 +143,8 @@ def test_of_many_names_a_message_lists_the_few_nearest(rig: Rig) -> None:
 def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
     result = rig("plan")
     assert 0 == result.returncode
-    assert [cell.id for cell in matrix.default_cells()] == result.stdout.splitlines()
+    default = matrix.default_cells(matrix.profile("quick"), control_settings)
+    assert [cell.id for cell in default] == result.stdout.splitlines()
     assert "34 cells from 17 recordings; at most 4640 crash states and 1020 cut instants" in result.stderr
     some = rig("plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", CELL, "--profile", "nightly")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]

@@ -14,17 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.controls import check_controls, control_settings
+from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Result, outcome, summarise
-from rig.analysis.promises import JOURNAL_MODES, SYNCHRONOUS, promise_for
+from rig.analysis.promises import promise_for
 from rig.analysis.report import report_html
 from rig.contract.arms import CLOCK_FAULTS, SPECS, Arm
+from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
 from rig.contract.errors import UsageError
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.injections import Injection
 from rig.contract.results import CellResult, Verdict, VerdictKind
-from rig.contract.scenario import FileSystem, Scenario
+from rig.contract.scenario import Scenario
+from rig.engines.sqlite.spec import SPEC
 from rig.faults import WriteLog
-from rig.guest.programs.clock import AFTER_CUT, Clock, environment, first_wrong, is_wrong
+from rig.guest.programs.clock import environment, first_wrong
 from rig.machines.replay import _clock_of
-from rig.machines.verification import Finding, verdict
+from rig.machines.verification import verdict
 from rig.planning.cuts import Cut, by_content, cuts
 from rig.planning.matrix import PROFILES
 from rig.recordings.timeline import Timeline
@@ -42,7 +47,7 @@ Readings = list[tuple[int, bool, int, int]]
 
 
 def scenario(fault: str) -> Scenario:
-    return Scenario("sqlite", FileSystem.EXT4, sqlite("wal", "full"), fault)
+    return Scenario("sqlite", "ext4", sqlite("wal", "full"), fault)
 
 
 @pytest.fixture
@@ -114,12 +119,13 @@ def test_only_the_clock_arm_gets_a_library_under_its_workload(fault: str) -> Non
 def test_a_workload_marks_the_transaction_before_which_its_clock_goes_wrong_and_no_other(injection: str) -> None:
     """In a process of its own, since it changes its environment; without the library its clock stays right."""
     program = (
-        "import json, sys; from rig.guest.programs.clock import ProcessClock\n"
-        "marks = []; clock = ProcessClock(json.loads(sys.argv[1]), marks.append)\n"
+        "import json, sys; from rig.contract.orders import Orders; from rig.guest.programs.clock import ProcessClock\n"
+        "marks = []; clock = ProcessClock(Orders.of(json.loads(sys.argv[1])), marks.append)\n"
         "[clock.before(number) for number in range(1, 9)]\n"
         "print(json.dumps([marks, clock.readings]))"
     )
-    orders = f'{{"injection": "{injection}", "seed": 5, "transaction_count": 8}}'
+    plain = scenario("powercut").orders
+    orders = json.dumps(replace(plain, injection=Injection(injection), seed=5, transaction_count=8).message)
     told = subprocess.run([sys.executable, "-c", program, orders], capture_output=True, text=True, check=True).stdout
     marks, found = json.loads(told)
     first = first_wrong(5, 8)
@@ -155,7 +161,7 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
 def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
     (cut, *_) = cuts(scenario("powercut"), PROFILE, log, Timeline(log.marks)).cuts
     timed = Cut(cut.cell, cut.state, cut.content, cut.entry, 0, clock)
-    return verdict(timed, Finding("corrupt", None, "the engine's words", {}, read_s), Timeline(log.marks))
+    return verdict(timed, Finding(FindingKind.CORRUPT, None, "the engine's words", {}, read_s), Timeline(log.marks))
 
 
 @pytest.mark.parametrize("clock", Clock)
@@ -212,7 +218,8 @@ def wrong_readings(fault: str) -> Readings:
 def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Sequence[str]) -> list[CellResult]:
     """Three cells of a group, of which the controls lose, judged under these clocks."""
     cells = []
-    for settings in (*control_settings("sqlite", fault), sqlite("wal", "full")):
+    controls = [SPEC.settings_named(name) for name in control_settings("sqlite", fault)]
+    for settings in (*controls, sqlite("wal", "full")):
         rows = durable(9) if settings == sqlite("wal", "full") else [row(VerdictKind.LOST_SUFFIX, 3, "lost")]
         rows = [replace(one, state=f"{one.state}@{clock}") for one in rows for clock in clocks]
         one = cell(settings, rows, fault)
@@ -223,7 +230,7 @@ def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Seque
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
 def test_a_clock_that_was_right_voids_its_group(fault: str) -> None:
     wrong, clocks = wrong_readings(fault), [AFTER_CUT[fault], "right"]
-    assert [sqlite("delete", "off"), sqlite("wal", "off")] == [dict(one) for one in control_settings("sqlite", fault)]
+    assert ("delete_off", "wal_off") == control_settings("sqlite", fault)
     assert Result.KEPT is summarise(group(fault, wrong, clocks), 5).result
     right = [(number, is_late, moment, moment) for number, is_late, _, moment in wrong]
     for void in (group(fault, right, clocks), group(fault, (), clocks), group(fault, wrong, clocks[:1])):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.contract.scenario import FileSystem, Scenario
+from rig.contract.scenario import Scenario
 from rig.faults import Fault, WriteLog, epochs, everything_unflushed_lost, parse_state
 from rig.planning.cuts import Cut, by_content, cuts
 from rig.planning.matrix import PROFILES
@@ -17,7 +17,7 @@ from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 
 PROFILE = replace(PROFILES["quick"], states_max=40, instants=20)
 DISK_BYTES = 64 * 512
-POWERCUT = Scenario("sqlite", FileSystem.EXT4, {}, "powercut")
+POWERCUT = Scenario("sqlite", "ext4", {}, "powercut")
 TORN = replace(POWERCUT, fault="torn")
 
 

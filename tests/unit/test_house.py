@@ -8,22 +8,29 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-# Folders of the repository; `rig/` links to the others, so that a wheel has one top-level package.
-PACKAGES = ("analysis", "faults", "rig")
+from tests.unit.house import ROOT, imports, module_name, modules, python_files, tracked, tree_of, within
+
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
-# Shipped into the VM: standard library, and each other.
-GUEST = ("rig.contract", "rig.guest", "rig.engines", "rig.workloads")
-# A module of an engine that stays on the host: it finds and checks builds of the user's own.
+# Shipped into the VM: standard library, and what stands to the left of the arrows in DESIGN.md: contract <- engines,
+# file systems, workloads <- guest.
+MAY_IMPORT = {
+    "rig.contract": ("rig.contract",),
+    "rig.engines": ("rig.contract", "rig.engines", "rig.workloads"),
+    "rig.filesystems": ("rig.contract", "rig.filesystems"),
+    "rig.workloads": ("rig.contract", "rig.workloads"),
+    "rig.guest": ("rig.contract", "rig.engines", "rig.filesystems", "rig.guest", "rig.workloads"),
+}
+# Know nothing of machines: a report must not load QEMU.
+WITHOUT_MACHINES = ("rig.analysis", "rig.cache", "rig.host")
+# Modules of an engine that stay on the host: they find and check builds of the user's own.
 HOST_ONLY = (".builds", ".elf")
 # Only these reach from the rig into the analysis, and only inside functions or for type checkers.
-MAY_USE_ANALYSIS = ("rig.front.cli", "rig.front.pytest_plugin")
+MAY_USE_ANALYSIS = ("rig.front",)
 # Database drivers live in the guest image; whoever needs one imports it inside a function.
 DRIVERS = frozenset({"apsw", "lmdb", "plyvel", "psycopg", "pymysql", "rocksdict"})
 HEAVY = frozenset({"numpy", "scipy", "matplotlib", "duckdb", "pyarrow", "jinja2"})
@@ -38,99 +45,29 @@ GENERATED = re.compile(
 )
 
 
-@cache
-def tracked() -> tuple[Path, ...]:
-    """What git has, and what it would take with the next `git add`: the rules hold before a commit as after it."""
-    listing = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        check=True,
-    ).stdout.decode()
-    found = (ROOT / name for name in sorted(set(listing.split("\0"))) if name)
-    return tuple(path for path in found if path.is_file())
-
-
-def modules() -> list[Path]:
-    return [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES]
-
-
-def python_files() -> list[Path]:
-    return [path for path in tracked() if path.suffix == ".py"]
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts if parts[0] in {"rig", "tests"} else ("rig", *parts)).removesuffix(".__init__")
-
-
-def within(name: str, packages: tuple[str, ...]) -> bool:
-    return any(name == package or name.startswith(package + ".") for package in packages)
-
-
-def imports(path: Path, tree: ast.Module | None = None) -> Iterator[tuple[str, bool, int]]:
-    """Yield (imported module, whether inside, line); `from a import b` is `a.b` where that is a module.
-
-    Inside is what importing the module does not carry out: a function, or a block for type checkers only.
-    """
-
-    def walk(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool, int]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import):
-                yield from ((alias.name, inside, child.lineno) for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                base = absolute_base(path, child)
-                for alias in child.names:
-                    full = f"{base}.{alias.name}"
-                    yield (full if is_our_module(full) else base), inside, child.lineno
-            deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from walk(child, inside or deferred or is_for_type_checkers(child))
-
-    return walk(tree or tree_of(path), inside=False)
-
-
-def is_for_type_checkers(node: ast.AST) -> bool:
-    """An `else` would be carried out, so a block with one does not count."""
-    return (
-        isinstance(node, ast.If)
-        and isinstance(node.test, ast.Name)
-        and node.test.id == "TYPE_CHECKING"
-        and not node.orelse
-    )
-
-
-def absolute_base(path: Path, node: ast.ImportFrom) -> str:
-    if not node.level:
-        return node.module or ""
-    package = path.relative_to(ROOT).parent.parts
-    return ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
-
-
-def is_our_module(name: str) -> bool:
-    path = ROOT.joinpath(*name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
-
-
 def broken_import(module: str, imported: str, inside: bool) -> str | None:
     """Say which rule an import breaks, if it breaks one."""
     ours = within(imported, ("rig",))
     if within(module, ("rig.faults",)) and ours and not within(imported, ("rig.faults",)):
         return "faults imports nothing of ours"
     reaches = within(imported, ("rig.analysis",)) and not within(module, ("rig.analysis",))
-    if reaches and not (inside and module in MAY_USE_ANALYSIS):
+    if reaches and not (inside and within(module, MAY_USE_ANALYSIS)):
         return "only the front reaches into analysis, inside functions or for type checkers"
     if imported.partition(".")[0] in DRIVERS and not (inside and within(module, ("rig.engines",))):
         return "drivers are imported by rig/engines only, inside functions"
-    if within(module, GUEST) and not module.endswith(HOST_ONLY):
-        # `from rig import errors` names the package itself too; only its modules count.
-        if ours and not within(imported, GUEST) and imported != "rig":
-            return f"guest code may import only {', '.join(GUEST)}"
+    if within(imported, ("rig.guest",)) and not within(module, ("rig.guest",)):
+        return "the host imports nothing of the guest's"
+    if within(imported, ("rig.machines",)) and within(module, WITHOUT_MACHINES):
+        return f"{', '.join(WITHOUT_MACHINES)} know nothing of machines"
+    if within(imported, ("rig.front",)) and not within(module, ("rig.front",)):
+        return "nothing imports the front but itself"
+    room = next((room for room in MAY_IMPORT if within(module, (room,))), None)
+    if room and not module.endswith(HOST_ONLY):
+        # `from rig import host` names the package itself too; only its modules count.
+        if ours and not within(imported, MAY_IMPORT[room]) and imported != "rig":
+            return f"{room} may import only {', '.join(MAY_IMPORT[room])}"
         if not ours and imported.partition(".")[0] not in sys.stdlib_module_names | DRIVERS:
-            return "guest code imports the standard library only"
+            return "what is shipped to the guest imports the standard library only"
     return None
 
 
@@ -193,7 +130,60 @@ def test_the_rule_of_dependencies_says_what_the_design_says(
     ],
 )
 def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(source: str, inside: bool) -> None:
-    assert [("rig.analysis", inside)] == [found[:2] for found in imports(ROOT / "rig" / "cli.py", ast.parse(source))]
+    assert [("rig.analysis", inside)] == [
+        found[:2] for found in imports(ROOT / "rig" / "front" / "cli.py", ast.parse(source))
+    ]
+
+
+# Words of an engine or a file system -> where they may stand, beside tests, documentation and what lists them.
+OWN_WORDS = {
+    r"sqlite|journal_mode|synchronous\b|wal_autocheckpoint": ("rig/engines/sqlite/", "analysis/dossiers/sqlite.py"),
+    r"ext4|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext4.py", "analysis/dossiers/"),
+}
+# The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
+OF_THE_IMAGE = ("rig/machines/image.py", "vm-images/")
+ANYWHERE = (
+    "tests/", "docs/", "README.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml",
+    "requirements.lock", "bootstrap.sh", *OF_THE_IMAGE,
+)  # fmt: skip
+
+
+def strangers(path: str, text: str) -> list[str]:
+    """Return the lines that name an engine or a file system outside its own place."""
+    return [
+        f"{path}:{number} {line.strip()[:80]}"
+        for words, places in OWN_WORDS.items()
+        if not path.startswith(places + ANYWHERE)
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(words, line, re.IGNORECASE)
+    ]
+
+
+def test_no_engine_and_no_file_system_is_named_outside_its_own_place() -> None:
+    found = []
+    for path in tracked():
+        try:
+            found += strangers(str(path.relative_to(ROOT)), path.read_text())
+        except UnicodeDecodeError:
+            continue
+    assert failures(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_stranger"),
+    [
+        ("rig/planning/matrix.py", "if engine == 'sqlite':", True),
+        ("rig/planning/matrix.py", 'settings["journal_mode"]', True),
+        ("rig/guest/verifier.py", "run(['e2fsck'])", True),
+        ("rig/engines/sqlite/driver.py", "import sqlite3", False),
+        ("rig/engines/sqlite/driver.py", "ext4", True),
+        ("rig/filesystems/ext4.py", "ext4", False),
+        ("rig/filesystems/xfs.py", "ext4", True),
+        ("README.md", "SQLite on ext4", False),
+    ],
+)
+def test_a_word_out_of_place_is_noticed(path: str, text: str, is_stranger: bool) -> None:
+    assert is_stranger is bool(strangers(path, text))
 
 
 def test_modules_and_functions_stay_short_enough_to_read() -> None:
@@ -301,7 +291,7 @@ def test_importing_the_rig_imports_nothing_heavy(module: str) -> None:
 
 def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
     """The exceptions live for the life of a VM, or inside one."""
-    allowed = ("rig.host", "rig.machines", "rig.guest")
+    allowed = ("rig.host", "rig.machines", "rig.guest", "rig.filesystems")
     astray = [
         f"{path.relative_to(ROOT)}:{line} imports {imported}"
         for path in modules()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis import known_bugs
-from rig.analysis.known_bugs import KNOWN_BUGS, KnownBug
+from rig.analysis.dossiers import KnownBug
+from rig.analysis.dossiers.sqlite import KNOWN_BUGS
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text

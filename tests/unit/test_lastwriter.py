@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rig.contract.findings import Finding, FindingKind
+from rig.engines import opener
 from rig.engines.sqlite import driver as sqlite
-from rig.guest.oracle import Finding, Oracle
-from rig.guest.programs.lastwriter import LastWriter, open_database
+from rig.engines.sqlite.lastwriter import LastWriter
 from rig.workloads import ledger
+from rig.workloads.oracle import Oracle
 
 SEED = 3
 QUICK = {"journal_mode": "memory", "synchronous": "off"}
@@ -67,11 +69,11 @@ def test_the_oracle_sees_the_ledger_as_ever_under_a_right_clock_and_a_lost_suffi
 ) -> None:
     stamps_ns = [MADE_NS + rank for rank in range(1, 31)]
     written(tmp_path, stamps_ns)
-    assert Finding("prefix", 30) == finding_at(tmp_path, MADE_NS, 30)
+    assert Finding(FindingKind.PREFIX, 30) == finding_at(tmp_path, MADE_NS, 30)
     for name, wrong_ns in (("back", [one - YEAR_NS for one in stamps_ns[9:]]), ("stands", [stamps_ns[8]] * 21)):
         (tmp_path / name).mkdir()
         written(tmp_path / name, [*stamps_ns[:9], *wrong_ns])
-        assert Finding("prefix", 9) == finding_at(tmp_path / name, MADE_NS, 30)
+        assert Finding(FindingKind.PREFIX, 9) == finding_at(tmp_path / name, MADE_NS, 30)
 
 
 @pytest.mark.parametrize("count", [1, 12, 30])
@@ -79,18 +81,18 @@ def test_the_books_are_closed_a_year_after_they_were_opened_and_not_before(tmp_p
     # That the clock of the workload was ahead saves nothing: it was right when the database was made.
     written(tmp_path, [MADE_NS + rank * YEAR_NS for rank in range(1, 1 + count)])
     for now_ns in (0, MADE_NS, MADE_NS + YEAR_NS):
-        assert Finding("prefix", count) == finding_at(tmp_path, now_ns, count)
+        assert Finding(FindingKind.PREFIX, count) == finding_at(tmp_path, now_ns, count)
     assert finding_at(tmp_path, MADE_NS + YEAR_NS + 1, count).kind in ("torn", "hole", "stale")
     # And for good: what comes back under a right clock afterwards is no whole ledger either.
-    assert "prefix" != finding_at(tmp_path, MADE_NS, count).kind
+    assert FindingKind.PREFIX is not finding_at(tmp_path, MADE_NS, count).kind
 
 
 def test_only_its_own_shim_puts_it_between_workload_and_engine_and_it_reads_the_wall_clock(tmp_path: Path) -> None:
     for shim in ("none", "eatmydata", "drop-wal-commit"):
-        database = open_database({"engine": "sqlite", "shim": shim, "settings": QUICK}, str(tmp_path))
+        database = opener("rig.engines.sqlite", QUICK, shim, str(tmp_path))()
         assert sqlite.SqliteDatabase is type(database)
         database.close()
-    database = open_database({"engine": "sqlite", "shim": "lastwriter", "settings": QUICK}, str(tmp_path))
+    database = opener("rig.engines.sqlite", QUICK, "lastwriter", str(tmp_path))()
     assert LastWriter is type(database)
     assert "memory" == database.settings()["journal_mode"]
     before_ns = time.time_ns()

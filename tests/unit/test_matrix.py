@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rig.analysis.controls import control_settings
 from rig.contract import arms
+from rig.contract.devices import DEVICES, device_named
 from rig.contract.errors import UsageError
-from rig.contract.scenario import DeviceProfile, Shim
+from rig.contract.orders import Shim
 from rig.faults import Fault
 from rig.guest.programs.kills import KILLS_PER_TRANSACTION
 from rig.planning import matrix
 
 CELLS = matrix.all_cells()
 IDS = [cell.id for cell in CELLS]
+DEFAULT = matrix.default_cells(matrix.profile("quick"), control_settings)
 
 
 def test_ids_are_unique_sorted_and_plain_ascii() -> None:
@@ -35,9 +38,9 @@ def test_the_default_job_is_the_sixteen_settings_and_the_control_with_teeth() ->
     modes, levels = ("delete", "truncate", "persist", "wal"), ("off", "normal", "full", "extra")
     settings = [f"{mode}_{level}" for mode, level in itertools.product(modes, levels)] + ["wal_full+eatmydata"]
     expected = {f"sqlite-ext4-{name}_{fault}" for name, fault in itertools.product(settings, ("powercut", "torn"))}
-    default = [cell.id for cell in matrix.default_cells()]
+    default = [cell.id for cell in DEFAULT]
     assert sorted(expected) == default
-    assert [Shim.EATMYDATA] * 2 == [cell.shim for cell in matrix.default_cells() if "+eatmydata" in cell.id]
+    assert [Shim.EATMYDATA] * 2 == [cell.shim for cell in DEFAULT if "+eatmydata" in cell.id]
 
 
 def test_cells_that_differ_in_the_fault_alone_share_a_recording() -> None:
@@ -53,7 +56,7 @@ def test_cells_that_differ_in_the_fault_alone_share_a_recording() -> None:
 
 
 def test_there_is_a_mutant_for_every_sync_of_every_setting_and_none_in_the_default_job() -> None:
-    mutants = matrix.mutation_cells()
+    mutants = [cell for cell in CELLS if cell.dropped_sync]
     names = {cell.settings_name for cell in mutants}
     assert (
         {f"sqlite-ext4-{name}_{fault}" for name in names for fault in ("powercut", "torn")}
@@ -65,7 +68,7 @@ def test_there_is_a_mutant_for_every_sync_of_every_setting_and_none_in_the_defau
     assert not names & {"wal_normal+drop-wal-commit", "truncate_normal+drop-journal2", "wal_full+drop-wal-directory"}
     assert not any("_off+" in name for name in names)
     assert 100 == len(mutants)
-    assert not any("+drop-" in cell.id for cell in matrix.default_cells())
+    assert not any("+drop-" in cell.id for cell in DEFAULT)
 
 
 def test_a_dishonest_disk_needs_no_shim_to_break_a_promise() -> None:
@@ -75,10 +78,10 @@ def test_a_dishonest_disk_needs_no_shim_to_break_a_promise() -> None:
 
 
 def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -> None:
-    own = [cell for cell in CELLS if cell.shim is Shim.LASTWRITER]
+    own = [cell for cell in CELLS if cell.shim == "lastwriter"]
     assert [f"sqlite-ext4-wal_full+lastwriter_{fault}" for fault in arms.CLOCK_FAULTS] == [cell.id for cell in own]
-    assert not any(cell in matrix.default_cells() for cell in own)
-    assert all(cell in matrix.default_cells(matrix.profile("nightly")) for cell in own)
+    assert not any(cell in DEFAULT for cell in own)
+    assert all(cell in matrix.default_cells(matrix.profile("nightly"), control_settings) for cell in own)
     # One pattern takes it along with the cells that it speaks for.
     assert {*(cell.id for cell in own)} < {cell.id for cell in matrix.select(["sqlite-ext4-*_clock*"])}
 
@@ -128,9 +131,9 @@ def test_select_keeps_the_order_of_ids_and_names_no_cell_twice() -> None:
 def test_an_unknown_profile_names_the_choices() -> None:
     with pytest.raises(UsageError, match="unknown profile 'fast'; there are: quick, nightly, exhaustive"):
         matrix.profile("fast")
-    with pytest.raises(UsageError, match="unknown device profile 'tape'; there are: none, ssd, hdd"):
-        matrix.device_profile("tape")
-    assert [DeviceProfile.HDD, "nightly"] == [matrix.device_profile("hdd"), matrix.profile("nightly").name]
+    with pytest.raises(UsageError, match="unknown device 'tape'; there are: none, ssd, hdd"):
+        device_named("tape")
+    assert [DEVICES["hdd"], "nightly"] == [device_named("hdd"), matrix.profile("nightly").name]
 
 
 def test_profiles_look_closer_from_one_to_the_next() -> None:
@@ -141,9 +144,9 @@ def test_profiles_look_closer_from_one_to_the_next() -> None:
 
 
 def test_configured_cells_keep_their_id_and_take_what_the_command_line_says() -> None:
-    cells = matrix.configured(CELLS, matrix.profile("nightly"), DeviceProfile.HDD, seed=7)
+    cells = matrix.configured(CELLS, matrix.profile("nightly"), DEVICES["hdd"], seed=7)
     assert IDS == [cell.id for cell in cells]
-    assert {(DeviceProfile.HDD, 7)} == {(c.profile, c.seed) for c in cells}
+    assert {(DEVICES["hdd"], 7)} == {(c.device, c.seed) for c in cells}
     assert {("none", 120)} == {
         (c.shim, c.workload.transaction_count) for c in cells if c.fault == "powercut" and "+" not in c.id
     }
@@ -151,7 +154,7 @@ def test_configured_cells_keep_their_id_and_take_what_the_command_line_says() ->
 
 def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
     nightly = matrix.profile("nightly")
-    cells = {cell.id.removeprefix("sqlite-ext4-"): cell for cell in matrix.default_cells(nightly)}
+    cells = {cell.id.removeprefix("sqlite-ext4-"): cell for cell in matrix.default_cells(nightly, control_settings)}
     drop, plain = cells["wal_full+drop-wal-commit_powercut"], cells["wal_full_powercut"]
     assert nightly.instants == nightly.instants_of(plain) > nightly.instants_of(drop) == 0
     assert nightly.reproduces(plain)

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.engines import Database
 from rig.engines.sqlite import driver as sqlite
-from rig.guest.oracle import Finding, Oracle
 from rig.workloads import ledger
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
+from rig.workloads.oracle import Oracle
 
 COUNT = 40
 SEED = 3
@@ -73,7 +74,7 @@ def parts(operations: Sequence[Operation]) -> st.SearchStrategy[list[Operation]]
 
 @given(count=st.integers(0, COUNT))
 def test_the_content_after_p_transactions_is_prefix_p(count: int) -> None:
-    assert Finding("prefix", count) == ORACLE.judge_content(draft(MODELS[count]))
+    assert Finding(FindingKind.PREFIX, count) == ORACLE.judge_content(draft(MODELS[count]))
 
 
 @settings(max_examples=100, deadline=None)
@@ -324,14 +325,16 @@ def test_whatever_the_engine_raises_is_corrupt_in_its_words_and_it_is_closed_onc
 
 
 def test_a_database_that_complains_is_corrupt_even_if_its_content_is_a_model() -> None:
-    assert Finding("prefix", 3) == ORACLE.judge(opened(Shelf(MODELS[3])))
+    assert Finding(FindingKind.PREFIX, 3) == ORACLE.judge(opened(Shelf(MODELS[3])))
     shelf = Shelf(MODELS[3], complaints=["row 7 missing from index", "wrong # of entries"])
-    assert Finding("corrupt", None, "row 7 missing from index; wrong # of entries") == ORACLE.judge(opened(shelf))
+    assert Finding(FindingKind.CORRUPT, None, "row 7 missing from index; wrong # of entries") == ORACLE.judge(
+        opened(shelf)
+    )
 
 
 def test_a_database_that_cannot_be_opened_is_unopenable_in_the_engines_words(tmp_path: Path) -> None:
     finding = ORACLE.judge(lambda: sqlite.open_database(str(tmp_path / "no such folder"), {}))
-    assert Finding("unopenable", None, "OperationalError: unable to open database file") == finding
+    assert Finding(FindingKind.UNOPENABLE, None, "OperationalError: unable to open database file") == finding
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rig import cache
 from rig.contract.errors import HostError
 from rig.machines import accelerator, image
 
@@ -75,19 +76,19 @@ def test_the_cache_follows_the_conventions_of_the_platform(monkeypatch: pytest.M
     monkeypatch.setenv("HOME", "/home-of/someone")
     monkeypatch.delenv("RIG_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert Path("/home-of/someone/.cache/powercut-rig") == image.cache_folder()
+    assert Path("/home-of/someone/.cache/powercut-rig") == cache.cache_folder()
     # Relative paths are to be ignored there.
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert Path("/home-of/someone/.cache/powercut-rig") == image.cache_folder()
+    assert Path("/home-of/someone/.cache/powercut-rig") == cache.cache_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert Path("/caches/powercut-rig") == image.cache_folder()
+    assert Path("/caches/powercut-rig") == cache.cache_folder()
     monkeypatch.setenv("RIG_CACHE", "mine")
-    assert Path.cwd() / "mine" == image.cache_folder()
+    assert Path.cwd() / "mine" == cache.cache_folder()
 
 
 def test_a_user_without_a_home_is_told_to_name_a_cache() -> None:
     """As a container's user is that /etc/passwd does not have."""
-    program = "import os; os.getuid = lambda: 4242424; from rig.machines import image; image.cache_folder()"
+    program = "import os; os.getuid = lambda: 4242424; from rig import cache; cache.cache_folder()"
     drop = {"HOME", "RIG_CACHE", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in drop}
     result = subprocess.run(
@@ -136,4 +137,4 @@ def test_without_kvm_verifiers_run_in_emulation(monkeypatch: pytest.MonkeyPatch,
 def test_a_cache_that_is_no_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIG_CACHE", "/dev/null")
     with pytest.raises(HostError, match="nothing can be written in /dev/null: Not a directory; name a folder"):
-        image.require_cache()
+        cache.require_cache()

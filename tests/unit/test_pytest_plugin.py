@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rig.analysis.controls import control_settings
 from rig.front.pytest_plugin import _controls_of
 from rig.planning import matrix
 
@@ -50,7 +51,7 @@ def test_the_name_that_the_readme_promises_selects_exactly_one_test() -> None:
 
 def test_offered_are_the_cells_of_the_main_job_sorted_and_ascii() -> None:
     found = [id_of(line) for line in collected("tests/durability/test_promises.py")]
-    assert [cell.id for cell in matrix.default_cells()] == found
+    assert [cell.id for cell in matrix.default_cells(matrix.profile("quick"), control_settings)] == found
     assert sorted(set(found)) == found
     assert all(name.isascii() for name in found)
 
@@ -128,7 +129,7 @@ def test_cells_carry_the_marker_and_a_test_without_one_is_left_alone(project: py
     )
     result.stdout.fnmatch_lines(["*::test_it[[]sqlite-ext4-wal_full_powercut[]]", "1/2 tests collected*"])
     result = project.runpytest_subprocess("-q", "-m", "not durability")
-    result.assert_outcomes(passed=1, deselected=len(matrix.default_cells()))
+    result.assert_outcomes(passed=1, deselected=len(matrix.default_cells(matrix.profile("quick"), control_settings)))
 
 
 @pytest.mark.parametrize(("offer", "expected"), [("all", len(matrix.all_cells())), ("*_torn", None)])
@@ -168,18 +169,20 @@ def test_without_a_machine_program_the_cell_is_an_error_and_not_a_failure_and_ju
     empty = project.mkdir("bin")
     monkeypatch.setenv("PATH", str(empty))
     result = project.runpytest_subprocess("-q", "-k", CELL, "--junitxml", "out.xml")
-    result.assert_outcomes(errors=1, deselected=len(matrix.default_cells()) - 1)
+    result.assert_outcomes(
+        errors=1, deselected=len(matrix.default_cells(matrix.profile("quick"), control_settings)) - 1
+    )
     assert "qemu-system-x86_64 is not installed" in result.stdout.str()
     (case,) = ET.parse(project.path / "out.xml").iter("testcase")  # noqa: S314 - our own file
     assert ["error"] == [child.tag for child in case if child.tag != "properties"]
 
 
 def test_a_sqlite_library_that_is_none_fails_with_a_sentence(project: pytest.Pytester) -> None:
-    words = ["-p", "no:xdist", "-p", "no:cacheprovider", "-k", "wal_normal_powercut", "--rig-sqlite-library=absent.so"]
+    words = ["-p", "no:xdist", "-p", "no:cacheprovider", "-k", "wal_normal_powercut", "--rig-library=absent.so"]
     # A process of its own: the fixtures of a session inside ours would be at work twice.
     result = project.runpytest_subprocess(*words)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*--rig-sqlite-library: the SQLite library absent.so cannot be read*"])
+    result.stdout.fnmatch_lines(["*--rig-library: the SQLite library absent.so cannot be read*"])
 
 
 def test_known_bugs_are_selected_by_that_name_and_may_name_cells_of_their_own() -> None:

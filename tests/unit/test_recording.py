@@ -13,18 +13,16 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
+from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.contract.results import RecordingFacts
-from rig.contract.scenario import FileSystem, Scenario, Workload
+from rig.contract.scenario import Scenario, Workload
 from rig.faults import WriteLog
-from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.machines.argv import RECORDING_BYTES
 from rig.recordings import recording
 from rig.recordings.recording import Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 
-SCENARIO = Scenario(
-    "sqlite", FileSystem.EXT4, {"synchronous": "full"}, "powercut", {"page_size": "4096"}, workload=Workload(1)
-)
+SCENARIO = Scenario("sqlite", "ext4", {"synchronous": "full"}, "powercut", {"page_size": "4096"}, workload=Workload(1))
 TEXTS = ("setup-1", "begin-1-2", "ack-1-3", "end-4")
 ENTRIES = [
     Entry(0, 2, 2, 7),

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rig.contract import geometry
 from rig.contract.errors import RecordingError
+from rig.contract.geometry import DISK_MIB
 from rig.faults import Fault, WriteLog, epochs, parse_state
-from rig.guest.devices import disks
-from rig.guest.devices.disks import DISK_MIB
 from rig.planning.recoverycuts import is_inside, later
 from rig.recordings.recovery import OpenRecovery, Recoveries, Recovery, self_contained
 from tests.unit.disks import (
@@ -141,7 +141,7 @@ def kept_log(folder: Path) -> tuple[Recoveries, str, bytes]:
     with WriteLog.open(folder / "composed") as composed:
         disk = composed.replay(composed.entry_count, DISK_MIB << 20)
     kept = Recoveries(folder / "recoveries")
-    kept.save(state.id, data, disks.disk_digest(row.tobytes() for row in disk.reshape(-1, disks.CHUNK_BYTES)))
+    kept.save(state.id, data, geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES)))
     return kept, state.id, data
 
 
@@ -211,7 +211,7 @@ def test_the_index_says_what_there_is_or_that_it_is_damaged(tmp_path: Path) -> N
 
 
 def test_the_digest_of_a_disk_skips_zeros_and_tells_where_the_rest_stands() -> None:
-    zeros, ones = bytes(disks.CHUNK_BYTES), b"\1" * disks.CHUNK_BYTES
+    zeros, ones = bytes(geometry.CHUNK_BYTES), b"\1" * geometry.CHUNK_BYTES
     contents = ([zeros, zeros], [zeros, ones], [ones, zeros], [ones, ones])
-    assert 4 == len({disks.disk_digest(chunks) for chunks in contents})
-    assert disks.disk_digest([zeros]) == disks.disk_digest([])
+    assert 4 == len({geometry.disk_digest(chunks) for chunks in contents})
+    assert geometry.disk_digest([zeros]) == geometry.disk_digest([])

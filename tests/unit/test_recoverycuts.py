@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rig.contract import geometry
 from rig.contract.errors import RecordingError
+from rig.contract.geometry import DISK_MIB
 from rig.faults import ContentIndex, CrashState, WriteLog, epochs, parse_state
-from rig.guest.devices import disks
-from rig.guest.devices.disks import DISK_MIB
 from rig.planning import recoverycuts
 from rig.planning.matrix import PROFILES
 from rig.recordings.recovery import Recoveries, Recovery, self_contained
@@ -40,7 +40,7 @@ def keep(kept: Recoveries, state: CrashState, log: WriteLog, entries: list[Entry
     path.write_bytes(data)
     with WriteLog.open(path) as composed:
         disk = composed.replay(composed.entry_count, DISK_MIB << 20)
-    kept.save(state.id, data, disks.disk_digest(row.tobytes() for row in disk.reshape(-1, disks.CHUNK_BYTES)))
+    kept.save(state.id, data, geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES)))
     return Recovery(state.id, FILES)
 
 

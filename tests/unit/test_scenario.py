@@ -7,9 +7,11 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from rig.contract.scenario import DeviceProfile, FileSystem, Scenario, Shim, Workload
+from rig.contract.devices import DEVICES
+from rig.contract.orders import Orders, Shim
+from rig.contract.scenario import Scenario, Workload
 
-WAL = Scenario("sqlite", FileSystem.EXT4, {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
+WAL = Scenario("sqlite", "ext4", {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
 
 # One other value for each field but the fault.
 OTHERS: dict[str, object] = {
@@ -17,7 +19,9 @@ OTHERS: dict[str, object] = {
     "settings": {"journal_mode": "wal", "synchronous": "full"},
     "tuning": {"a": "2"},
     "mount_options": "data=journal",
-    "profile": DeviceProfile.HDD,
+    "device": DEVICES["hdd"],
+    "filesystem": "other",
+    "engine_module": "other.engine",
     "workload": Workload(41),
     "shim": Shim.EATMYDATA,
     "seed": 2,
@@ -31,9 +35,8 @@ def test_the_id_is_what_users_type() -> None:
 
 def test_the_fault_alone_does_not_decide_the_recording() -> None:
     assert WAL.recording_key == replace(WAL, fault="torn").recording_key
-    assert "fault" not in WAL.orders
-    # `filesystem` has one value as yet.
-    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault", "filesystem"}
+    assert "fault" not in WAL.orders.message
+    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault"}
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -41,7 +44,7 @@ def test_everything_else_decides_the_recording(name: str) -> None:
     assert WAL.recording_key != replace(WAL, **{name: OTHERS[name]}).recording_key  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("workload", [Workload(41), Workload(think_ms=1), Workload(rest_ms=1)])
+@pytest.mark.parametrize("workload", [Workload(41), Workload(think_ms=1), Workload(rest_ms=1), Workload(name="other")])
 def test_every_part_of_the_workload_decides_the_recording(workload: Workload) -> None:
     assert WAL.recording_key != replace(WAL, workload=workload).recording_key
 
@@ -52,13 +55,13 @@ def test_the_recording_does_not_depend_on_the_order_in_which_settings_are_writte
 
 
 def test_a_setting_wins_over_the_tuning_of_the_same_name() -> None:
-    settings = replace(WAL, tuning={"synchronous": "off", "page_size": "512"}).orders["settings"]
+    settings = replace(WAL, tuning={"synchronous": "off", "page_size": "512"}).orders.settings
     assert {"journal_mode": "wal", "synchronous": "normal", "page_size": "512"} == settings
 
 
 def test_orders_survive_json() -> None:
     orders = WAL.orders
-    assert orders == json.loads(json.dumps(orders))
+    assert orders == Orders.of(json.loads(json.dumps(orders.message)))
 
 
 def test_a_scenario_cannot_be_changed() -> None:

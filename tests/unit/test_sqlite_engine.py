@@ -13,8 +13,9 @@ from rig import engines
 from rig.contract.errors import UsageError
 from rig.engines import Database
 from rig.engines.sqlite import driver as sqlite
-from rig.guest.oracle import Oracle
+from rig.engines.sqlite.spec import SPEC
 from rig.workloads import ledger
+from rig.workloads.oracle import Oracle
 
 SEED, COUNT = 2, 30
 MODELS = ledger.models(SEED, COUNT)
@@ -30,11 +31,11 @@ def filled(folder: Path, count: int, settings: dict[str, str] | None = None) -> 
     return database
 
 
-@pytest.mark.parametrize("values", list(itertools.product(*sqlite.SETTINGS.values())), ids="_".join)
+@pytest.mark.parametrize("values", list(itertools.product(*SPEC.settings.values())), ids="_".join)
 def test_every_setting_reads_back_as_it_was_asked_for_and_content_survives_a_reopen(
     tmp_path: Path, values: tuple[str, ...]
 ) -> None:
-    asked = {**sqlite.TUNING, **dict(zip(sqlite.SETTINGS, values, strict=True))}
+    asked = {**SPEC.tuning, **dict(zip(SPEC.settings, values, strict=True))}
     database = filled(tmp_path, 3, asked)
     read_back = database.settings()
     database.close()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rig.engines.sqlite import driver as sqlite
 from rig.engines.sqlite import library as sqlite_library
 from rig.engines.sqlite.library import APSW, SHARED, Connection, LibraryError
-from rig.guest.oracle import Oracle
 from rig.workloads import ledger
+from rig.workloads.oracle import Oracle
 from tests.durability import builds
 
 # Compiled once; three years older than Python's own.

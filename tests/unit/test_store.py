@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig import store
+from rig.contract.devices import DEVICES
 from rig.contract.errors import HostError, RecordingError, StoreError
 from rig.contract.results import PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import DeviceProfile, Scenario, Workload
+from rig.contract.scenario import Scenario, Workload
 from rig.host import free_bytes
 from rig.planning import matrix
 from rig.store import Run, write_parquet
@@ -110,7 +111,7 @@ def test_parquet_has_a_row_for_each_verdict_and_its_columns_also_when_there_are_
 
 
 def test_the_scenario_of_a_cell_is_read_back_whole(run: Run) -> None:
-    cell = replace(CELL, workload=Workload(7, 8, 9), profile=DeviceProfile.HDD, seed=3, mount_options="discard")
+    cell = replace(CELL, workload=Workload(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
     run.write_plan(cell, PLAN)
     assert cell == run.scenario(cell.id)
     with pytest.raises(StoreError, match=rf"no cell 'sqlite-none'; it has: {CELL.id}$".replace("+", r"\+")):

@@ -9,6 +9,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rig.engines import Engine, named
 from rig.engines.sqlite import syncs as sqlite_syncs
 from rig.engines.sqlite.syncs import KINDS, SEQUENCES, Namer
 from rig.engines.syncs import Call, CallName, SyncPhase, in_roles, kinds, syncs_of
@@ -20,15 +21,19 @@ SETTINGS = st.sampled_from(sorted(SEQUENCES))
 # Every sampled transaction of every setting, as real SQLite makes them under the supervisor on this machine.
 SAMPLED = """
 import json, pathlib, sys, tempfile
+from dataclasses import replace
 from rig.guest.watch.sample import sample
+from rig.planning import matrix
+orders = matrix.select(["sqlite-ext4-wal_full_powercut"])[0].orders
 found = {}
 for mode, level in json.loads(sys.argv[1]):
     settings = {"page_size": "4096", "journal_mode": mode, "synchronous": level}
     with tempfile.TemporaryDirectory() as scratch:
-        one = sample({"engine": "sqlite", "seed": 1, "settings": settings}, pathlib.Path(scratch, "sample"))
+        one = sample(replace(orders, settings=settings), pathlib.Path(scratch, "sample"))
     found[f"{mode} {level}"] = one.syncs
 print(json.dumps(found))
 """
+SQLITE = named("sqlite")
 
 
 def settings_of(pair: tuple[str, str]) -> dict[str, str]:
@@ -60,7 +65,7 @@ def test_the_calls_of_any_row_of_transactions_get_their_names_back(pair: tuple[s
         named = [kind for call in calls if (kind := namer.name(call))]
         assert [word for word in sequence.split() if word in KINDS] == named
         words = [sqlite_syncs.word(call) for call in calls]
-        assert in_roles("sqlite", sequence) == (" ".join(filter(None, words)) or "none")
+        assert in_roles(SQLITE, sequence) == (" ".join(filter(None, words)) or "none")
 
 
 @given(SETTINGS, st.lists(CALLS, max_size=30))
@@ -98,9 +103,13 @@ def test_every_kind_of_every_sequence_is_one_that_is_explained() -> None:
     assert words - {"unlink", "ftruncate"} <= set(KINDS)
     assert set(SyncPhase) == {kind.phase for kind in KINDS.values()}
     assert 24 == len(SEQUENCES)
-    assert ("journal1", "directory1", "journal2", "database1") == kinds("sqlite", settings_of(("delete", "full")))
-    assert () == kinds("sqlite", settings_of(("wal", "off")))
-    assert (None, ()) == (syncs_of("no_such_engine"), kinds("no_such_engine", {}))
+    assert ("journal1", "directory1", "journal2", "database1") == kinds(SQLITE, settings_of(("delete", "full")))
+    assert () == kinds(SQLITE, settings_of(("wal", "off")))
+
+
+def test_an_engine_without_a_module_of_syncs_has_none() -> None:
+    bare = Engine("rig.workloads", SQLITE.spec)
+    assert (None, ()) == (syncs_of(bare), kinds(bare, {}))
 
 
 def test_real_sqlite_makes_the_documented_syncs_at_every_setting() -> None:
@@ -111,7 +120,7 @@ def test_real_sqlite_makes_the_documented_syncs_at_every_setting() -> None:
     assert 0 == process.returncode, process.stderr
     for name, measured in json.loads(process.stdout).items():
         mode, level = name.split()
-        documented = [in_roles("sqlite", sequence) for sequence in SEQUENCES[mode, level]]
+        documented = [in_roles(SQLITE, sequence) for sequence in SEQUENCES[mode, level]]
         assert set(measured) <= set(documented), name
         assert documented[0] in measured, name
         assert 12 == sum(measured.values())

@@ -12,23 +12,20 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.scenario import FileSystem, Scenario, Workload
+from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.scenario import Scenario, Workload
 from rig.faults import Disk, LogError, WriteLog
-from rig.guest.devices import journaldisk
-from rig.guest.devices.disks import CHUNK_BYTES, disk_digest
 from rig.recordings import recording
 from rig.recordings.recording import Recording, load
 from rig.recordings.twodisk import SECOND_LOG_BYTES, two_logs
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 from tests.unit.test_recording import FACTS, LOG, TEXTS
 
-SCENARIO = Scenario(
-    "sqlite", FileSystem.EXT4, {"synchronous": "full"}, "twodisk", {"page_size": "4096"}, workload=Workload(1)
-)
+SCENARIO = Scenario("sqlite", "ext4", {"synchronous": "full"}, "twodisk", {"page_size": "4096"}, workload=Workload(1))
 ENTRIES = [Entry(FUA, 2, 1, 5), *(Entry(MARK, text=text) for text in TEXTS), Entry(0, 4, 1, 6), Entry(FLUSH)]
 SECOND = encode(ENTRIES)
 DEVICE = bytes(1024) + bytes([5]) * 512 + bytes(512) + bytes([6]) * 512
-DEVICE += bytes((journaldisk.DISK_MIB << 20) - len(DEVICE))
+DEVICE += bytes((JOURNAL_DISK_MIB << 20) - len(DEVICE))
 _CHUNKS = [DEVICE[begin : begin + CHUNK_BYTES] for begin in range(0, len(DEVICE), CHUNK_BYTES)]
 TWO = replace(FACTS, journal_digest=hashlib.sha256(SECOND).hexdigest(), journal_log_bytes=len(SECOND))
 
@@ -93,10 +90,10 @@ def test_each_log_is_held_against_its_own_disk(tmp_path: Path, changes: dict[str
     (tmp_path / "log").write_bytes(SECOND)
     with WriteLog.open(tmp_path / "log") as log:
         if reason is None:
-            recording._require_same_disk(SCENARIO, told, log, journaldisk.DISK_MIB)
+            recording._require_same_disk(SCENARIO, told, log, JOURNAL_DISK_MIB)
             return
         with pytest.raises(RecordingError, match=f"sqlite-ext4-full_twodisk is void: {reason}"):
-            recording._require_same_disk(SCENARIO, told, log, journaldisk.DISK_MIB)
+            recording._require_same_disk(SCENARIO, told, log, JOURNAL_DISK_MIB)
 
 
 def test_a_mark_that_only_one_log_has_voids_the_recording(folder: Path) -> None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Epoch, Mark
-from rig.machines.verification import Finding, verdict
+from rig.machines.verification import verdict
 from rig.planning.cuts import Cut
 from rig.recordings.timeline import Timeline
 
@@ -41,7 +42,7 @@ def test_a_prefix_is_durable_only_if_it_holds_all_that_was_acknowledged_and_noth
     before = [mark for mark in found if mark.entry_index < entry]
     acked = sum(mark.text.startswith("ack") for mark in before)
     begun = sum(mark.text.startswith("begin") for mark in before)
-    told = judged(Finding("prefix", recovered, "", {}), entry, Timeline(found))
+    told = judged(Finding(FindingKind.PREFIX, recovered, "", {}), entry, Timeline(found))
     assert (acked, recovered) == (told.acked, told.recovered)
     assert ("cell", "e9.f0", "digest", 70) == (told.cell, told.state, told.content, told.instant_weight_ns)
     if recovered is None or recovered > begun:
@@ -58,7 +59,7 @@ def test_a_prefix_is_durable_only_if_it_holds_all_that_was_acknowledged_and_noth
 
 @pytest.mark.parametrize("kind", [kind for kind in VerdictKind if kind.is_damage or kind.is_infrastructure])
 def test_any_other_finding_keeps_its_kind_and_words_and_counts_no_loss(kind: VerdictKind) -> None:
-    told = judged(Finding(kind, None, "the engine's words", {}), 9, Timeline(marks([0] * (2 * COUNT + 2))))
+    told = judged(Finding(FindingKind(kind), None, "the engine's words", {}), 9, Timeline(marks([0] * (2 * COUNT + 2))))
     assert (kind, 0, 0, None, "the engine's words") == (
         told.kind, told.lost, told.lost_virtual_ns, told.recovered, told.detail
     )  # fmt: skip

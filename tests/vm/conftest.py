@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from rig import cache
 from rig.contract.scenario import Scenario
 from rig.machines import image as vm_image
 from rig.machines.argv import Role
@@ -54,7 +55,7 @@ def recorded(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Ca
     def make(scenario: Scenario) -> Recording:
         # Another template, should our code change while the tests run, gives another recording.
         name = f"{recorder.identity}-{scenario.recording_key}"
-        with vm_image.locked(shared / name):
+        with cache.locked(shared / name):
             if recording.load(shared / name) is None:
                 recording.record(scenario, recorder, shared / name)
         # Each worker unpacks its own copy: unpacking has one place in a recording's folder.

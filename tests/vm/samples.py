@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from rig.contract.findings import Finding
+from rig.contract.geometry import DISK_MIB
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario, Workload
 from rig.faults import CrashState, EntryFlag, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
-from rig.guest.devices.disks import DISK_MIB
 from rig.machines import verification
 from rig.machines.argv import RECORDING_BYTES
 from rig.machines.template import Template
-from rig.machines.verification import Finding
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
 from rig.recordings.recording import Recording

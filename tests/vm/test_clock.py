@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from rig.contract.arms import CLOCK_FAULTS
+from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
+from rig.contract.findings import Finding
 from rig.contract.results import Verdict, VerdictKind
-from rig.contract.scenario import Scenario, Shim
+from rig.contract.scenario import Scenario
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.damage import Zeros
 from rig.faults.state import landable, make_state
-from rig.guest.programs.clock import AFTER_CUT, Clock, first_wrong, is_wrong
+from rig.guest.programs.clock import first_wrong
 from rig.machines import verification
 from rig.machines.template import Template
-from rig.machines.verification import Finding
 from rig.planning import cuts, matrix
 from rig.recordings import recording
 from rig.recordings.recording import Recording
@@ -107,7 +108,7 @@ def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_bac
 def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(
     verifier: Template, recorded: Recorder
 ) -> None:
-    cell = replace(scenario("wal_full"), shim=Shim.LASTWRITER)
+    cell = replace(scenario("wal_full"), shim="lastwriter")
     found = judged(cell, verifier, recorded(cell))
     assert {(None, VerdictKind.DURABLE)} == {(clock, verdict.kind) for clock, verdict in found}
     assert 8 == max(verdict.acked for _, verdict in found)

@@ -13,10 +13,11 @@ from rig.analysis.controls import check_controls
 from rig.analysis.outcome import outcome
 from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import ERROR_FAULTS
+from rig.contract.injections import Injection
 from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, Workload
 from rig.faults import EntryFlag
-from rig.guest.programs.injections import Injection, Place, strikes
+from rig.guest.programs.injections import Place, strikes
 from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning import matrix
@@ -108,7 +109,7 @@ def test_a_recording_that_no_strike_fell_into_turns_the_control_red(recorded: Re
     for transaction_count in (1, 6):
         cell = brief("wal_full", "ioerror-fsync", transaction_count)
         result = CellResult(
-            cell.id, cell.engine, cell.filesystem, cell.settings, cell.fault, cell.profile, cell.shim,
+            cell.id, cell.engine, cell.filesystem, cell.settings, cell.fault, cell.device.name, cell.shim,
             recorded(cell).facts, PlanFacts(0, 0, 0, 0, 0), (),
         )  # fmt: skip
         controls = {control.name: control.fired for control in check_controls([outcome(result)])}

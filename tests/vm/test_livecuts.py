@@ -13,10 +13,11 @@ import pytest
 from rig.analysis.controls import check_controls, is_cross_check
 from rig.analysis.outcome import outcome, summarise
 from rig.contract.errors import LegalityError
+from rig.contract.geometry import DISK_MIB
+from rig.contract.injections import Injection
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, LogError, WriteLog
-from rig.guest.devices.disks import DISK_MIB
-from rig.guest.livecuts import Kind, round_count
+from rig.guest.livecuts import round_count
 from rig.machines.campaign import Campaign, Machines
 from rig.machines.template import Template
 from rig.machines.verification import live_verdicts
@@ -41,24 +42,24 @@ class Cut:
     parts: list[bytes]
 
     @property
-    def kind(self) -> Kind:
-        return Kind(self.scenario.fault)
+    def kind(self) -> Injection:
+        return Injection(self.scenario.fault)
 
     @property
     def rounds(self) -> list[Round]:
         return list(rounds(self.told, self.parts))
 
 
-def scenario(settings: str, kind: Kind) -> Scenario:
+def scenario(settings: str, kind: Injection) -> Scenario:
     (cell,) = matrix.select([f"sqlite-ext4-{settings}_{kind}"])
     return replace(cell, workload=replace(SHORT, transaction_count=TRANSACTIONS))
 
 
 @pytest.fixture(scope="module")
-def recorded_cuts(recorder: Template) -> Callable[[str, Kind], Cut]:
-    made: dict[tuple[str, Kind], Cut] = {}
+def recorded_cuts(recorder: Template) -> Callable[[str, Injection], Cut]:
+    made: dict[tuple[str, Injection], Cut] = {}
 
-    def make(settings: str, kind: Kind) -> Cut:
+    def make(settings: str, kind: Injection) -> Cut:
         if (settings, kind) not in made:
             cell = scenario(settings, kind)
             made[settings, kind] = Cut(cell, *recording._run(cell, recorder))
@@ -67,16 +68,16 @@ def recorded_cuts(recorder: Template) -> Callable[[str, Kind], Cut]:
     return make
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(Injection))
 @pytest.mark.parametrize("settings", ["wal_full", "delete_off"])
 def test_what_a_live_cut_leaves_is_legal_to_the_checker_and_to_a_generator(
-    settings: str, kind: Kind, recorded_cuts: Callable[[str, Kind], Cut]
+    settings: str, kind: Injection, recorded_cuts: Callable[[str, Injection], Cut]
 ) -> None:
     cut = recorded_cuts(settings, kind)
     found = [prove(kind, one) for one in cut.rounds]
     assert ROUNDS == len(found)
     assert any(one.state for one in found)
-    if kind is Kind.DROP:
+    if kind is Injection.LIVECUT_DROP:
         # All that had completed is there, so the state is known to the byte.
         assert all(one.state for one in found)
         assert any(one.unflushed_count for one in found)
@@ -88,8 +89,10 @@ def test_what_a_live_cut_leaves_is_legal_to_the_checker_and_to_a_generator(
     assert any(one.finding["acked"] for one in found)
 
 
-def test_what_was_acknowledged_into_the_void_is_gone(recorded_cuts: Callable[[str, Kind], Cut]) -> None:
-    found = [prove(Kind.DROP, one).finding for one in recorded_cuts("wal_full", Kind.DROP).rounds]
+def test_what_was_acknowledged_into_the_void_is_gone(recorded_cuts: Callable[[str, Injection], Cut]) -> None:
+    found = [
+        prove(Injection.LIVECUT_DROP, one).finding for one in recorded_cuts("wal_full", Injection.LIVECUT_DROP).rounds
+    ]
     assert sum(one["acked_after"] for one in found) >= ROUNDS
     for one in found:
         assert one["recovered"] is not None
@@ -120,10 +123,10 @@ def places(one: Round, path: Path) -> Iterator[tuple[str, int]]:
         )
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(Injection))
 @pytest.mark.parametrize("settings", ["wal_full", "delete_off"])
 def test_one_sector_of_the_rest_tampered_with_is_named(
-    settings: str, kind: Kind, recorded_cuts: Callable[[str, Kind], Cut], tmp_path: Path
+    settings: str, kind: Injection, recorded_cuts: Callable[[str, Injection], Cut], tmp_path: Path
 ) -> None:
     one = recorded_cuts(settings, kind).rounds[0]
     found = list(places(one, tmp_path / "log"))
@@ -136,30 +139,32 @@ def test_one_sector_of_the_rest_tampered_with_is_named(
 
 
 def test_a_disk_that_kept_what_the_log_does_not_know_of_voids_the_recording(
-    recorded_cuts: Callable[[str, Kind], Cut],
+    recorded_cuts: Callable[[str, Injection], Cut],
 ) -> None:
     """One flush or one write counted that is not in the log, or one write less that had completed."""
-    cut = recorded_cuts("wal_full", Kind.DROP)
+    cut = recorded_cuts("wal_full", Injection.LIVECUT_DROP)
     for device, name in (("disk", "flushes"), ("layer", "writes")):
         told = json.loads(json.dumps(cut.told))
         told["rounds"][0]["counts"][device][name] += 100
         with pytest.raises(LegalityError, match=rf"the rig is wrong and {cut.scenario.id} is void"):
             livecuts.proven(cut.scenario, told, cut.parts)
-    with_unflushed = next(one for one in cut.rounds if prove(Kind.DROP, one).unflushed_count)
+    with_unflushed = next(one for one in cut.rounds if prove(Injection.LIVECUT_DROP, one).unflushed_count)
     told = {**with_unflushed.told, "counts": json.loads(json.dumps(with_unflushed.told["counts"]))}
     told["counts"]["layer"]["writes"] -= 1
     with pytest.raises(LegalityError):
-        prove(Kind.DROP, replace(with_unflushed, told=told))
+        prove(Injection.LIVECUT_DROP, replace(with_unflushed, told=told))
 
 
-def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(recorded_cuts: Callable[[str, Kind], Cut]) -> None:
-    one = recorded_cuts("wal_full", Kind.DROP).rounds[0]
+def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(
+    recorded_cuts: Callable[[str, Injection], Cut],
+) -> None:
+    one = recorded_cuts("wal_full", Injection.LIVECUT_DROP).rounds[0]
     with pytest.raises(LogError):
-        prove(Kind.DROP, replace(one, log=one.log[:-512]))
+        prove(Injection.LIVECUT_DROP, replace(one, log=one.log[:-512]))
 
 
 def test_a_campaign_judges_live_cuts_and_their_controls(recorder: Template, verifier: Template, tmp_path: Path) -> None:
-    cells = [scenario("delete_off", Kind.CACHE)]
+    cells = [scenario("delete_off", Injection.LIVECUT_CACHE)]
     run, heard = Run.create(tmp_path / "run", {"cells": [cell.id for cell in cells]}), Heard()
     profile = Profile("tiny", TRANSACTIONS, 60, 20, exposure_min=100, reproduce_all=False)
     Campaign(run, profile, Machines(recorder, verifier), heard).measure(cells)

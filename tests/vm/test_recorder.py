@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from rig.contract.devices import DEVICES
 from rig.contract.errors import RecordingError, VmError
-from rig.contract.scenario import DeviceProfile, Scenario
+from rig.contract.scenario import Scenario
 from rig.faults import WriteLog
 from rig.machines.template import Template
 from rig.recordings import recording
@@ -75,7 +76,7 @@ def test_each_setting_flushes_as_often_as_its_documentation_says(recorded: Recor
 
 
 def test_a_slower_device_takes_more_virtual_time_and_changes_no_write(wal_full: Recording, recorded: Recorder) -> None:
-    slow = recorded(replace(scenario("wal_full"), profile=DeviceProfile.HDD)).facts
+    slow = recorded(replace(scenario("wal_full"), device=DEVICES["hdd"])).facts
     assert slow.busy_virtual_ns > 2 * wal_full.facts.busy_virtual_ns
     # A WAL/FULL transaction waits for one flush of 1 ms on the ssd at least.
     assert wal_full.facts.busy_virtual_ns > SHORT.transaction_count * 1e6

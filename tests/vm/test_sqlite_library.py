@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rig.contract.scenario import Scenario
-from rig.engines.sqlite.builds import Library
+from rig.engines.builds import Library
 from rig.faults import Fault, epochs, plan
 from rig.machines.argv import Role
 from rig.machines.image import Image

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import VmError
+from rig.contract.geometry import DISK_MIB
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
-from rig.guest.devices.disks import DISK_MIB
 from rig.machines import template as vm_template
 from rig.machines.argv import Role
 from rig.machines.image import Image
@@ -57,7 +57,7 @@ def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_templat
     path, write_log = log
     with verifier.clone(recording=path) as one, verifier.clone() as other:
         session = _Session(one, scenario("wal_normal"), write_log)
-        other.send(scenario("delete_off").orders)
+        other.send(scenario("delete_off").orders.message)
         assert {"ready": True} == one.receive(_ANSWER_LIMIT_S)
         assert {"ready": True} == other.receive(_ANSWER_LIMIT_S)
         one.send({**_NOTHING, "advance": session._request(whole_disk(write_log))["advance"]})
@@ -69,7 +69,7 @@ def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_templat
             content(other)
         assert changed == content(one)
     with verifier.clone() as third:
-        third.send(scenario("delete_off").orders)
+        third.send(scenario("delete_off").orders.message)
         third.receive(_ANSWER_LIMIT_S)
         assert _ZEROS_SHA256 == content(third)
     assert verifier.identity == identity(verifier)

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rig.contract import geometry
 from rig.contract.errors import UsageError
+from rig.contract.geometry import DISK_MIB
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import JointIndex, make_joint, states
-from rig.guest.devices import journaldisk
-from rig.guest.devices.disks import DISK_MIB
 from rig.machines import campaign, verification
 from rig.machines.campaign import Machines
 from rig.machines.replay import replay
@@ -80,8 +80,8 @@ def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorde
 def content_sha256(state: JointState) -> str:
     """Both disks by the host's own replay from entry 0."""
     device = np.zeros(DISK_MIB << 20, dtype=np.uint8)
-    sizes = {Disk.A: journaldisk.DATA_MIB << 20, Disk.B: journaldisk.DISK_MIB << 20}
-    for (disk, size), begin in zip(sizes.items(), (0, journaldisk.FIRST_BYTE), strict=True):
+    sizes = {Disk.A: geometry.DATA_DISK_MIB << 20, Disk.B: geometry.JOURNAL_DISK_MIB << 20}
+    for (disk, size), begin in zip(sizes.items(), (0, geometry.JOURNAL_FIRST_BYTE), strict=True):
         log, own = state.logs.sides[disk].log, state.states[disk]
         part = log.replay(own.base_end, DISK_MIB << 20)
         for entry, skip, length in own.pieces(log).tolist():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from rig.contract.findings import Finding
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, WriteLog, epochs, everything_unflushed_lost
@@ -22,7 +23,6 @@ from rig.faults.state import make_state
 from rig.machines import verification
 from rig.machines.machine import Machine
 from rig.machines.template import Template
-from rig.machines.verification import Finding
 from rig.planning import cuts, matrix
 from rig.recordings.recording import Recording
 from rig.recordings.timeline import Timeline

@@ -1,5 +1,1 @@
-"""SQLite: its settings and driver, the syncs that it makes, and builds of the user's own."""
-
-from rig.engines.sqlite.driver import FILE, SETTINGS, TUNING, UNPROTECTED, is_fault, open_database
-
-__all__ = ["FILE", "SETTINGS", "TUNING", "UNPROTECTED", "is_fault", "open_database"]
+"""SQLite: its spec and driver, the syncs it makes, builds of the user's own, and a program that trusts the clock."""

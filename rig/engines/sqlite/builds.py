@@ -13,14 +13,15 @@ import re
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from rig import host
+from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, StoreError, UsageError
+from rig.engines.builds import Library
 from rig.engines.sqlite.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
-from rig.machines.image import Image, cache_folder, locked, require_cache
+from rig.engines.sqlite.spec import SPEC
 
 # The Python of the guest image (vm-images/base.toml), and the oldest and newest C library that a wheel may be made for.
 _GUEST_PYTHON = "313"
@@ -33,14 +34,6 @@ _PIP_LIMIT_S = 300
 _APSW_WORD = re.compile(r"apsw==(\d+(?:\.\d+)*(?:\.post\d+)?)")
 _EXTENSION = re.compile(r"apsw/__init__\.[^/]+\.so")
 _OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
-
-
-@dataclass(frozen=True)
-class Library:
-    """A build of SQLite, kept in the cache; `name` is what it is called in the guest and in scenarios."""
-
-    name: str
-    path: Path
 
 
 def library(word: str) -> Library:
@@ -75,20 +68,20 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
     path = _folder() / wanted
     if not path.exists():
         raise StoreError(
-            f"the run was made with the SQLite {wanted}, which the cache has lost; name it again: --sqlite-library"
+            f"the run was made with the SQLite {wanted}, which the cache has lost; name it again: --library"
         )
     if name(wanted[: wanted.index("-") + 1], path.read_bytes()) != wanted:
-        raise StoreError(f"{path} is damaged; remove it and name the library again with --sqlite-library")
-    return Library(wanted, path)
+        raise StoreError(f"{path} is damaged; remove it and name the library again with --library")
+    return Library(SPEC.name, wanted, path)
 
 
-def require_loadable(found: Library, image: Image) -> None:
-    """Raise UsageError if a build asks for more than the guest of this image has."""
+def require_loadable(found: Library, packages: str) -> None:
+    """Raise UsageError if a build asks for more than a guest with these packages has."""
     facts = shared_library(found.path.read_bytes())
     foreign = sorted(set(facts.needed) - _GUEST_LIBRARIES)
     if foreign:
         raise UsageError(f"the SQLite library needs {', '.join(foreign)}, which the guest does not have")
-    has = guest_glibc((image.folder / "packages.txt").read_text())
+    has = guest_glibc(packages)
     if facts.glibc > has:
         raise UsageError(
             f"the SQLite library needs the C library {_dotted(facts.glibc)}, the guest has {_dotted(has)}; "
@@ -117,7 +110,7 @@ def _kept(kind: str, content: bytes) -> Library:
     if not path.exists() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
         host.atomic_write(path, content)
-    return Library(path.name, path)
+    return Library(SPEC.name, path.name, path)
 
 
 def _require_sqlite(word: str, content: bytes) -> None:

@@ -12,20 +12,13 @@ from pathlib import Path
 
 from rig.engines.sqlite import library as sqlite_library
 from rig.engines.sqlite.library import Connection
+from rig.engines.sqlite.spec import SPEC
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
-
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "journal_mode": ("delete", "truncate", "persist", "wal", "memory", "off"),
-    "synchronous": ("off", "normal", "full", "extra"),
-}
-UNPROTECTED: Mapping[str, tuple[str, ...]] = {"journal_mode": ("memory", "off"), "synchronous": ("off",)}
-# A checkpoint has to happen several times in a short run; SQLite's default of 1000 pages would never come.
-TUNING: Mapping[str, str] = {"page_size": "4096", "wal_autocheckpoint": "60"}
 
 FILE = "test.db"
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
-_SYNCHRONOUS = SETTINGS["synchronous"]
+_SYNCHRONOUS = SPEC.settings["synchronous"]
 _TYPES = {int: "INTEGER", str: "TEXT"}
 
 
@@ -148,6 +141,11 @@ def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase
 def is_fault(error: Exception) -> bool:
     """Return whether SQLite speaks of the disk or of what is on it."""
     return sqlite_library.error_code(error) in _FAULT_CODES
+
+
+def is_mapped(name: str) -> bool:
+    """Return whether SQLite maps a file of that name into memory."""
+    return name.endswith("-shm")
 
 
 def _connected(path: str, library: str) -> Connection:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 _CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _MESSAGE = 3, 4, 6, 12, 9, 14
@@ -49,6 +50,15 @@ class DeviceMapper:
         except OSError:
             self.remove(name)
             raise
+
+    @contextmanager
+    def created(self, name: str, *targets: Target) -> Iterator[str]:
+        """Have a device for the length of a block; give its node."""
+        node = self.create(name, *targets)
+        try:
+            yield node
+        finally:
+            self.remove(name)
 
     def swap(
         self,

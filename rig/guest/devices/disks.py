@@ -7,16 +7,14 @@ brd advertises no volatile cache, so the block layer strips FLUSH before a targe
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-DISK_MIB = 64
-CHUNK_BYTES = 1 << 16
+from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
+
 _READ_BYTES = 1 << 20
-_ZEROS = bytes(CHUNK_BYTES)
 _NULL_BLK = Path("/sys/kernel/config/nullb")
 _MODULES = Path("/run/modules")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -59,8 +57,8 @@ def add_cached_disk(number: int = 0, size_mib: int = DISK_MIB) -> str:
     return f"/dev/{folder.name}"
 
 
-def remove_cached_disk() -> None:
-    """Take the disk away, and all that were added beside it, and free the memory."""
+def remove_cached_disks() -> None:
+    """Take all disks that were added away, and free the memory."""
     for folder in sorted(_NULL_BLK.glob("nullb*")):
         (folder / "power").write_text("0")
         folder.rmdir()
@@ -87,18 +85,6 @@ def request_counts(device: str) -> dict[str, int]:
     return {"reads": fields[0], "writes": fields[4], "flushes": fields[15]}
 
 
-def disk_digest(chunks: Iterable[bytes]) -> str:
-    """Return a digest of a disk, given as chunks of `CHUNK_BYTES`: sha256 over the number and bytes of all but zeros.
-
-    Most of a disk is zeros, and digesting these under emulation takes longer than much of what is measured.
-    """
-    found = hashlib.sha256()
-    for number, chunk in enumerate(chunks):
-        if chunk != _ZEROS:
-            found.update(number.to_bytes(8, "little") + chunk)
-    return found.hexdigest()
-
-
 def chunks_of(device: str, end_bytes: int = 1 << 62) -> Iterator[bytes]:
     """Yield the content of a device up to an end, in chunks of `CHUNK_BYTES`, the last may be shorter.
 
@@ -114,3 +100,17 @@ def chunks_of(device: str, end_bytes: int = 1 << 62) -> Iterator[bytes]:
             end_bytes -= taken
     finally:
         os.close(source)
+
+
+def settle(device: str) -> None:
+    """Flush a disk twice, so that of what was written before nothing can be lost, and no order is open.
+
+    A file system may note its mount by a FUA write of a block, and write that block again from the page cache. No log
+    tells in which order the two reached the disk unless two FLUSHes stand between them.
+    """
+    node = os.open(device, os.O_RDONLY)
+    try:
+        for _ in range(2):
+            os.fsync(node)
+    finally:
+        os.close(node)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from rig.guest.devices import disks
+from rig.contract.geometry import DISK_MIB
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 
 NAME = "faults"
-_SECTORS = disks.DISK_MIB * 2048
+_SECTORS = DISK_MIB * 2048
 _BLOCK_BYTES = 4096
 # Up for no second and down for a day, so that it fails from the moment of the swap on.
 _ALWAYS_DOWN = "0 86400"
@@ -26,13 +28,15 @@ class FaultLayer:
         self._mapper = mapper
         self._below = below
 
-    def create(self) -> str:
-        """Create the layer in working order and return its node; raise OSError if the kernel lacks what it needs."""
+    @contextmanager
+    def created(self) -> Iterator[str]:
+        """Have the layer, in working order, for the length of a block; raise OSError if the kernel lacks it."""
         # A table is the only way to ask whether dm-flakey can do these; versions do not tell.
         for feature in ("error_writes", "error_reads"):
-            self._mapper.create("probe", self._flakey(feature))
-            self._mapper.remove("probe")
-        return self._mapper.create(NAME, self._linear)
+            with self._mapper.created("probe", self._flakey(feature)):
+                pass
+        with self._mapper.created(NAME, self._linear) as node:
+            yield node
 
     def fail(self, feature: str) -> None:
         """Fail requests from now on: all writes and flushes with `error_writes`, all reads with `error_reads`."""
@@ -71,7 +75,7 @@ class Ballast:
                         raise
                     step //= 2
             os.ftruncate(descriptor, max(0, size - free_blocks * _BLOCK_BYTES))
-            # ext4 gives freed blocks out again only after the journal transaction that freed them.
+            # Freed blocks may be given out again only after the journal's transaction that freed them.
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""mount(2) and umount2(2) from this process, and what a file system says about its own health."""
+"""mount(2) and umount2(2) from this process, with options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 MOUNT_POINT = "/mnt"
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -36,11 +35,6 @@ def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
         unmount()
 
 
-def with_journal(options: str, journal: str) -> str:
-    """Return mount options for a file system whose journal is on this device; empty for one that has it inside."""
-    return ",".join(option for option in (options, f"journal_path={journal}" if journal else "") if option)
-
-
-def ext4_error_count(device: str) -> int:
-    """Return how many errors ext4 has noted in the superblock of a mounted device."""
-    return int(Path("/sys/fs/ext4", Path(device).name, "errors_count").read_text())
+def joined(*options: str) -> str:
+    """Return mount options in one word; empty ones are left out."""
+    return ",".join(option for option in options if option)

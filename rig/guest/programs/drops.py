@@ -13,9 +13,8 @@ from typing import Any
 from rig.engines.syncs import Call
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs import workload
+from rig.guest.site import LOG, Site
 from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
-
-PREFIX = "drop-"
 
 
 @dataclass
@@ -36,19 +35,19 @@ class _Dropping:
         return Action.PRETEND
 
 
-def run(orders: dict[str, Any]) -> dict[str, Any]:
+def run(site: Site) -> dict[str, Any]:
     """Carry out the workload without the syncs of one kind; raise RuntimeError if it made none of it."""
-    log = workload.marker(DeviceMapper(), orders["log_device"])
-    watch = _Dropping(orders["shim"].removeprefix(PREFIX), log)
+    log = workload.marker(DeviceMapper(), LOG)
+    watch = _Dropping(site.orders.dropped_sync, log)
 
     def body(send: Callable[[Any], None]) -> None:
         def mark(text: str) -> None:
             log(text)
             tell(text)
 
-        send(workload.run(orders, mark))
+        send(workload.run(site, mark))
 
-    (facts,) = supervise(orders["engine"], orders["settings"], orders["directory"], body, watch).messages
+    (facts,) = supervise(site, body, watch).messages
     if not watch.count:
-        raise RuntimeError(f"the shim {orders['shim']} dropped nothing: no transaction makes a sync of that name")
+        raise RuntimeError(f"the shim {site.orders.shim} dropped nothing: no transaction makes a sync of that name")
     return {**facts, "dropped": watch.count}

@@ -13,20 +13,7 @@ import random
 from dataclasses import dataclass
 from enum import StrEnum
 
-
-class Injection(StrEnum):
-    """The words of `rig.contract.arms.FaultSpec.injection` that this module plans."""
-
-    # All writes fail, over several attempts, and while the engine cleans up.
-    WRITE = "ioerror-write"
-    # Writes fail until the engine has seen its first error, which is that of a sync.
-    FSYNC = "ioerror-fsync"
-    # The same at several attempts in a row.
-    FSYNCS = "ioerror-fsyncs"
-    # All reads fail, and nothing of the files is in memory.
-    READ = "ioerror-read"
-    DISKFULL_LOG = "diskfull-log"
-    DISKFULL_DATA = "diskfull-data"
+from rig.contract.injections import Injection
 
 
 class Place(StrEnum):

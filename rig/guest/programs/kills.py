@@ -11,22 +11,21 @@ What was once found in the database counts as acknowledged from then on: somebod
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rig.engines import Database, named
+from rig.contract.findings import Finding, FindingKind
+from rig.engines import Database
 from rig.engines.syncs import Call
 from rig.guest.devices.devicemapper import DeviceMapper
-from rig.guest.oracle import Finding, Oracle
 from rig.guest.programs import workload
+from rig.guest.site import LOG, Site
 from rig.guest.watch.sample import sample
 from rig.guest.watch.supervisor import Action, Phase, Place, WorkloadFailed, supervise, tell
-from rig.workloads import ledger
 from rig.workloads.operations import Operation, Verb
 
 # All but the last of a transaction hit its commit, the last comes after its acknowledgement.
@@ -72,11 +71,11 @@ class Death:
         return Action.KILL
 
 
-def run(orders: Mapping[str, Any]) -> dict[str, Any]:
+def run(site: Site) -> dict[str, Any]:
     """Carry out the workload through all its deaths; return what the host has to know."""
-    choice = random.Random(f"kill {orders['seed']}")
-    call_counts = [count for count in sample(orders, writes=True).call_counts if count]
-    lives = _Lives(orders)
+    choice = random.Random(f"kill {site.orders.seed}")
+    call_counts = [count for count in sample(site.orders, writes=True).call_counts if count]
+    lives = _Lives(site)
     live: list[dict[str, Any]] = []
     settings: dict[str, str] = {}
     acked = kill_count = 0
@@ -86,7 +85,7 @@ def run(orders: Mapping[str, Any]) -> dict[str, Any]:
         death = Death(kill_count, lambda: choice.randint(1, choice.choice(call_counts)))
         said, was_killed = lives.one(acked, death, is_fresh=last is None)
         settings = said.get("settings", settings)
-        finding = Finding(**said["finding"])
+        finding = Finding.of(said["finding"])
         if last:
             live.append(_told(last, finding, acked, len(live) + 1))
         is_sound = finding.recovered is not None and finding.recovered >= acked
@@ -98,10 +97,8 @@ def run(orders: Mapping[str, Any]) -> dict[str, Any]:
             break
         else:
             last = None
-    operations = [
-        one for n in range(1, orders["transaction_count"] + 1) for one in ledger.transaction(orders["seed"], n)
-    ]
-    return {"settings": settings, "user_bytes": sum(one.user_bytes for one in operations), "live": live}
+    user_bytes = site.work.user_bytes(site.orders.transaction_count)
+    return {"settings": settings, "user_bytes": user_bytes, "live": live}
 
 
 def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, Any]:
@@ -115,26 +112,26 @@ def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, 
 class _Lives:
     """The processes that do the work, one after the other."""
 
-    def __init__(self, orders: Mapping[str, Any]) -> None:
-        self._orders = orders
-        self._seed, self._count = orders["seed"], orders["transaction_count"]
-        self._models = ledger.models(self._seed, self._count)
-        self._oracle = Oracle(ledger.TABLES, self._models, partial(ledger.transaction, self._seed))
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._work = site.work
+        self._models = self._work.models()
+        self._oracle = self._work.oracle()
         self._is_set_up = False
-        self._log = workload.marker(DeviceMapper(), orders["log_device"])
+        self._log = workload.marker(DeviceMapper(), LOG)
 
     def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
         """Live until killed, or until there is nothing left to do; return what was said, and whether it was killed."""
         body = partial(self._live, acked, is_fresh=is_fresh)
         said: dict[str, Any] = {}
         try:
-            ended = supervise(self._orders["engine"], self._orders["settings"], self._orders["directory"], body, death)
+            ended = supervise(self._site, body, death)
         except WorkloadFailed as error:
             for message in error.messages:
                 said |= message
             if is_fresh or "finding" in said:
                 raise
-            return {"finding": {"kind": "unopenable", "detail": str(error)}}, False
+            return {"finding": Finding(FindingKind.UNOPENABLE, detail=str(error)).message}, False
         self._is_set_up = True
         for message in ended.messages:
             said |= message
@@ -147,40 +144,38 @@ class _Lives:
         opened: list[Database] = []
 
         def reopened() -> Database:
-            opened.append(
-                named(self._orders["engine"]).open_database(self._orders["directory"], self._orders["settings"])
-            )
+            opened.append(self._site.open_database())
             return opened[0]
 
         if is_fresh:
             self._make(acked, reopened, send)
-            finding = Finding("prefix", recovered=acked)
+            finding = Finding(FindingKind.PREFIX, recovered=acked)
         else:
             finding = self._oracle.judge(reopened, keep_open=True)
-        send({"finding": vars(finding)})
+        send({"finding": finding.message})
         if finding.recovered is None or finding.recovered < acked:
             return
-        for number in range(finding.recovered + 1, self._count + 1):
+        for number in range(finding.recovered + 1, self._site.orders.transaction_count + 1):
             self._mark(f"begin-{number}")
-            opened[0].commit(ledger.transaction(self._seed, number))
+            opened[0].commit(self._work.transaction(number))
             self._mark(f"ack-{number}")
         self._mark("end")
         opened[0].close()
 
     def _make(self, acked: int, reopened: Callable[[], Database], send: Callable[[Any], None]) -> None:
-        for path in Path(self._orders["directory"]).iterdir():
+        for path in Path(self._site.directory).iterdir():
             if path.is_file():
                 path.unlink()
         database = reopened()
         rows = [
             Operation(Verb.INSERT, table.name, key, row)
-            for table in ledger.TABLES
+            for table in self._work.tables
             for key, row in self._models[acked][table.name].items()
         ]
-        database.create(ledger.TABLES, rows)
+        database.create(self._work.tables, rows)
         if not self._is_set_up:
             send({"settings": database.settings()})
-            os.sync()
+            workload.make_durable(self._site.device)
             self._log("setup")
 
     def _mark(self, text: str) -> None:

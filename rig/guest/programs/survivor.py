@@ -11,27 +11,25 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from rig.engines import named
-from rig.engines.engine import EnduringDatabase, EnduringEngine
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.injections import Injection
+from rig.engines import Database, EnduringDatabase, EnduringDriver, enduring, load
 from rig.guest.devices import mounts
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.faultlayer import Ballast, FaultLayer
-from rig.guest.oracle import Finding, Oracle
-from rig.guest.programs.injections import Injection, Place, Strike, strikes
-from rig.workloads import ledger
+from rig.guest.programs.injections import Place, Strike, strikes
+from rig.guest.site import Site
 
 # An error that nobody was told of yet is told to the first sync after a reopen; a careful program tries again.
 _OPENINGS_MAX = 3
-_FSCK_LIMIT_S = 60
 _SYNC_FILE_RANGE_WRITE = 2
 # Over as soon as the engine has seen an error, before it cleans up.
 _BRIEF = frozenset({Injection.FSYNC, Injection.FSYNCS})
@@ -42,22 +40,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Survivor:
     """The program at work; after `run` its database is open, or None if it could not be opened again."""
 
-    def __init__(
-        self, orders: Mapping[str, Any], database: Any, mark: Callable[[str], None], think: Callable[[], None]
-    ) -> None:
-        self._injection = Injection(orders["injection"])
-        self._engine = cast("EnduringEngine", named(orders["engine"]))
-        self._open = partial(self._engine.open_database, orders["directory"], orders["settings"])
-        self._count = orders["transaction_count"]
-        self._transaction = partial(ledger.transaction, orders["seed"])
-        models = ledger.models(orders["seed"], self._count)
-        self._oracle = Oracle(ledger.TABLES, models, self._transaction)
-        self._outage = _Outage(self._injection, orders, mark)
-        self._filesystem = _FileSystem(orders)
-        self._planned = list(strikes(self._injection, orders["seed"], self._count))
+    def __init__(self, site: Site, database: Database, mark: Callable[[str], None], think: Callable[[], None]) -> None:
+        orders, work = site.orders, site.work
+        self._site = site
+        self._injection = orders.injection
+        self._driver = _enduring_driver(site)
+        self._count = orders.transaction_count
+        self._transaction = work.transaction
+        self._oracle = work.oracle()
+        self._outage = _Outage(site, self._driver, mark)
+        self._planned = list(strikes(self._injection, orders.seed, self._count))
         self._mark = mark
         self._think = think
-        self.database: EnduringDatabase | None = database
+        self.database: EnduringDatabase | None = enduring(database)
         self.live: list[dict[str, Any]] = []
         self.issued = 0
         # The transaction to go on with: all before it are in the database.
@@ -133,7 +128,7 @@ class Survivor:
             return False
         finding = self._oracle.judge_open(self._held)
         # An engine may well refuse to serve a connection after an error, and while requests still fail.
-        if finding.kind in {"corrupt", "unopenable"}:
+        if finding.kind in {FindingKind.CORRUPT, FindingKind.UNOPENABLE}:
             return False
         self._note("kept", finding, error)
         self._was_kept = not self._is_over
@@ -144,15 +139,15 @@ class Survivor:
         if self.database:
             self._tried(self.database.close)
         self._outage.end()
-        mended = self._filesystem.mended()
-        finding = Finding("unopenable")
+        mended = _mended(self._site)
+        finding = Finding(FindingKind.UNOPENABLE)
         for _ in range(_OPENINGS_MAX):
             finding = self._opened()
-            if finding.kind == "prefix":
+            if finding.kind is FindingKind.PREFIX:
                 break
         if mended:
             # What the file system's own check has to say of a content that is wrong is never blamed on the database.
-            kind = finding.kind if finding.kind == "prefix" else "file-system-damage"
+            kind = finding.kind if finding.kind is FindingKind.PREFIX else FindingKind.FILESYSTEM_DAMAGE
             detail = f"{mended}; seen as {finding.kind}: {finding.detail}"
             finding = Finding(kind, finding.recovered, detail if kind != finding.kind else mended)
         self._note("reopen", finding, error)
@@ -162,11 +157,11 @@ class Survivor:
             self._tried(self.database.close)
         self.database = None
         try:
-            self.database = self._open()
+            self.database = enduring(self._site.open_database())
         except Exception as error:
-            if not self._engine.is_fault(error):
+            if not self._driver.is_fault(error):
                 raise
-            return Finding("unopenable", detail=_words(error))
+            return Finding(FindingKind.UNOPENABLE, detail=_words(error))
         return self._oracle.judge_open(self.database)
 
     def _note(self, word: str, finding: Finding, error: Exception) -> None:
@@ -186,7 +181,7 @@ class Survivor:
         try:
             action()
         except Exception as error:
-            if not self._engine.is_fault(error):
+            if not self._driver.is_fault(error):
                 raise
             return error
         return None
@@ -204,10 +199,11 @@ class Survivor:
 class _Outage:
     """What the strikes of one injection do to the disk; the marks `inject-N` and `heal-N` say when."""
 
-    def __init__(self, injection: Injection, orders: Mapping[str, Any], mark: Callable[[str], None]) -> None:
-        self._injection = injection
-        self._directory = orders["directory"]
-        self._layer = FaultLayer(DeviceMapper(), orders["device_below"])
+    def __init__(self, site: Site, driver: EnduringDriver, mark: Callable[[str], None]) -> None:
+        self._injection = site.orders.injection
+        self._directory = site.directory
+        self._driver = driver
+        self._layer = FaultLayer(DeviceMapper(), site.device_below)
         self._ballast = Ballast(self._directory)
         self._mark = mark
         self._number = 0
@@ -269,7 +265,7 @@ class _Outage:
     def _files(self) -> Iterator[int]:
         for path in sorted(Path(self._directory).iterdir()):
             # What is mapped stays in memory whatever is advised.
-            if path.is_file() and not path.name.endswith("-shm"):
+            if path.is_file() and not self._driver.is_mapped(path.name):
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
                     yield descriptor
@@ -277,37 +273,36 @@ class _Outage:
                     os.close(descriptor)
 
 
-class _FileSystem:
-    """The file system below the database, which gives up when its journal cannot be written."""
+def _enduring_driver(site: Site) -> EnduringDriver:
+    driver = load(site.orders.engine_module).driver()
+    if not isinstance(driver, EnduringDriver):
+        raise TypeError(f"{site.orders.engine} cannot tell errors of the disk from others; see docs/extending.md")
+    return driver
 
-    def __init__(self, orders: Mapping[str, Any]) -> None:
-        self._device = orders["device"]
-        self._directory = orders["directory"]
-        self._type = orders["filesystem"]
-        self._options = orders["mount_options"]
 
-    def mended(self) -> str:
-        """Unmount, check and mount again if it takes no more writes; return what was done, or nothing."""
-        if self._is_writable():
-            return ""
-        mounts.unmount(self._directory)
-        process = subprocess.run(
-            ["e2fsck", "-f", "-y", self._device], capture_output=True, text=True, timeout=_FSCK_LIMIT_S, check=False
-        )
-        mounts.mount(self._device, self._type, self._options, self._directory)
-        return f"mounted again after e2fsck {process.returncode}: {' '.join(process.stdout.split())[:400]}"
+def _mended(site: Site) -> str:
+    """Unmount, repair and mount again if the file system takes no more writes; return what was done, or nothing."""
+    if _is_writable(site.directory):
+        return ""
+    filesystem = site.filesystem
+    mounts.unmount(site.directory)
+    said = filesystem.repair(site.device)
+    mounts.mount(site.device, filesystem.kernel_type, site.orders.mount_options, site.directory)
+    return f"mounted again after {said}"
 
-    def _is_writable(self) -> bool:
-        # Since 6.12 ext4 does not show itself as read-only when it has given up: only trying tells.
-        path = os.path.join(self._directory, "probe")
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-            os.unlink(path)
-        except OSError:
-            return False
-        return True
+
+def _is_writable(directory: str) -> bool:
+    # A file system that has given up may not show itself as read-only (Linux 6.12): only trying tells.
+    path = os.path.join(directory, "probe")
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
 
 
 def _words(error: Exception) -> str:
-    name = getattr(error, "sqlite_errorname", "")
+    # Drivers of the standard library's kind carry the engine's own name of an error.
+    name = next((str(value) for key, value in vars(error).items() if key.endswith("_errorname")), "")
     return f"{name or type(error).__name__}: {error}"

@@ -19,14 +19,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rig.contract.injections import ERRORS
 from rig.engines import Database
-from rig.guest.devices import journaldisk
+from rig.guest.devices import disks, journaldisk
 from rig.guest.devices.devicemapper import DeviceMapper
-from rig.guest.programs import lastwriter
 from rig.guest.programs.clock import ProcessClock
-from rig.guest.programs.injections import Injection
 from rig.guest.programs.survivor import Survivor
-from rig.workloads import ledger
+from rig.guest.site import LOG, Site
 
 # Think time is random, so that background writeback gets its turn at different places of different transactions;
 # the ticks tell the log when it did.
@@ -34,48 +33,57 @@ _TICK_MS = 250
 
 
 def run(
-    orders: dict[str, Any],
+    site: Site,
     mark: Callable[[str], None],
     while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
-    database = lastwriter.open_database(orders, orders["directory"])
-    seed = orders["seed"]
-    initial = ledger.initial(seed)
-    database.create(ledger.TABLES, initial)
+    orders, work = site.orders, site.work
+    database = site.open_database()
+    database.create(work.tables, work.initial)
     read_back = database.settings()
-    # The experiment begins from a durable database, whatever the settings: only acknowledged transactions are at stake.
-    os.sync()
+    make_durable(site.device)
     mark("setup")
-    pause = random.Random(f"think {seed}")
+    pause = random.Random(f"think {orders.seed}")
     clock = ProcessClock(orders, mark)
 
     def think() -> None:
-        _think(pause.uniform(0, 2 * orders["think_ms"]), mark)
+        _think(pause.uniform(0, 2 * orders.think_ms), mark)
 
     live: list[dict[str, Any]] = []
-    issued = orders["transaction_count"]
+    issued = orders.transaction_count
     last: Database | None = database
-    if orders["injection"] in list(Injection):
-        survivor = Survivor(orders, database, mark, think)
+    if orders.injection in ERRORS:
+        survivor = Survivor(site, database, mark, think)
         survivor.run()
         last, live, issued = survivor.database, survivor.live, survivor.issued
     else:
         for number in range(1, issued + 1):
-            operations = ledger.transaction(seed, number)
+            operations = work.transaction(number)
             think()
             clock.before(number)
             mark(f"begin-{number}")
             with while_committing():
                 database.commit(operations)
             mark(f"ack-{number}")
-    _think(orders["rest_ms"], mark)
+    _think(orders.rest_ms, mark)
     mark("end")
     if last:
         last.close()
-    operations = tuple(one for number in range(1, issued + 1) for one in ledger.transaction(seed, number))
-    user_bytes = sum(one.user_bytes for one in operations)
-    return {"settings": read_back, "user_bytes": user_bytes, "live": live, "clock": clock.readings}
+    return {
+        "settings": read_back, "user_bytes": work.user_bytes(issued), "live": live, "clock": clock.readings
+    }  # fmt: skip
+
+
+def make_durable(device: str) -> None:
+    """Let the experiment begin from a durable database, whatever the settings, and from content that is known.
+
+    Only acknowledged transactions are at stake. Where a file system wrote a block both with FUA and plainly, the log
+    would leave its order open for as long as nobody writes it again.
+    """
+    os.sync()
+    if device:
+        disks.settle(device)
 
 
 def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
@@ -94,18 +102,18 @@ def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
     return mark
 
 
-def run_marked(orders: dict[str, Any]) -> dict[str, Any]:
+def run_marked(site: Site) -> dict[str, Any]:
     """Carry out a workload that marks the log, or both logs if there are two."""
     mapper = DeviceMapper()
-    if journaldisk.is_wanted(orders):
+    if site.has_journal_disk:
         both = journaldisk.Marker(mapper)
-        return run(orders, both.mark, both.ticking)
-    return run(orders, marker(mapper, orders["log_device"]))
+        return run(site, both.mark, both.ticking)
+    return run(site, marker(mapper, LOG))
 
 
 def main() -> None:
     """Read orders, run, report."""
-    json.dump(run_marked(json.load(sys.stdin)), sys.stdout)
+    json.dump(run_marked(Site.of(json.load(sys.stdin))), sys.stdout)
 
 
 if __name__ == "__main__":

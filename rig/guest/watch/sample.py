@@ -8,12 +8,16 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rig.contract.injections import Injection
+from rig.contract.orders import Orders, Shim
+from rig.engines import load
 from rig.engines.syncs import NO_CALLS, Call, Syncs, syncs_of
 from rig.guest.programs import workload
+from rig.guest.site import Site
 from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
 
 _TRANSACTION_COUNT = 12
@@ -54,24 +58,26 @@ class Sample:
     call_counts: tuple[int, ...]
 
 
-def sample(orders: Mapping[str, Any], folder: Path = _FOLDER, *, writes: bool = False) -> Sample:
+def sample(orders: Orders, folder: Path = _FOLDER, *, writes: bool = False) -> Sample:
     """Carry out a dozen transactions of the engine and settings of a scenario in a folder of their own.
 
     Writes are counted only if `writes` says so: stopping before each of them takes longer than all the rest.
     """
-    syncs = syncs_of(orders["engine"])
+    syncs = syncs_of(load(orders.engine_module))
     tuning = syncs.SAMPLE_TUNING if syncs else {}
-    settings = {**orders["settings"], **tuning}
-    brief = {"transaction_count": _TRANSACTION_COUNT, "think_ms": 0, "rest_ms": 0, "injection": "", "shim": "none"}
+    brief = replace(
+        orders, settings={**orders.settings, **tuning}, transaction_count=_TRANSACTION_COUNT, think_ms=0, rest_ms=0,
+        injection=Injection.NONE, shim=Shim.NONE,
+    )  # fmt: skip
     folder.mkdir()
     try:
-        own = {**orders, **brief, "settings": settings, "directory": str(folder)}
+        site = Site(brief, str(folder))
 
         def body(send: Callable[[Any], None]) -> None:  # noqa: ARG001 - a sample has nothing to say
-            workload.run(own, tell)
+            workload.run(site, tell)
 
         watch = _Sampling(syncs)
-        supervise(orders["engine"], settings, str(folder), body, watch, writes=writes)
+        supervise(site, body, watch, writes=writes)
     finally:
         shutil.rmtree(folder)
     return Sample(watch.sequences(), tuple(len(calls) for calls in watch.calls.values()))

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from rig.engines import named
+from rig.engines import load
 from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
+from rig.guest.site import Site
 from rig.guest.watch import seccomp
 from rig.guest.watch.forks import Fork, Send
 from rig.guest.watch.seccomp import Listener, Stop
@@ -96,9 +97,7 @@ def tell(mark: str) -> None:
 
 
 def supervise(
-    engine: str,
-    settings: Mapping[str, str],
-    directory: str,
+    site: Site,
     body: Callable[[Send], None],
     watch: Watch,
     *,
@@ -110,7 +109,7 @@ def supervise(
     Raise WorkloadFailed with its traceback if it fails.
     """
     # The driver is loaded here, once, and not in every fork.
-    named(engine)
+    load(site.orders.engine_module).driver(site.orders.shim)
     numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
     ours, theirs = socket.socketpair()
 
@@ -125,7 +124,7 @@ def supervise(
         theirs.close()
         listener = _listener(ours, fork.pid)
         try:
-            was_killed = listener is not None and _Supervision(engine, settings, directory, watch).run(listener)
+            was_killed = listener is not None and _Supervision(site, watch).run(listener)
         except BaseException:
             os.kill(fork.pid, signal.SIGKILL)
             raise
@@ -146,10 +145,10 @@ def _listener(ours: socket.socket, pid: int) -> Listener | None:
 class _Supervision:
     """One run: where the workload is, and what its calls are called."""
 
-    def __init__(self, engine: str, settings: Mapping[str, str], directory: str, watch: Watch) -> None:
-        self._syncs: Syncs | None = syncs_of(engine)
-        self._namer: CallNamer | None = self._syncs.Namer(settings) if self._syncs else None
-        self._directory = directory
+    def __init__(self, site: Site, watch: Watch) -> None:
+        self._syncs: Syncs | None = syncs_of(load(site.orders.engine_module))
+        self._namer: CallNamer | None = self._syncs.Namer(site.orders.settings) if self._syncs else None
+        self._directory = site.directory
         self._watch = watch
         self._place = Place(Phase.SETUP)
 

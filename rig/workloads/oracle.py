@@ -13,23 +13,27 @@ transaction in flight explains more than the loss of an old one, and then that o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Protocol
 
-from rig.engines import Database
+from rig.contract.findings import Finding, FindingKind
 from rig.workloads.operations import Content, Operation, Row, Table
 
 _SHOWN_CHARS = 60
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What reopening showed. `kind` is a `rig.contract.results.VerdictKind`, or "prefix" when p was found."""
+class Readable(Protocol):
+    """What the oracle asks of an open database; see `rig.engines.Database`."""
 
-    kind: str
-    recovered: int | None = None
-    detail: str = ""
+    def content(self, tables: Sequence[Table]) -> Content:
+        """Return every row of every table."""
+
+    def problems(self) -> list[str]:
+        """Return what the engine's own checks complain about."""
+
+    def close(self) -> None:
+        """Close as a careful program would."""
 
 
 class Oracle:
@@ -45,23 +49,23 @@ class Oracle:
         self._models = models
         self._transaction = transaction
 
-    def judge(self, open_database: Callable[[], Database], *, keep_open: bool = False) -> Finding:
+    def judge(self, open_database: Callable[[], Readable], *, keep_open: bool = False) -> Finding:
         """Open, check and compare; the engine's exceptions become findings."""
         # An engine may raise anything at all over a damaged file: whatever it is, these are its words.
         try:
             database = open_database()
         except Exception as error:  # noqa: BLE001
-            return Finding("unopenable", detail=_words(error))
+            return Finding(FindingKind.UNOPENABLE, detail=_words(error))
         finding = self.judge_open(database)
         try:
             if not keep_open:
                 database.close()
         except Exception as error:  # noqa: BLE001
-            problems = [finding.detail] if finding.kind == "corrupt" else []
-            return Finding("corrupt", detail="; ".join([*problems, f"close: {_words(error)}"]))
+            problems = [finding.detail] if finding.kind is FindingKind.CORRUPT else []
+            return Finding(FindingKind.CORRUPT, detail="; ".join([*problems, f"close: {_words(error)}"]))
         return finding
 
-    def judge_open(self, database: Database) -> Finding:
+    def judge_open(self, database: Readable) -> Finding:
         """Check and compare over a connection that stays open."""
         try:
             problems = database.problems()
@@ -69,28 +73,30 @@ class Oracle:
                 return self.judge_content(database.content(self._tables))
         except Exception as error:  # noqa: BLE001
             problems = [_words(error)]
-        return Finding("corrupt", detail="; ".join(problems))
+        return Finding(FindingKind.CORRUPT, detail="; ".join(problems))
 
     def judge_content(self, content: Content) -> Finding:
         """Compare a whole content with every model."""
         for count in reversed(range(len(self._models))):
             if content == self._models[count]:
-                return Finding("prefix", recovered=count)
+                return Finding(FindingKind.PREFIX, recovered=count)
         return self._diagnosed(content)
 
     def _diagnosed(self, content: Content) -> Finding:
         difference = self._first_difference(content)
         foreign = self._foreign(content)
         if foreign:
-            return Finding("foreign", detail=f"{foreign}; {difference}")
+            return Finding(FindingKind.FOREIGN, detail=f"{foreign}; {difference}")
         top = self._top(content)
         visible, undone = self._visible_and_undone(content, top)
         missing = undone - visible
         if missing:
-            return Finding("hole", detail=f"transaction {min(missing)} is missing before {top}; {difference}")
+            return Finding(FindingKind.HOLE, detail=f"transaction {min(missing)} is missing before {top}; {difference}")
         if min(undone) < top:
-            return Finding("stale", detail=f"transaction {min(undone)} is partly undone before {top}; {difference}")
-        return Finding("torn", detail=f"transaction {top} is partly there; {difference}")
+            return Finding(
+                FindingKind.STALE, detail=f"transaction {min(undone)} is partly undone before {top}; {difference}"
+            )
+        return Finding(FindingKind.TORN, detail=f"transaction {top} is partly there; {difference}")
 
     def _first_difference(self, content: Content) -> str:
         """Return the first row in which the content differs from the model that it differs least from."""

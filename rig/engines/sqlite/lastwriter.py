@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from rig.engines import Database, named
 from rig.engines.sqlite.driver import FILE, SqliteDatabase
 from rig.workloads.operations import Operation, Table
 
-NAME = "lastwriter"
 _YEAR_NS = 365 * 86_400 * 1_000_000_000
 
 
@@ -54,8 +51,6 @@ class LastWriter(SqliteDatabase):
         self._connection.execute("COMMIT")
 
 
-def open_database(orders: Mapping[str, Any], directory: str) -> Database:
-    """Open the database of a scenario as its program does: through this one if that is its shim, else plainly."""
-    if orders["shim"] == NAME:
-        return LastWriter(f"{directory}/{FILE}", orders["settings"])
-    return named(orders["engine"]).open_database(directory, orders["settings"])
+def open_database(directory: str, settings: Mapping[str, str]) -> LastWriter:
+    """Open the database of such a program in a directory."""
+    return LastWriter(f"{directory}/{FILE}", settings)

@@ -1,0 +1,283 @@
+"""SQLite: what its documentation promises, which settings must fail, which syncs matter, and which bugs are known.
+
+Promises are grids, one for each class of faults: a row a journal_mode, a column a level of synchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, spared
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+
+_BARE = ("delete_off", "wal_off")
+_FULLY_SYNCED = ("delete_full", "wal_full")
+CONTROLS = Controls(
+    must_lose={
+        **dict.fromkeys(FORGETTING_FAULTS + CLOCK_FAULTS + ERROR_FAULTS, _BARE),
+        # Nothing but a lie would make these lose.
+        "lyingflush": _FULLY_SYNCED,
+        "livecut-cache": _BARE,
+    },
+    # Without a journal on disk a kill in mid-commit damages, and nothing else would.
+    must_damage={"processkill": ("memory_off",)},
+    damaging={"synchronous": "off"},
+    programs={"lastwriter": "the program trusts the clock"},
+)
+
+JOURNAL_MODES = ("delete", "truncate", "persist", "wal", "memory", "off")
+SYNCHRONOUS = ("off", "normal", "full", "extra")
+
+# The cells of the grids: what is kept, whether it is atomic, and whether the documentation adds its caveat (A*).
+_ZERO = (Keeps.NOTHING_LOST, True, False)
+_ZERO_STAR = (Keeps.NOTHING_LOST, True, True)
+_LAST = (Keeps.LAST, True, False)
+_LAST_STAR = (Keeps.LAST, True, True)
+_ZERO_TORN = (Keeps.NOTHING_LOST, False, True)
+_LAST_TORN = (Keeps.LAST, False, True)
+_SUFFIX = (Keeps.SUFFIX, True, False)
+_ANY = (Keeps.ANYTHING, False, False)
+_Cell = tuple[Keeps, bool, bool]
+_Grid = Mapping[str, tuple[_Cell, _Cell, _Cell, _Cell]]
+
+_NOTHING_PROMISED: tuple[_Cell, _Cell, _Cell, _Cell] = (_ANY, _ANY, _ANY, _ANY)
+_ALL_KEPT: tuple[_Cell, _Cell, _Cell, _Cell] = (_ZERO, _ZERO, _ZERO, _ZERO)
+
+# Columns: synchronous = off, normal, full, extra.
+_SQLITE_POWERCUT: _Grid = {
+    "delete": (_ANY, _LAST_STAR, _LAST, _ZERO),
+    "truncate": (_ANY, _LAST_STAR, _ZERO, _ZERO),
+    "persist": (_ANY, _ZERO_STAR, _ZERO, _ZERO),
+    "wal": (_ANY, _SUFFIX, _ZERO, _ZERO),
+    "memory": _NOTHING_PROMISED,
+    "off": _NOTHING_PROMISED,
+}
+# A torn write touches only what was not flushed, so the loss allowed is that of the power cut. But at NORMAL one sync
+# covers the rollback journal's header and its pages, whose checksum reads every 200th byte only: the small chance of
+# corruption that the documentation keeps is this one, so it is no promise here (docs/findings.md has the measurement).
+_SQLITE_TORN: _Grid = {
+    **_SQLITE_POWERCUT,
+    "delete": (_ANY, _LAST_TORN, _LAST, _ZERO),
+    "truncate": (_ANY, _LAST_TORN, _ZERO, _ZERO),
+    "persist": (_ANY, _ZERO_TORN, _ZERO, _ZERO),
+}
+_SQLITE_PROCESSKILL: _Grid = {
+    "delete": _ALL_KEPT,
+    "truncate": _ALL_KEPT,
+    "persist": _ALL_KEPT,
+    "wal": _ALL_KEPT,
+    "memory": _NOTHING_PROMISED,
+    "off": _NOTHING_PROMISED,
+}
+_SQLITE: Mapping[str, _Grid] = {
+    "processkill": _SQLITE_PROCESSKILL,
+    "oscrash": _SQLITE_POWERCUT,
+    "powercut": _SQLITE_POWERCUT,
+    "torn": _SQLITE_TORN,
+    # Garbage in place of what was durable, beside the bytes that were written: no powersafe overwrite.
+    "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
+    # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
+    "plp": _SQLITE_POWERCUT,
+    # Rolling back and recovering a WAL can be done again from the start, so a second cut takes no more than the first.
+    "recoverycut": _SQLITE_POWERCUT,
+    "discard": _SQLITE_POWERCUT,
+    # Cuts of an honest disk, which really happened.
+    "livecut-drop": _SQLITE_POWERCUT,
+    "livecut-cache": _SQLITE_POWERCUT,
+    # And no page makes durability depend on the clock.
+    **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
+    # No page speaks of a journal of the file system on a disk of its own; two honest disks are honest disks.
+    "twodisk": _SQLITE_POWERCUT,
+    **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
+    # An error is one that the engine is told of, and no page lets go of what was acknowledged because of it; a file
+    # system that gives up and is mounted again forgets what was not synced, as a power cut does.
+    **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
+}
+
+# Said only where a promise is made.
+_PROMISING_NOTES: Mapping[str, str] = {
+    "recoverycut": (
+        "Recovery can be cut and done again from the start: a rollback journal is deleted, and a WAL reset, only after "
+        "the database has been synced (atomiccommit.html, Deleting The Hot Journal [DOC]; walCheckpoint and "
+        "walRestartLog in wal.c [SRC])."
+    ),
+    **dict.fromkeys(
+        ERROR_FAULTS,
+        "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it.",
+    ),
+}
+# Where all writes fail for a while, also those with which the engine cleans up. The kernel's part is in Rebello et al.,
+# Can Applications Recover from fsync Failures? (USENIX ATC 2020): pages are always marked clean.
+_WAL_OUT_OF_MEMORY = (
+    "A loss here is the work of two: after a sync that failed Linux counts the pages as written, and SQLite recovers a "
+    "WAL that is reopened from these pages, does not write them again, and syncs the next commits behind what the disk "
+    "lacks. It shows once the pages are out of memory. What was acknowledged and is gone then breaks the promise, "
+    "whoever is to blame."
+)
+_FAULT_NOTES: Mapping[str, str] = {
+    **_PROMISING_NOTES,
+    **dict.fromkeys(
+        CLOCK_FAULTS,
+        "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds.",
+    ),
+    "twodisk": "SQLite's own files stay on one disk; the file system's journal is on the other.",
+    "shorn": (
+        "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in the "
+        "rest of a block may hit what was durable and is only written along, so nothing is promised."
+    ),
+}
+
+
+def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
+    """Return what the documentation promises for these settings under this fault, or None if it is not known."""
+    grid = _SQLITE.get(fault)
+    journal_mode, synchronous = settings.get("journal_mode", ""), settings.get("synchronous", "")
+    if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
+        return None
+    keeps, atomic, caveat = grid[journal_mode][SYNCHRONOUS.index(synchronous)]
+    notes = (
+        _caveat(fault) if caveat else "",
+        _sqlite_note(journal_mode, synchronous, fault),
+        "" if keeps is Keeps.ANYTHING and fault in _PROMISING_NOTES else _FAULT_NOTES.get(fault, ""),
+        _WAL_OUT_OF_MEMORY if (journal_mode, fault) == ("wal", "ioerror-write") and keeps is not Keeps.ANYTHING else "",
+    )
+    return Promise(
+        keeps=keeps,
+        atomic=atomic,
+        bound=_sqlite_bound(keeps, journal_mode),
+        source=_sqlite_source(journal_mode, synchronous, fault),
+        note=" ".join(note for note in notes if note),
+    )
+
+
+def _sqlite_bound(keeps: Keeps, journal_mode: str) -> str:
+    if keeps is Keeps.LAST:
+        return "at most the last acknowledged transaction"
+    if keeps is Keeps.SUFFIX and journal_mode == "wal":
+        return "acknowledged since the WAL was last synced: at the start of a checkpoint, or its header after a reset"
+    return ""
+
+
+def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
+    """Return the page of SQLite's documentation and the heading on it, tagged as read there."""
+    if fault == "lyingflush":
+        return "howtocorrupt.html, Failure to sync [DOC]"
+    if fault == "shorn":
+        return "psow.html [DOC]"
+    if fault in DISHONEST_FAULTS:
+        return "atomiccommit.html, Hardware Assumptions [DOC]"
+    if journal_mode in ("memory", "off"):
+        return f"pragma.html, journal_mode {journal_mode.upper()} [DOC]"
+    page = f"pragma.html, synchronous {synchronous.upper()}"
+    if fault in ERROR_FAULTS:
+        return f"{page}; testing.html, I/O Error Testing [DOC]"
+    if fault == "processkill":
+        return "pragma.html, synchronous NORMAL: application crashes [DOC]"
+    if journal_mode == "wal" and synchronous != "off":
+        return f"{page}; wal.html, Performance Considerations [DOC]"
+    if journal_mode == "delete" and synchronous in ("normal", "full"):
+        return f"{page} and EXTRA [DOC]"
+    return f"{page} [DOC]"
+
+
+def _caveat(fault: str) -> str:
+    words = "The documentation keeps a very small chance of corruption at NORMAL on an older file system (A*)."
+    if fault == "torn":
+        words += " For torn writes the loss allowed is taken from the power cut."
+    return words
+
+
+def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
+    if fault == "processkill":
+        is_volatile = journal_mode in ("memory", "off")
+        return "Corruption is documented for a kill in the middle of a commit." if is_volatile else ""
+    if fault == "lyingflush":
+        return "The documentation assumes that a sync is real; with WAL only a checkpoint is expected to corrupt."
+    if fault in DISHONEST_FAULTS:
+        return "The documentation leaves the detection and correction of errors of the medium to disk and system."
+    if journal_mode == "memory":
+        return "A cut in the middle of a commit may corrupt: the rollback journal is in memory."
+    if journal_mode == "off":
+        return "There is no rollback journal: a cut in the middle of a commit may corrupt."
+    if journal_mode == "wal" and synchronous == "off":
+        return "A suffix or corruption: checkpoints are not synced either, so even older transactions can go."
+    if journal_mode == "delete" and synchronous in ("normal", "full"):
+        return "The unlink of the journal is not synced, so the last transaction can be rolled back."
+    if journal_mode == "truncate" and synchronous in ("full", "extra"):
+        return "Holds from SQLite 3.8.7.1 on; earlier versions did not sync after the truncation."
+    if journal_mode == "wal" and synchronous == "extra":
+        return "In WAL mode EXTRA is the same as FULL."
+    return ""
+
+
+_ATOMIC, _WAL, _PRAGMA = "atomiccommit.html", "wal.html, Performance Considerations [DOC]", "pragma.html, synchronous"
+# The fsync commits the journal's transaction that made the file, and its name with it.
+_EXT4 = "ext4_fsync_journal in fs/ext4/fsync.c, __ext4_new_inode in fs/ext4/ialloc.c [SRC]"
+_UNDO = matters(
+    "the database is changed before what it was is safe", f"{_ATOMIC}, Flushing The Rollback Journal File [DOC]"
+)
+_WRITTEN = matters(
+    "the journal goes before the new pages are safe", f"{_ATOMIC}, Flushing Changes To Mass Storage [DOC]"
+)
+_NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
+# By file system: what else makes the name of a new file durable is not SQLite's doing.
+_NEW_NAMES = {"ext4": _NEW_NAME}
+_OLD_NAME = spared("the journal is never removed, so its name is durable from the first time on", _EXT4)
+_BODY_FIRST = spared("NORMAL does without: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
+_END = matters(
+    "the journal may come back and roll an acknowledged commit back", f"{_ATOMIC}, Deleting The Rollback Journal [DOC]"
+)
+_COMMIT = matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
+_HEADER = matters(
+    "the end of a new WAL may land before its header, and the beginning of the old one is then read again",
+    "sqlite.org/src/info/ff5be73dee [DOC], walFrames in wal.c [SRC]",
+)
+_FRAMES = matters("the database is changed before the WAL is safe", _WAL)
+_FRAMES_SAFE = spared("redundant: every commit has synced the WAL", _WAL)
+_PAGES = matters("the WAL begins anew before its pages in the database are safe", _WAL)
+_FULL = ("full", "extra")
+
+
+def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:
+    """Return what the documentation says of leaving a kind of sync out, or None if it is not known."""
+    mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
+    if mode == "wal":
+        frames = _FRAMES_SAFE if level in _FULL else _FRAMES
+        return {
+            "wal-commit": _COMMIT, "wal-header": _HEADER, "wal-checkpoint": frames, "database-checkpoint": _PAGES
+        }.get(kind)  # fmt: skip
+    is_normal = level == "normal"
+    return {
+        "journal1": _UNDO if is_normal else _BODY_FIRST,
+        # PERSIST at NORMAL has no sync of its own for the number of pages: its second one ends the journal.
+        "journal2": _END if is_normal else _UNDO,
+        "journal3": _END,
+        "directory1": _OLD_NAME if mode != "delete" else _NEW_NAMES.get(filesystem),
+        "directory2": _END,
+        "database1": _WRITTEN,
+    }.get(kind)
+
+
+KNOWN_BUGS = (
+    KnownBug(
+        name="truncate-not-synced",
+        first=(0,),
+        fixed=(3, 8, 7, 1),
+        backported=(),
+        settings={"journal_mode": ("truncate",), "synchronous": ("full", "extra")},
+        connections_min=1,
+        signal="the journal is truncated and not synced, so the last acknowledged transaction may be rolled back",
+        source="sqlite.org release log of 3.8.7.1",
+    ),
+    KnownBug(
+        name="wal-reset",
+        first=(3, 7, 0),
+        fixed=(3, 51, 3),
+        backported=((3, 44, 6), (3, 50, 7)),
+        settings={"journal_mode": ("wal",)},
+        connections_min=2,
+        signal="a checkpoint that races the reset of the WAL by another connection loses committed transactions, "
+        "without any crash",
+        source="sqlite.org/wal.html, section The WAL-Reset Bug",
+    ),
+)

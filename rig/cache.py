@@ -1,0 +1,43 @@
+"""The folder for what is made once and used again: images, templates, builds. Several processes may work in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rig import host
+from rig.contract.errors import HostError
+
+_CACHE_REMEDY = "name a folder for guest images and templates: RIG_CACHE=FOLDER"
+
+
+def cache_folder() -> Path:
+    """Return the folder for images and templates: $RIG_CACHE, or a folder in the user's cache directory."""
+    if os.environ.get("RIG_CACHE"):
+        return Path(os.environ["RIG_CACHE"]).absolute()
+    # The XDG Base Directory Specification has relative paths ignored.
+    found = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if found.is_absolute():
+        return found / "powercut-rig"
+    try:
+        return Path.home() / ".cache" / "powercut-rig"
+    except RuntimeError:
+        raise HostError(f"this user has no home directory; {_CACHE_REMEDY}") from None
+
+
+def require_cache() -> Path:
+    """Return the cache folder; raise HostError, one line with the fix, unless this user may write there."""
+    host.require_writable(cache_folder(), _CACHE_REMEDY)
+    return cache_folder()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock beside a path of the cache."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

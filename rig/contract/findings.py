@@ -1,0 +1,65 @@
+"""What reopening a database showed, as the guest tells it and the host reads it.
+
+The guest says how many transactions it found, never how many were acknowledged: only the host knows that, so it alone
+turns a finding into a verdict (`rig.contract.results`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class FindingKind(StrEnum):
+    """What was found. All but `PREFIX` are verdict kinds of the same spelling."""
+
+    # The content is that of the first p transactions.
+    PREFIX = "prefix"
+    TORN = "torn"
+    HOLE = "hole"
+    STALE = "stale"
+    FOREIGN = "foreign"
+    CORRUPT = "corrupt"
+    UNOPENABLE = "unopenable"
+    FILESYSTEM_DAMAGE = "file-system-damage"
+    # Said by the host, of a machine that did not answer.
+    KERNEL_PANIC = "kernel-panic"
+    HANG = "hang"
+    INCONCLUSIVE = "inconclusive"
+
+
+# These say nothing of the database: there was no answer.
+UNANSWERED = frozenset({FindingKind.KERNEL_PANIC, FindingKind.HANG, FindingKind.INCONCLUSIVE})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What reopening one content showed."""
+
+    kind: FindingKind
+    # The p of `PREFIX`; None for every other kind.
+    recovered: int | None = None
+    # The first difference, or the engine's own words.
+    detail: str = ""
+    # Milliseconds of each step in the guest, as it measured them.
+    ms: Mapping[str, float] = field(default_factory=dict)
+    # What the machine's clock read after reopening, in seconds since 1970; None where nobody had set it.
+    clock_s: float | None = None
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """Return the finding as it travels from guest to host, in JSON's types."""
+        return {
+            "kind": str(self.kind), "recovered": self.recovered, "detail": self.detail, "ms": dict(self.ms),
+            "clock": self.clock_s,
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Finding:
+        """Return the finding of a message; raise ValueError for a kind that there is not."""
+        return cls(
+            FindingKind(message["kind"]), message["recovered"], message["detail"], message.get("ms", {}),
+            message.get("clock"),
+        )  # fmt: skip

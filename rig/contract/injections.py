@@ -1,0 +1,39 @@
+"""What is done to a workload or its disk while it is recorded; the words of `rig.contract.arms.FaultSpec.injection`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Injection(StrEnum):
+    """One of them is at work during a recording, or none; the value is the spelling in orders."""
+
+    NONE = ""
+    # The process is killed again and again.
+    KILL = "kill"
+    # The file system's journal has a disk of its own.
+    TWODISK = "twodisk"
+    # All writes fail, over several attempts, and while the engine cleans up.
+    WRITE = "ioerror-write"
+    # Writes fail until the engine has seen its first error, which is that of a sync.
+    FSYNC = "ioerror-fsync"
+    # The same at several attempts in a row.
+    FSYNCS = "ioerror-fsyncs"
+    # All reads fail, and nothing of the files is in memory.
+    READ = "ioerror-read"
+    DISKFULL_LOG = "diskfull-log"
+    DISKFULL_DATA = "diskfull-data"
+    # The disk really loses its power: from then on it drops all writes, or its cache is gone.
+    LIVECUT_DROP = "livecut-drop"
+    LIVECUT_CACHE = "livecut-cache"
+    # The process sees a wrong clock.
+    CLOCK_BACK = "clockback"
+    CLOCK_JUMP = "clockjump"
+    CLOCK_FROZEN = "clockfrozen"
+
+
+ERRORS = frozenset({
+    Injection.WRITE, Injection.FSYNC, Injection.FSYNCS, Injection.READ, Injection.DISKFULL_LOG, Injection.DISKFULL_DATA
+})  # fmt: skip
+LIVE_CUTS = frozenset({Injection.LIVECUT_DROP, Injection.LIVECUT_CACHE})
+CLOCKS = frozenset({Injection.CLOCK_BACK, Injection.CLOCK_JUMP, Injection.CLOCK_FROZEN})

@@ -1,0 +1,44 @@
+"""Which engines there are: packages named by entry points of the group `rig.engines`, ours and those of anybody else.
+
+An entry point is `NAME = "package.of.the.engine"`. Only the host looks; a guest is told the package in its orders.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from rig.contract.errors import UsageError
+from rig.engines.engine import Engine, load
+
+GROUP = "rig.engines"
+
+
+@cache
+def engines() -> tuple[Engine, ...]:
+    """Return all engines, sorted by name; raise UsageError for an entry point that names none."""
+    return tuple(_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
+
+
+def found(name: str) -> Engine | None:
+    """Return the engine of that name, or None: a stored run may be of one that is not installed here."""
+    return next((engine for engine in engines() if engine.name == name), None)
+
+
+def named(name: str) -> Engine:
+    """Return the engine of that name; raise UsageError naming the choices."""
+    if engine := found(name):
+        return engine
+    raise UsageError(f"unknown engine {name!r}; there are: {', '.join(engine.name for engine in engines())}")
+
+
+def _loaded(name: str, module: str) -> Engine:
+    try:
+        engine = load(module)
+    except (ImportError, TypeError) as error:
+        raise UsageError(
+            f"the engine {name!r} (entry point {GROUP}, package {module}) cannot be used: {error}"
+        ) from None
+    if engine.name != name:
+        raise UsageError(f"the entry point {name!r} of {GROUP} names {module}, whose SPEC calls itself {engine.name!r}")
+    return engine

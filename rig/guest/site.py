@@ -1,0 +1,58 @@
+"""Where a workload is at work in the guest: its orders, its directory, and the devices below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rig.contract.injections import Injection
+from rig.contract.orders import Orders
+from rig.engines import Database, opener
+from rig.filesystems import FileSystem, filesystem_named
+from rig.workloads import Work
+
+LOG = "log"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Device nodes are empty where a workload has none below it: a sample runs on a tmpfs."""
+
+    orders: Orders
+    directory: str
+    # What the file system is on, and what is below a layer that can fail.
+    device: str = ""
+    device_below: str = ""
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """Return the file system of the orders."""
+        return filesystem_named(self.orders.filesystem)
+
+    @property
+    def has_journal_disk(self) -> bool:
+        """Return whether the file system's journal has a disk of its own."""
+        return self.orders.injection is Injection.TWODISK
+
+    def open_database(self) -> Database:
+        """Open the database as the program of the orders does."""
+        return opener(self.orders.engine_module, self.orders.settings, self.orders.shim, self.directory)()
+
+    @property
+    def work(self) -> Work:
+        """Return the workload of the orders."""
+        return Work(self.orders.workload, self.orders.seed, self.orders.transaction_count)
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """Return the site in JSON's types, for a program of its own."""
+        return {
+            "orders": self.orders.message, "directory": self.directory, "device": self.device,
+            "device_below": self.device_below,
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Site:
+        """Return the site of a message."""
+        return cls(Orders.of(message["orders"]), message["directory"], message["device"], message["device_below"])

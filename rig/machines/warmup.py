@@ -1,0 +1,38 @@
+"""What is carried out once before a template is saved, so that a clone finds all code and every program loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rig.contract.devices import DEVICES
+from rig.contract.injections import Injection
+from rig.contract.orders import Orders, Shim
+from rig.engines import Engine, engines
+from rig.filesystems import FileSystem, filesystems
+
+# A disk that takes time for everything, so that no step is left out.
+_DEVICE = DEVICES["hdd"]
+_TRANSACTION_COUNT, _TRANSACTION_COUNT_OF_LIBRARY = 12, 2
+
+
+def warm_orders(libraries: Sequence[str]) -> Iterator[Orders]:
+    """Yield a few orders for each engine, each file system, and each of these builds of the user's own."""
+    first_engine, first_filesystem = engines()[0], filesystems()[0]
+    for engine in engines():
+        for name in engine.spec.warm:
+            yield _orders(engine, first_filesystem, engine.spec.settings_named(name), _TRANSACTION_COUNT)
+        if engine.part("builds"):
+            for library in libraries:
+                settings = {**engine.spec.settings_named(engine.spec.warm[0]), "library": library}
+                yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
+    for filesystem in filesystems()[1:]:
+        settings = first_engine.spec.settings_named(first_engine.spec.warm[0])
+        yield _orders(first_engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
+
+
+def _orders(engine: Engine, filesystem: FileSystem, settings: Mapping[str, str], transaction_count: int) -> Orders:
+    return Orders(
+        engine=engine.name, engine_module=engine.module, settings=settings, filesystem=filesystem.word,
+        mount_options=filesystem.mount_options, device=_DEVICE, workload="ledger",
+        transaction_count=transaction_count, think_ms=10, rest_ms=10, shim=Shim.NONE, injection=Injection.NONE, seed=0,
+    )  # fmt: skip
