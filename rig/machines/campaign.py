@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
@@ -31,7 +30,7 @@ from rig.machines.template import Template, template
 from rig.machines.verification import Job, live_verdicts, verdict, verify
 from rig.planning import recoverycuts
 from rig.planning.audit import Auditor
-from rig.planning.cuts import Cut, by_content, cuts
+from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import Profile
 from rig.recordings import archive
 from rig.recordings.recoveries import OpenRecovery
@@ -173,11 +172,11 @@ class Campaign:
                 verdicts, _ = self._run.verdicts(cell.id)
                 self._store_live(cell, facts, verdicts)
                 for opened, planned in batches:
-                    missing = _missing(planned, verdicts)
+                    lacking = missing(planned, verdicts)
                     if opened:
-                        parts.append(_part(group[0], opened.logs.file, by_content(missing)))
+                        parts.append(_part(group[0], opened.logs.file, by_content(lacking)))
                     else:
-                        found += missing
+                        found += lacking
             contents = by_content(found)
             size = max(self._part_min, -(-len(contents) // self._jobs))
             parts += [
@@ -248,19 +247,6 @@ class _Part:
 
 def _part(scenario: Scenario, file: LogFile, contents: Sequence[Sequence[Cut]]) -> _Part:
     return _Part(Job(scenario, file, tuple((same[0].state.id, same[0].clock) for same in contents)), contents)
-
-
-def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict]) -> list[Cut]:
-    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
-    done = Counter((one.state, one.entry, one.instant_weight_ns) for one in verdicts)
-    missing = []
-    for cut in planned:
-        key = cut.address, cut.entry, cut.weight_ns
-        if done[key]:
-            done[key] -= 1
-        else:
-            missing.append(cut)
-    return missing
 
 
 class _Judge:

@@ -9,12 +9,12 @@ are much as in the cell that leaves out nothing, and what the sync protects may 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rig.contract.arms import SPECS, Arm
-from rig.contract.results import PlanFacts
+from rig.contract.results import PlanFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything_unflushed_lost, plan
 from rig.guest.programs.clock import AFTER_CUT, Clock
@@ -114,3 +114,16 @@ def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
     for cut in found:
         groups[cut.content, cut.clock].append(cut)
     return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].address))
+
+
+def missing(planned: Sequence[Cut], verdicts: Sequence[Verdict]) -> list[Cut]:
+    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
+    done = Counter((one.state, one.entry, one.instant_weight_ns) for one in verdicts)
+    found = []
+    for cut in planned:
+        key = cut.address, cut.entry, cut.weight_ns
+        if done[key]:
+            done[key] -= 1
+        else:
+            found.append(cut)
+    return found

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rig.contract.scenario import FileSystem, Scenario
 from rig.faults import Fault, Logs, WriteLog, epochs, everything_unflushed_lost, parse_state
-from rig.planning.cuts import Cut, by_content, cuts
+from rig.machines.session import Finding
+from rig.machines.verification import verdict
+from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import PROFILES
 from rig.recordings.timeline import Timeline
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
@@ -164,3 +169,22 @@ def test_an_instant_whose_base_is_in_doubt_is_left_out(tmp_path: Path) -> None:
         found = cuts(POWERCUT, PROFILE, Logs(log), Timeline(log.marks))
         assert 0 < found.facts.instant_count < PROFILE.instants
         assert not any(cut.state.epoch.doubtful for cut in found.cuts)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_run_that_goes_on_judges_what_has_no_verdict_and_nothing_twice(log: WriteLog, data: st.DataObject) -> None:
+    timeline = Timeline(log.marks)
+    clocked = replace(POWERCUT, fault="clockback")
+    planned = [*cuts(POWERCUT, PROFILE, Logs(log), timeline).cuts, *cuts(clocked, PROFILE, Logs(log), timeline).cuts]
+    # Instants between the same two entries are alike in everything.
+    assert len({(cut.address, cut.entry, cut.weight_ns) for cut in planned}) < len(planned)
+    is_done = data.draw(st.lists(st.booleans(), min_size=len(planned), max_size=len(planned)))
+    done = [cut for cut, one in zip(planned, is_done, strict=True) if one]
+    verdicts = [verdict(cut, Finding("prefix", 0, "", {}, None), timeline) for cut in data.draw(st.permutations(done))]
+    lacking = missing(planned, verdicts)
+    assert Counter(map(key_of, planned)) == Counter(map(key_of, lacking)) + Counter(map(key_of, done))
+
+
+def key_of(cut: Cut) -> tuple[str, int, int]:
+    return cut.address, cut.entry, cut.weight_ns
