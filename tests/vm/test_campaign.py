@@ -118,7 +118,7 @@ _CHILD = """
 import os, sys
 from pathlib import Path
 from tests.vm import test_campaign as t
-from rig import campaign
+from rig.machines import campaign
 from rig.store import Run
 
 class Told(t.Heard):

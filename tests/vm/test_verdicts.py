@@ -19,7 +19,7 @@ from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.state import make_state
-from rig.machines import verification
+from rig.machines import session, verification
 from rig.machines.machine import Machine
 from rig.machines.session import Finding
 from rig.machines.template import Template
@@ -156,7 +156,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
     wal_full: Recording,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(verification, "STATE_LIMIT_S", 3)
+    monkeypatch.setattr(session, "STATE_LIMIT_S", 3)
     cell = scenario("wal_full")
     _clones.clear()
     sabotaged = _Sabotaged(verifier.spec, verifier.folder, verifier.identity, sent, frozenset({1, 3}))
