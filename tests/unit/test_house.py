@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "rig.guest": ("rig.contract", "rig.engines", "rig.filesystems", "rig.guest", "rig.workloads"),
 }
 # Know nothing of machines: a report must not load QEMU.
-WITHOUT_MACHINES = ("rig.analysis", "rig.cache", "rig.host")
+WITHOUT_MACHINES = ("rig.recordings", "rig.planning", "rig.store", "rig.analysis", "rig.cache", "rig.host")
 # Modules of an engine that stay on the host: they find and check builds of the user's own.
 HOST_ONLY = (".builds", ".elf")
 # Only these reach from the rig into the analysis, and only inside functions or for type checkers.
@@ -96,6 +96,10 @@ def test_every_package_keeps_the_rule_of_dependencies() -> None:
         ("rig.faults.log", "rig.analysis.outcome", True, False),
         ("rig.store", "rig.faults.log", False, True),
         ("rig.store", "rig.analysis.outcome", True, False),
+        ("rig.store", "rig.recordings.archive", False, True),
+        ("rig.planning.audit", "rig.machines.session", True, False),
+        ("rig.recordings.archive", "rig.front.doctor", True, False),
+        ("rig.machines.record", "rig.recordings.archive", False, True),
         ("rig.front.cli", "rig.analysis.outcome", True, True),
         ("rig.front.cli", "rig.analysis.outcome", False, False),
         ("rig.front.pytest_plugin", "rig.analysis", True, True),
@@ -287,6 +291,16 @@ def test_importing_the_rig_imports_nothing_heavy(module: str) -> None:
     ).stdout.split()
     assert "rig" in loaded
     assert set() == HEAVY & set(loaded)
+
+
+@pytest.mark.parametrize("module", ["rig.store", "rig.planning.audit", "rig.analysis.report"])
+def test_reading_what_is_stored_loads_nothing_that_starts_machines(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
+    ).stdout.split()
+    assert module in loaded
+    assert [] == [name for name in loaded if within(name, ("qemu", "rig.machines"))]
 
 
 def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
