@@ -35,7 +35,7 @@ def sealed(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("words", [("run", CELL), ("image", "build"), ("run", "--sqlite-library=apsw==3.51.3.0", CELL)])
+@pytest.mark.parametrize("words", [("run", CELL), ("image", "build"), ("run", "--library=apsw==3.51.3.0", CELL)])
 def test_a_home_that_may_not_be_written_is_one_line_that_names_rig_cache(
     words: tuple[str, ...], sealed: Path, tmp_path: Path
 ) -> None:
