@@ -160,7 +160,7 @@ def damage_extents(damage: Damage, log: WriteLog, state: CrashState) -> list[Ext
             bits = np.unpackbits(np.frombuffer(state.read(log, offset_bytes, length_bytes), dtype=np.uint8))
             # Philox is specified, so its stream stays the same from version to version of numpy.
             draws = np.random.Philox(key=seed).random_raw(len(bits))
-            bits[np.argsort(draws, kind="stable")[:bit_count]] ^= 1
+            bits[np.argpartition(draws, bit_count - 1)[:bit_count]] ^= 1
             return [literal_extent(offset_bytes, np.packbits(bits).tobytes())]
         case Zeros(offset_bytes, length_bytes):
             return [literal_extent(offset_bytes, bytes(length_bytes))]

@@ -200,10 +200,11 @@ def test_damage_that_cannot_be_is_refused(place: Path, text: str) -> None:
 @settings(deadline=None, max_examples=15)
 @given(ops=some_ops(16, 0, 12, writes_max=4), fault=st.sampled_from(DAMAGING))
 def test_the_seed_decides(place: Path, ops: list[Op], fault: Fault) -> None:
-    run_of(place, ops)
+    run_of(place, [*(op for n in range(4) for op in (Op("write", n, 1, n + 1), *FLUSH)), *ops])
     with WriteLog.open(place) as log:
         logs = Logs(log)
         one, again, other = (plan(fault, logs, first_entry=-1, states_max=30, seed=seed) for seed in (1, 1, 2))
         assert one == again
-        assume(len(one.states) == 30 and fault in {Fault.BITFLIP, Fault.BITROT})
-        assert one != other
+        if fault in {Fault.BITFLIP, Fault.BITROT}:
+            assert 30 == len(one.states)
+            assert one != other
