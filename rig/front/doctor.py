@@ -105,5 +105,6 @@ def _image(qemu: Finding) -> Iterator[Finding]:
     built = image.is_built(recipe)
     yield Finding(built, "guest image", recipe.digest if built else "rig image build", optional=True)
     if built and qemu.ok:
-        accelerator, reason = best_accelerator(image.build(recipe))
-        yield Finding(accelerator is Accelerator.KVM, "KVM", reason, optional=True)
+        best = best_accelerator(image.build(recipe))
+        detail = "; ".join(filter(None, (best.reason, best.advice)))
+        yield Finding(best.accelerator is not Accelerator.TCG, "KVM", detail, optional=True)

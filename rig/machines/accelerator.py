@@ -1,13 +1,15 @@
-"""Which accelerator verifiers run under: KVM if a machine under it has answered, else TCG, and that is said.
+"""Which accelerator verifiers run under: KVM if a machine under it has answered, else emulation, and that is said.
 
 `/dev/kvm` may exist, open and create a vCPU, and still not run a kernel; so the only probe is a machine that says
-READY.
+READY. Where QEMU gives up over a register of the processor that the guest can do without, it is asked once more.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rig import host
@@ -19,23 +21,56 @@ from rig.machines.template import PROGRAM, answers, qemu_version
 
 _DEVICE = Path("/dev/kvm")
 _PROBE_LIMIT_S = 20
+# How QEMU says that the host does not let it set a model-specific register.
+_REGISTER_TROUBLE = "failed to set MSR"
+_SILENT = "the guest says nothing"
+_SLOWER = "emulation works as well, only slower"
 
 
-def best_accelerator(guest: Image) -> tuple[Accelerator, str]:
-    """Return the fastest accelerator that works here, and why that one. The probe's answer is kept until reboot."""
+@dataclass(frozen=True)
+class Choice:
+    """An accelerator, why that one in a few words, and what to do for a faster one."""
+
+    accelerator: Accelerator
+    reason: str
+    advice: str = ""
+
+
+def best_accelerator(guest: Image) -> Choice:
+    """Return the fastest accelerator that works here. The answer of the probe is kept until the host boots again."""
     if reason := _why_closed(_DEVICE):
-        return Accelerator.TCG, reason
+        return Choice(Accelerator.TCG, reason, _SLOWER)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     note = cache_folder() / "kvm-probe"
     asked = f"{boot} {platform.release()} {qemu_version()} {guest.digest}"
     with locked(note):
-        known = note.read_text().splitlines() if note.exists() else []
-        if known[:1] != [asked]:
-            known = [asked, _probe(guest)]
+        known = note.read_text().split("\n") if note.exists() else []
+        if len(known) != 4 or known[0] != asked:
+            found = chosen(lambda accelerator: _failure(guest, accelerator))
+            known = [asked, found.accelerator, found.reason, found.advice]
             host.atomic_write(note, "\n".join(known).encode())
-    if known[1] == "answered":
-        return Accelerator.KVM, "a machine under KVM answered"
-    return Accelerator.TCG, f"a machine under KVM did not answer: {known[1]}"
+    return Choice(Accelerator(known[1]), known[2], known[3])
+
+
+def chosen(failure: Callable[[Accelerator], str]) -> Choice:
+    """Return the choice that follows from why no machine answered under an accelerator; nothing where one did."""
+    plain = failure(Accelerator.KVM)
+    if not plain:
+        return Choice(Accelerator.KVM, "a machine under KVM answered")
+    if _REGISTER_TROUBLE not in plain:
+        return Choice(Accelerator.TCG, f"under KVM {plain}", _advice(plain))
+    without = failure(Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES)
+    if not without:
+        hidden = "a machine under KVM answered, with arch-capabilities hidden from it"
+        return Choice(Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES, hidden)
+    advice = f"that is with arch-capabilities hidden, else {plain}; {_advice(without)}"
+    return Choice(Accelerator.TCG, f"under KVM {without}", advice)
+
+
+def _advice(failure: str) -> str:
+    if failure == _SILENT:
+        return f"no kernel runs under this KVM, as on some virtual hosts: use another host if you can; {_SLOWER}"
+    return f"try a newer QEMU or host kernel; {_SLOWER}"
 
 
 def _why_closed(device: Path) -> str:
@@ -51,15 +86,17 @@ def _why_closed(device: Path) -> str:
     return ""
 
 
-def _probe(guest: Image) -> str:
+def _failure(guest: Image, accelerator: Accelerator) -> str:
+    """Return why no machine answers under an accelerator; nothing if one does."""
     try:
-        answers(Role.VERIFIER, guest, Accelerator.KVM, _PROBE_LIMIT_S)
+        answers(Role.VERIFIER, guest, accelerator, _PROBE_LIMIT_S)
     except (VmError, TimeoutError) as error:
         return _gist(str(error))
-    return "answered"
+    return ""
 
 
 def _gist(message: str) -> str:
-    """Return the words of QEMU in a message about a lost machine, else the message's first line without the console."""
+    """Return QEMU's own words in a message about a lost machine; where it lives on, that the guest says nothing."""
     line = message.partition("\n")[0].partition("; console: ")[0]
-    return line.rpartition(f"{PROGRAM}: ")[2][:120]
+    words = line.rpartition(f"{PROGRAM}: ")[2].removeprefix("error: ")[:120]
+    return _SILENT if line.endswith("(still running)") else f"QEMU says: {words}"

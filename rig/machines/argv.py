@@ -23,6 +23,8 @@ class Accelerator(StrEnum):
 
     TCG = "tcg"
     KVM = "kvm"
+    # For hosts on which QEMU cannot set the register behind arch-capabilities (MSR 0x10a) and gives up.
+    KVM_WITHOUT_ARCH_CAPABILITIES = "kvm-without-arch-capabilities"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ ORDERS_BYTES = 4096
 # QEMU 7.2 mis-emulates cmpxchg16b, so 1 of 6 boots died in early kernel code. The plainest model is the fastest to
 # emulate (a crash state takes a tenth less than with "max"), and has no instruction that draws on host randomness.
 _TCG_CPU = "qemu64,cx16=off"
+_KVM_CPU = {Accelerator.KVM: "host", Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES: "host,-arch-capabilities"}
 # 2 ns an instruction. Time stands still while the guest runs nothing of its own, and jumps while it sleeps.
 _ICOUNT = "shift=1,sleep=off,align=off"
 # RCU grace periods are what removing a dm device waits for; expedited ones take a fraction of the time.
@@ -92,8 +95,8 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
 
 
 def _processor(spec: MachineSpec) -> list[str]:
-    if spec.accelerator is Accelerator.KVM:
-        return ["-accel", "kvm", "-cpu", "host"]
+    if spec.accelerator in _KVM_CPU:
+        return ["-accel", "kvm", "-cpu", _KVM_CPU[spec.accelerator]]
     processor = ["-accel", "tcg,tb-size=128", "-cpu", _TCG_CPU]
     return [*processor, "-icount", _ICOUNT] if spec.role is Role.RECORDER else processor
 

@@ -94,8 +94,10 @@ def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[
     for library in libraries:
         builds_of(named(library.engine)).require_loadable(library, (guest.folder / "packages.txt").read_text())
     paths = sorted({library.path for library in libraries})
-    accelerator, reason = best_accelerator(guest)
-    progress.says(f"verifiers run under {accelerator}: {reason}")
+    best = best_accelerator(guest)
+    accelerator = best.accelerator
+    more = "; `rig doctor` says more" if best.advice else ""
+    progress.says(f"verifiers run under {accelerator}: {best.reason}{more}")
     with ExitStack() as stack:
         recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths))
         yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths)))

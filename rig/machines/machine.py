@@ -1,12 +1,12 @@
 """One QEMU process, for the length of a `with` block, and the channel to the agent in it.
 
-The process dies with us (also when we are killed), has an address-space limit, and every wait for it has a time
-limit. The channel is a socket pair: it is connected before the machine starts and leaves no file behind.
+The process dies with us (also when we are killed), has an address-space limit, and every wait for it has a limit in
+time (`rig.machines.limit`). The channel is a socket pair: it is connected before the machine starts and leaves no file
+behind.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.contract.errors import VmError
+from rig.machines.limit import Limit
 
 _KILL_LIMIT_S = 10
 # An exit code is told if it comes soon after the channel has closed.
@@ -29,6 +30,7 @@ _EXIT_CODE_LIMIT_S = 1
 _OVERHEAD_MIB = 4096
 # Enough for a panic's reason, which stands above its trace.
 _CONSOLE_SHOWN_CHARS = 2000
+_CONSOLE_LOOK_S = 0.02
 _turns = itertools.count()
 
 
@@ -50,9 +52,9 @@ class Machine:
 
     def receive(self, limit_s: float) -> dict[str, Any]:
         """Return the agent's next JSON line; its own errors are raised."""
-        deadline = time.monotonic() + limit_s
+        limit = self.limit(limit_s, "answer")
         while (end := self._received.find(b"\n")) < 0:
-            self._read(deadline, limit_s, "an answer")
+            self._read(limit)
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         message: dict[str, Any] = json.loads(line)
@@ -62,10 +64,10 @@ class Machine:
 
     def receive_bytes(self, count: int, limit_s: float, write: Callable[[bytes], object]) -> None:
         """Hand the next `count` bytes from the agent to `write`."""
-        deadline = time.monotonic() + limit_s
+        limit = self.limit(limit_s, "more bytes of an answer")
         while count:
             if not self._received:
-                self._read(deadline, limit_s, f"{count} more bytes")
+                self._read(limit)
             part = bytes(self._received[:count])
             del self._received[: len(part)]
             write(part)
@@ -73,13 +75,17 @@ class Machine:
 
     def wait_for_console(self, word: str, failure: str, limit_s: float) -> None:
         """Return once a word stands on the console; raise at once if the word for failure does."""
-        deadline = time.monotonic() + limit_s
+        limit = self.limit(limit_s, word)
         while word not in (text := self.console_text()):
             if self.process.poll() is not None or failure in text:
                 raise self.lost(f"it ended while we waited for {word}")
-            if time.monotonic() > deadline:
-                raise self.lost(f"no {word} within {limit_s} s")
-            time.sleep(0.01)
+            if limit.is_over:
+                raise self.lost(str(limit))
+            time.sleep(_CONSOLE_LOOK_S)
+
+    def limit(self, limit_s: float, awaited: str) -> Limit:
+        """Return a limit on what is awaited of this machine, from now on."""
+        return Limit(self.process.pid, limit_s, awaited)
 
     def console_text(self) -> str:
         """Return what the guest has printed so far."""
@@ -94,18 +100,17 @@ class Machine:
             ended = f"ended with {code} {self.process.stderr.read().decode(errors='replace').strip()}"
         return VmError(f"virtual machine: {what} ({ended}); console: ...{self.console_text()[-_CONSOLE_SHOWN_CHARS:]}")
 
-    def _read(self, deadline: float, limit_s: float, what: str) -> None:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0 or not select.select([self._channel], [], [], left_s)[0]:
-            raise TimeoutError(str(self.lost(f"no {what} within {limit_s} s")))
+    def _read(self, limit: Limit) -> None:
+        while not select.select([self._channel], [], [], limit.look_again_s)[0]:
+            if limit.is_over:
+                raise TimeoutError(str(self.lost(str(limit))))
         try:
             chunk = self._channel.recv(1 << 20)
         except ConnectionResetError:  # it ended with requests of ours unread
             chunk = b""
         if not chunk:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(_EXIT_CODE_LIMIT_S)
-            raise self.lost(f"it ended while we waited for {what}")
+            _has_ended(self.process, self.limit(_EXIT_CODE_LIMIT_S, "end"))
+            raise self.lost(f"it ended before its {limit.awaited}")
         self._received += chunk
 
 
@@ -140,10 +145,24 @@ def started(
             yield Machine(process, channel, console), monitor
         finally:
             process.kill()
-            process.wait(_KILL_LIMIT_S)
+            limit = Limit(process.pid, _KILL_LIMIT_S, "end after SIGKILL")
+            if not _has_ended(process, limit):
+                raise VmError(f"virtual machine {process.pid}: {limit}")
             _gate.forget(process)
             assert process.stderr
             process.stderr.close()
+
+
+def _has_ended(process: subprocess.Popen[bytes], limit: Limit) -> bool:
+    """Wait for the end of a process; return whether it came in time."""
+    while True:
+        try:
+            process.wait(limit.look_again_s)
+        except subprocess.TimeoutExpired:
+            if limit.is_over:
+                return False
+        else:
+            return True
 
 
 def _next_cpu() -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import shlex
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rig.contract.errors import VmError
+from rig.machines.limit import Limit
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
@@ -22,14 +23,27 @@ _POLL_S = 0.002
 _IGNORE_SHARED = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 
 
-def save(monitor: socket.socket, state: Path, limit_s: float) -> None:
+def save(monitor: socket.socket, state: Path, limit: Limit) -> None:
     """Stop a machine and save its state; raise VmError or TimeoutError."""
-    asyncio.run(asyncio.wait_for(_save(monitor, state), limit_s))
+    asyncio.run(_within(limit, _save(monitor, state)))
 
 
-def restore(monitor: socket.socket, state_fd: int, limit_s: float) -> None:
-    """Restore a machine started with `-incoming defer`, from a descriptor that QEMU inherited, and let it run."""
-    asyncio.run(asyncio.wait_for(_restore(monitor, state_fd), limit_s))
+def restore(monitor: socket.socket, state_fd: int, limit: Limit) -> None:
+    """Restore a machine started with `-incoming defer`, from a descriptor that QEMU inherited, and let it run.
+
+    Raises VmError or TimeoutError.
+    """
+    asyncio.run(_within(limit, _restore(monitor, state_fd)))
+
+
+async def _within(limit: Limit, work: Coroutine[None, None, None]) -> None:
+    task = asyncio.ensure_future(work)
+    while not (await asyncio.wait([task], timeout=limit.look_again_s))[0]:
+        if limit.is_over:
+            task.cancel()
+            await asyncio.wait([task])
+            raise TimeoutError(str(limit))
+    await task
 
 
 async def _save(monitor: socket.socket, state: Path) -> None:

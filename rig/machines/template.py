@@ -80,7 +80,7 @@ class Template:
             ) as (machine, control),
         ):
             try:
-                monitor.restore(control, state.fileno(), _RESTORE_LIMIT_S)
+                monitor.restore(control, state.fileno(), machine.limit(_RESTORE_LIMIT_S, "restored machine"))
             except (EOFError, OSError, QMPError, TimeoutError) as error:
                 raise machine.lost(f"it could not be restored from {self.folder}: {error!r}") from None
             yield machine
@@ -168,9 +168,9 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     _fill(spec, image, code, folder)
     for attempt in range(1, _BOOT_TRIES + 1):
         try:
-            with _booted(spec, folder, _BOOT_LIMIT_S) as control:
+            with _booted(spec, folder, _BOOT_LIMIT_S) as (machine, control):
                 time.sleep(_SETTLE_S)
-                monitor.save(control, folder / "state", _SAVE_LIMIT_S)
+                monitor.save(control, folder / "state", machine.limit(_SAVE_LIMIT_S, "saved machine"))
             break
         except (VmError, TimeoutError, QMPError, EOFError) as error:
             if attempt == _BOOT_TRIES:
@@ -191,8 +191,8 @@ def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
 
 
 @contextmanager
-def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[socket.socket]:
-    """Boot a machine whose RAM is a file in the folder; give its monitor once it has said READY."""
+def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[tuple[Machine, socket.socket]]:
+    """Boot a machine whose RAM is a file in the folder; give it and its monitor once it has said READY."""
     (folder / _RAM).unlink(missing_ok=True)
     with (
         _memory_file("orders", _padded(b"")) as orders,
@@ -207,7 +207,7 @@ def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[socket.
         ) as (machine, control),
     ):
         machine.wait_for_console(READY, FAILED, limit_s)
-        yield control
+        yield machine, control
 
 
 def _started(

@@ -6,7 +6,7 @@ import stat
 import subprocess
 from pathlib import Path, PurePosixPath
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.machines.cpio import archive
@@ -48,7 +48,6 @@ def unpacked(data: bytes) -> list[tuple[str, int, bytes]]:
         place = (place + size + 3) // 4 * 4
 
 
-@settings(deadline=None)
 @given(files=trees)
 def test_every_file_comes_out_as_it_went_in_behind_its_directories(files: Files) -> None:
     data = archive(files)
@@ -64,7 +63,6 @@ def test_every_file_comes_out_as_it_went_in_behind_its_directories(files: Files)
     assert len(members) == len(seen) - 1
 
 
-@settings(deadline=None)
 @given(files=trees)
 def test_the_same_files_give_the_same_bytes_that_may_be_followed_by_another_archive(files: Files) -> None:
     data = archive(files)

@@ -37,7 +37,7 @@ def changed_bits(one: Disk, other: Disk) -> int:
     return int(np.unpackbits(one ^ other).sum())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(ops=some_ops(24, 0, 12, writes_max=4), fault=st.sampled_from(DAMAGING), seed=st.integers(0, 3))
 def test_a_state_differs_from_the_undamaged_one_by_its_damage_and_nothing_else(
     place: Path, ops: list[Op], fault: Fault, seed: int
@@ -70,7 +70,7 @@ def length_of(damage: object, log: WriteLog) -> int:
     return int(log.payload_bytes[damage.entry_index]) if isinstance(damage, Astray) else damage.length_bytes  # type: ignore[attr-defined]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(ops=some_ops(16, 0, 12, writes_max=4), data=st.data())
 def test_digests_of_lies_and_damages_are_equal_exactly_where_the_disks_are(
     place: Path, ops: list[Op], data: st.DataObject
@@ -91,7 +91,7 @@ def test_digests_of_lies_and_damages_are_equal_exactly_where_the_disks_are(
         assert len(disks) == len({(disk, ranges) for _, disk, ranges in disks})
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(ops=some_ops(24, 0, 12, writes_max=4), first=st.integers(0, 31), count=st.integers(1, 8))
 def test_a_range_reads_as_it_stands_on_the_rebuilt_disk(place: Path, ops: list[Op], first: int, count: int) -> None:
     run_of(place, ops)
@@ -140,7 +140,7 @@ def test_a_stray_write_leaves_its_place_as_it_was_and_hits_a_place_that_the_wind
             assert disk[4096:8192].tobytes() == log.replay(2, 1 << 14)[4096:8192].tobytes()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(6, 0, 3, writes_max=4))
 # The first write is open to the FUA in its first cell, which is written again; its second cell must not be lost.
 @example(ops=[Op("write", 0, 2, 2), Op("fua", 0, 1, 1), *FLUSH, Op("write", 0, 1, 3), *FLUSH])
@@ -197,7 +197,7 @@ def test_damage_that_cannot_be_is_refused(place: Path, text: str) -> None:
             parse_state(text, log, epochs(log))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(ops=some_ops(16, 0, 12, writes_max=4), fault=st.sampled_from(DAMAGING))
 def test_the_seed_decides(place: Path, ops: list[Op], fault: Fault) -> None:
     run_of(place, [*(op for n in range(4) for op in (Op("write", n, 1, n + 1), *FLUSH)), *ops])

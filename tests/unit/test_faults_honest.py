@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("honest") / "log"
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(4, 0, 3, writes_max=5), fault=st.sampled_from([Fault.OSCRASH, Fault.PLP]))
 def test_every_state_is_one_of_the_power_cut_with_its_acknowledgements_seen(
     place: Path, ops: list[Op], fault: Fault
@@ -44,7 +44,7 @@ def test_every_state_is_one_of_the_power_cut_with_its_acknowledgements_seen(
             assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(4, 2, 2, writes_max=5), fault=st.sampled_from([Fault.OSCRASH, Fault.PLP]))
 def test_no_reader_of_the_log_can_say_that_the_disk_never_looked_like_that(
     place: Path, ops: list[Op], fault: Fault
@@ -58,7 +58,7 @@ def test_no_reader_of_the_log_can_say_that_the_disk_never_looked_like_that(
         assert set(views) == {rebuild(log, state) for state in everything(Fault.PLP, log).states}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(6, 0, 3, writes_max=5))
 def test_without_fua_and_with_short_flushes_the_disk_did_look_as_an_os_crash_leaves_it(
     place: Path, ops: list[Op]
@@ -82,7 +82,7 @@ def test_an_os_crash_loses_nothing_of_a_whole_epoch_and_answers_for_all_its_mark
         assert {"e4.f0.i0": 0, "e4.f0.w2.i0": 0, "tail.f0": 2} == states
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(4, 0, 3, writes_max=3))
 def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_seen(place: Path, ops: list[Op]) -> None:
     disk = run_of(place, ops)

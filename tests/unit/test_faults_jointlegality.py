@@ -74,7 +74,7 @@ def both(pair: Pair) -> tuple[ByteArray, ByteArray]:
     return device(pair[0]), device(pair[1])
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(steps=some_steps(cells=3, count_max=18), seed=st.integers(0, 2**32 - 1))
 def test_what_both_disks_can_hold_is_never_illegal_and_what_they_cannot_hold_at_one_time_is_never_legal(
     place: Path, steps: list[Step], seed: int
@@ -96,7 +96,7 @@ def test_what_both_disks_can_hold_is_never_illegal_and_what_they_cannot_hold_at_
                     assert answer.legality is not expected, (late, position, a, b, str(answer))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(steps=some_steps())
 def test_every_joint_state_that_is_planned_is_legal_when_it_is_judged(place: Path, steps: list[Step]) -> None:
     run = watched([*MARK, *steps])

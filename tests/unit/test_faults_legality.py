@@ -109,7 +109,7 @@ def could_be(log: list[Op], position: int) -> set[Content]:
     return Moment(tuple(writes), 0).whole_contents()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(ops=some_ops(4, 0, 3, writes_max=4), seed=SEEDS)
 def test_what_a_disk_can_hold_is_never_illegal_and_what_it_cannot_hold_is_never_legal(
     place: Path, ops: list[Op], seed: int
@@ -126,7 +126,7 @@ def test_what_a_disk_can_hold_is_never_illegal_and_what_it_cannot_hold_is_never_
                 assert answer.legality is not expected, (position, content, str(answer))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(ops=some_ops(4, 2, 2, writes_max=4), seed=SEEDS)
 def test_where_the_log_leaves_no_order_open_exactly_what_it_proves_is_legal_and_the_rest_is_told_apart(
     place: Path, ops: list[Op], seed: int
@@ -144,7 +144,7 @@ def test_where_the_log_leaves_no_order_open_exactly_what_it_proves_is_legal_and_
                 assert expected is answer.legality, (position, content, str(answer))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(ops=some_ops(16, 0, 12, writes_max=3), seed=SEEDS, unit_cells=st.sampled_from([1, 8]))
 def test_torn_contents_are_legal_only_if_each_unit_has_a_version_that_the_disk_can_hold(
     place: Path, ops: list[Op], seed: int, unit_cells: int
@@ -168,7 +168,7 @@ def test_torn_contents_are_legal_only_if_each_unit_has_a_version_that_the_disk_c
                 assert answer.legality is not (Legality.ILLEGAL if possible else Legality.LEGAL), str(answer)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(4, 0, 3, writes_max=3), seed=SEEDS)
 def test_discards_make_zeros_legal_where_a_disk_may_show_them_and_nowhere_else(
     place: Path, ops: list[Op], seed: int
@@ -186,7 +186,7 @@ def test_discards_make_zeros_legal_where_a_disk_may_show_them_and_nowhere_else(
                 assert answer.legality is not expected, (position, content, str(answer))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(4, 2, 2, writes_max=5))
 def test_a_protected_disk_holds_a_prefix_and_a_crash_of_the_system_leaves_what_was_seen(
     place: Path, ops: list[Op]
@@ -207,7 +207,7 @@ def test_a_protected_disk_holds_a_prefix_and_a_crash_of_the_system_leaves_what_w
 
 
 @pytest.mark.parametrize("fault", HONEST)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(4, 0, 3, writes_max=4))
 def test_every_state_that_a_generator_plans_is_legal_when_it_is_judged(
     place: Path, fault: Fault, ops: list[Op]

@@ -63,7 +63,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("log") / "log"
 
 
-@settings(deadline=None)
 @given(entries=entry_lists, sector_bytes=sector_sizes)
 def test_every_entry_is_read_back_as_it_was_written(place: Path, entries: list[Entry], sector_bytes: int) -> None:
     data = encode(entries, sector_bytes)
@@ -84,7 +83,6 @@ def test_every_entry_is_read_back_as_it_was_written(place: Path, entries: list[E
             assert (begin == 0) is (expected == b"")
 
 
-@settings(deadline=None)
 @given(entries=entry_lists, data=st.data())
 def test_replay_and_base_extents_equal_writing_the_entries_one_by_one(
     place: Path, entries: list[Entry], data: st.DataObject
@@ -112,7 +110,7 @@ def test_a_base_moves_past_a_write_that_is_repeated_around_another_without_it(pl
         assert [512, 0] == [extent.device_offset_bytes for extent in base_extents(log, 0, 3)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(entries=entry_lists, salvage=st.booleans(), data=st.data())
 def test_damage_gives_a_log_error_or_a_log_that_can_be_used(
     place: Path, entries: list[Entry], salvage: bool, data: st.DataObject
@@ -289,7 +287,7 @@ id_parts = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(text=st.one_of(st.text(max_size=30), st.lists(id_parts, max_size=12).map("".join)))
 def test_any_text_is_an_id_of_this_log_or_a_state_id_error(place: Path, text: str) -> None:
     entries = [Entry(FUA, 0, 4, 1), Entry(0, 4, 4, 2), Entry(0, 6, 4, 3), Entry(FLUSH), Entry(0, 9, 2, 3)]

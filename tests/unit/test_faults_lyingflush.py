@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lying") / "log"
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(4, 0, 3, writes_max=4))
 # The write has the bytes of the last FUA, so its order to the one before is open once the last is lost.
 @example(
@@ -54,7 +54,7 @@ def test_every_state_is_left_by_a_disk_that_ignored_so_many_flushes(place: Path,
             assert possible[count].get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(6, 4, 2, writes_max=2))
 def test_a_plan_without_limit_holds_all_that_the_lie_can_leave_at_its_latest_instant(
     place: Path, ops: list[Op]
@@ -101,7 +101,7 @@ def test_windows_never_reach_into_the_setup(place: Path) -> None:
         assert {1, 2, 4, 8, 16} <= {state.window.flushes_ignored for state in chosen.states if state.window}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(ops=some_ops(6, 0, 3, writes_max=4))
 def test_a_window_without_ignored_flushes_lets_fua_writes_go_as_well(place: Path, ops: list[Op]) -> None:
     run_of(place, ops)

@@ -61,7 +61,7 @@ def is_reachable(moment: Moment, content: Content) -> bool:
     return any(noise == set(rest) for op, is_durable in moment.writes if not is_durable for rest in rests(op))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(ops=some_ops(24, 0, 20, writes_max=4))
 def test_every_state_is_reachable_where_an_interrupted_block_may_hold_garbage(place: Path, ops: list[Op]) -> None:
     disk = run_of(place, ops)
@@ -74,7 +74,7 @@ def test_every_state_is_reachable_where_an_interrupted_block_may_hold_garbage(pl
             assert parse_state(state.id, log, epochs(log)) == state
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(20, 0, 18, writes_max=3))
 def test_of_a_small_log_every_shear_of_every_unflushed_write_is_generated(place: Path, ops: list[Op]) -> None:
     disk = run_of(place, ops)

@@ -46,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("states") / "log"
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(ops=some_ops(4, 0, 3, writes_max=5))
 def test_every_powercut_state_is_reachable_with_its_acknowledgements_seen(place: Path, ops: list[Op]) -> None:
     disk = run_of(place, ops)
@@ -60,7 +60,7 @@ def test_every_powercut_state_is_reachable_with_its_acknowledgements_seen(place:
             assert reachable.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(data=st.data(), sector_cells=st.sampled_from([1, 8]))
 def test_every_torn_state_is_reachable_with_its_acknowledgements_seen(
     place: Path, data: st.DataObject, sector_cells: int
@@ -121,19 +121,19 @@ def check_complete(place: Path, ops: list[Op], fault: Fault) -> None:
         assert (len(epochs(log)), 0) == (found.epoch_count, found.epochs_sampled)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ops=some_ops(6, 4, 3, writes_max=5))
 def test_a_powercut_plan_without_limit_holds_every_provable_content(place: Path, ops: list[Op]) -> None:
     check_complete(place, ops, Fault.POWERCUT)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(7, 4, 2, writes_max=3))
 def test_a_torn_plan_without_limit_holds_every_provable_content(place: Path, ops: list[Op]) -> None:
     check_complete(place, ops, Fault.TORN)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     ops=some_ops(6, 0, 3, writes_max=4), fault=st.sampled_from(ONE_DISK), states_max=st.integers(1, 40), data=st.data()
 )
@@ -172,7 +172,7 @@ def any_states(split: tuple[Epoch, ...]) -> Iterator[CrashState]:
             yield make_state(epoch, len(epoch.fuas), draw=Draw(seed, 50, unit_bytes))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(16, 0, 12, writes_max=4))
 def test_digests_are_equal_exactly_where_the_contents_are(place: Path, ops: list[Op]) -> None:
     run_of(place, ops)
@@ -183,7 +183,7 @@ def test_digests_are_equal_exactly_where_the_contents_are(place: Path, ops: list
         assert all(len(digest) == 32 for digest, _ in pairs)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(6, 0, 3, writes_max=4))
 def test_all_unflushed_lost_is_the_durable_content_at_every_instant(place: Path, ops: list[Op]) -> None:
     disk = run_of(place, ops)
@@ -259,7 +259,7 @@ def test_the_corners_of_a_batch_come_within_their_budget(place: Path, member_cou
     assert {members[count:] for count in range(member_count + 1)} <= taken
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(block_counts=st.lists(st.integers(1, 9), min_size=1, max_size=4), is_odd=st.booleans())
 def test_of_every_long_write_each_end_lands_without_its_beginning_and_the_shortest_soon(
     place: Path, block_counts: list[int], *, is_odd: bool

@@ -41,7 +41,7 @@ def passes_self_check(logs: TwoLogs, run: TwoDisks) -> bool:
     return all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in Disk)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(steps=some_steps())
 def test_every_joint_state_is_reachable_with_its_acknowledgements_seen(place: Path, steps: list[Step]) -> None:
     run = run_of([*MARK, *steps])
@@ -54,7 +54,7 @@ def test_every_joint_state_is_reachable_with_its_acknowledgements_seen(place: Pa
             assert parse_joint(state.id, logs) == state
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(steps=some_steps(fua_from=2))
 def test_what_holds_however_the_two_logs_interleave_is_planned_and_nothing_else(place: Path, steps: list[Step]) -> None:
     with logs_of(place, run_of([*MARK, *steps])) as logs:
@@ -69,7 +69,7 @@ def test_what_holds_however_the_two_logs_interleave_is_planned_and_nothing_else(
         assert expected == {builder.build(state): marks_claimed(state) for state in everything(logs)}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(steps=some_steps(), states_max=st.integers(1, 20), seed=st.integers(0, 3))
 def test_a_plan_keeps_to_its_budget_and_its_first_mark_and_is_deterministic(
     place: Path, steps: list[Step], states_max: int, seed: int
@@ -170,7 +170,7 @@ def test_an_id_that_is_no_joint_state_of_these_logs_is_refused(place: Path, text
         assert parse_joint("a:e2.f0.w1+b:e3.f0", logs).late is Disk.A
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(text=st.text(alphabet="ab:+e123tail.fwr0,-", max_size=24))
 def test_any_text_is_a_joint_state_or_a_typed_error(place: Path, text: str) -> None:
     run = run_of([*MARK, ("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK])

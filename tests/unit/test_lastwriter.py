@@ -45,7 +45,7 @@ def finding_at(folder: Path, now_ns: int, count: int) -> Finding:
     return oracle.judge(lambda: LastWriter(path_in(folder), QUICK, lambda: now_ns))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(stamps_ns=st.lists(st.integers(MADE_NS - 9, MADE_NS + 9), max_size=9))
 def test_a_transaction_is_carried_out_if_its_stamp_is_later_than_every_one_before_and_else_changes_nothing(
     stamps_ns: list[int],

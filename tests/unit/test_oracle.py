@@ -77,7 +77,7 @@ def test_the_content_after_p_transactions_is_prefix_p(count: int) -> None:
     assert Finding(FindingKind.PREFIX, count) == ORACLE.judge_content(draft(MODELS[count]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(count=st.integers(0, COUNT), data=st.data())
 def test_a_content_with_one_row_changed_is_a_prefix_only_if_it_is_another_model(
     count: int, data: st.DataObject
@@ -104,7 +104,7 @@ def test_every_damage_that_the_oracle_names_is_a_verdict() -> None:
         assert VerdictKind(kind).is_damage
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(number=st.integers(1, COUNT), data=st.data())
 def test_a_part_of_the_last_transaction_is_torn(number: int, data: st.DataObject) -> None:
     operations = ledger.transaction(SEED, number)
@@ -125,7 +125,7 @@ def test_deletes_that_land_without_the_rest_of_their_transaction_are_torn() -> N
         assert ("torn", True) == (finding.kind, "transaction 30 " in finding.detail)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(numbers=st.tuples(st.integers(1, COUNT), st.integers(1, COUNT)).filter(lambda pair: pair[0] < pair[1]))
 # The rows that transaction 6 inserts are deleted by 30: an absent row must not pass for a deleted one.
 @example(numbers=(6, 7))
@@ -150,7 +150,7 @@ def only_absent_rows_tell(number: int, last: int) -> bool:
     return number == last + 1 - ledger.ENTRY_LIFE and {operation.verb for operation in visible} == {Verb.INSERT}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(numbers=st.tuples(st.integers(1, COUNT), st.integers(1, COUNT)), data=st.data())
 def test_a_part_of_an_earlier_transaction_undone_is_stale(numbers: tuple[int, int], data: st.DataObject) -> None:
     number, last = min(numbers), max(numbers)
@@ -234,7 +234,7 @@ repeating = st.builds(
 contents = st.dictionaries(keys, st.sampled_from(["a", "b", "z"]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=repeating, values=contents)
 def test_whatever_the_history_a_content_is_a_prefix_iff_it_is_a_model_and_foreign_iff_a_row_is(
     history: History, values: dict[int, str]
@@ -260,7 +260,7 @@ def told_apart(draw: st.DrawFn) -> tuple[History, dict[int, int]]:
     return history, {key: draw(st.sampled_from(choice)) for key, choice in choices.items()}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(case=told_apart())
 def test_versions_that_tell_who_wrote_them_are_classified_word_by_word(case: tuple[History, dict[int, int]]) -> None:
     history, seen = case
@@ -337,7 +337,7 @@ def test_a_database_that_cannot_be_opened_is_unopenable_in_the_engines_words(tmp
     assert Finding(FindingKind.UNOPENABLE, None, "OperationalError: unable to open database file") == finding
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_real_database_with_damaged_bytes_is_judged_and_never_a_wrong_prefix(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

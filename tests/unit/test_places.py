@@ -120,16 +120,17 @@ def test_of_a_machine_lost_under_kvm_only_the_words_of_qemu_are_said() -> None:
         "virtual machine: it ended while we waited for RIG-READY (ended with -6 qemu-system-x86_64: error: failed to "
         "set MSR 0x10a to 0x69\nqemu-system-x86_64: kvm_buf_set_msrs: Assertion failed); console: ..."
     )
-    assert "error: failed to set MSR 0x10a to 0x69" == accelerator._gist(lost)
+    assert "QEMU says: failed to set MSR 0x10a to 0x69" == accelerator._gist(lost)
     silent = "virtual machine: no RIG-READY within 20 s (still running); console: ...[    0.0] Linux"
-    assert "virtual machine: no RIG-READY within 20 s (still running)" == accelerator._gist(silent)
+    assert "the guest says nothing" == accelerator._gist(silent)
 
 
 def test_without_kvm_verifiers_run_in_emulation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(accelerator, "_DEVICE", tmp_path / "kvm")
     monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
     guest = image.Image("base", "0123", tmp_path)
-    assert ("tcg", f"this host has no {tmp_path / 'kvm'}") == accelerator.best_accelerator(guest)
+    found = accelerator.best_accelerator(guest)
+    assert ("tcg", f"this host has no {tmp_path / 'kvm'}") == (found.accelerator, found.reason)
     # No machine is started to find out.
     assert [] == list(tmp_path.iterdir())
 

@@ -58,7 +58,7 @@ def overlaid(start: np.ndarray[tuple[int], np.dtype[np.uint8]], log: WriteLog, e
         start[begin : begin + int(log.payload_bytes[entry])] = np.frombuffer(log.payload(entry), dtype=np.uint8)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ops=some_ops(8, 0, 3, writes_max=4), again=some_ops(8, 0, 3, writes_max=3), data=st.data())
 def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed_of_the_recovery(
     place: Path, ops: list[Op], again: list[Op], data: st.DataObject

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.engines.sqlite import driver as sqlite
@@ -55,7 +55,6 @@ def connection(library: str, libraries: Path) -> Connection:
 
 
 @given(rows=st.lists(st.tuples(VALUES, VALUES), max_size=6))
-@settings(deadline=None)
 def test_values_come_back_as_from_pythons_driver(libraries: Path, rows: list[tuple[object, object]]) -> None:
     own = sqlite3.connect(":memory:", isolation_level=None)
     for name in sqlite_library.names(libraries):

@@ -80,7 +80,7 @@ VERDICTS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(VERDICTS, max_size=4), max_size=4))
 def test_every_verdict_is_read_back_as_it_was_stored(batches: list[list[Verdict]]) -> None:
     with TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ COUNT = 60
 seeds = st.integers(0, 2**31)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=seeds, number=st.integers(1, COUNT))
 def test_a_transaction_follows_from_seed_and_number_alone(seed: int, number: int) -> None:
     models = ledger.models(seed, number)
@@ -31,7 +31,7 @@ def test_another_seed_or_number_is_another_transaction() -> None:
     assert len(made) == len(set(made))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=seeds)
 def test_no_two_models_are_equal_and_each_transaction_changes_two_tables(seed: int) -> None:
     models = ledger.models(seed, COUNT)

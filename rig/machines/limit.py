@@ -1,0 +1,94 @@
+"""A limit on a machine: on the time that it could use, so that a busy host does not make it late.
+
+Beside twelve other programs a machine gets a tenth of a processor, and a limit on the wall clock takes that for a hang.
+So this clock stands still while the machine waits for a processor; it counts the processor time of the machine, and the
+time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. The wall clock
+is a far outer bound, for a machine that gets next to nothing.
+
+Linux tells both in proc(5): `stat` has the processor time of a process, `schedstat` how long a thread waited for one.
+A kernel without CONFIG_SCHED_INFO has no `schedstat`; there no wait is known, and the limit is one on the wall clock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_WALL_FACTOR = 10
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# How often a waiter looks at the limit: two threads that spin use up their limit in half its time.
+_LOOK_S = 0.5
+
+
+class Limit:
+    """So much time for a process to do what is awaited of it, from now on.
+
+    It costs nothing until somebody looks: what happened before the first look counts as time that could be used.
+    """
+
+    def __init__(self, process_id: int, limit_s: float, awaited: str) -> None:
+        self.awaited = awaited
+        self._proc = Path("/proc", str(process_id))
+        self._limit_s = limit_s
+        self._begin_s = time.monotonic()
+        self._processor_begin_s: float | None = None
+        self._waits_s: dict[str, float] = {}
+        self._processor_s = self._waited_s = self._wall_s = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has been used up."""
+        self._look()
+        return self._used_s() >= self._limit_s or self._wall_s >= self._limit_s * _WALL_FACTOR
+
+    @property
+    def look_again_s(self) -> float:
+        """How long to wait for the machine before asking again whether the time is over."""
+        return min(_LOOK_S, max(0.01, self._limit_s - self._used_s()))
+
+    def __str__(self) -> str:
+        """Say what was awaited, for how long, and what the machine got of that time."""
+        times = (
+            f"it ran for {self._processor_s:.1f} s and waited {self._waited_s:.1f} s for a processor, "
+            f"in {self._wall_s:.1f} s by the wall clock"
+        )
+        if self._used_s() >= self._limit_s:
+            return f"no {self.awaited} within {self._limit_s:g} s: {times}"
+        return (
+            f"no {self.awaited} within {_WALL_FACTOR} times {self._limit_s:g} s: {times}; "
+            "this host is too busy, run fewer programs or fewer machines at a time (--jobs)"
+        )
+
+    def _used_s(self) -> float:
+        return max(self._processor_s, self._wall_s - self._waited_s)
+
+    def _look(self) -> None:
+        self._wall_s = time.monotonic() - self._begin_s
+        processor_s, waits_s = self._processor_now_s(), self._waits_now_s()
+        if self._processor_begin_s is None:
+            self._processor_begin_s = processor_s
+        else:
+            # A thread that ends takes its figure with it, so the differences are added up.
+            grown = (wait_s - self._waits_s.get(thread, 0.0) for thread, wait_s in waits_s.items())
+            self._waited_s += sum(max(0.0, one) for one in grown)
+        self._processor_s = max(self._processor_s, processor_s - self._processor_begin_s)
+        self._waits_s = waits_s
+
+    def _processor_now_s(self) -> float:
+        try:
+            text = (self._proc / "stat").read_text()
+        except OSError:  # the process is gone, which its owner will see
+            return 0.0
+        # The second field is the name, in parentheses, and may hold anything.
+        user, system = text.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / _TICKS_PER_S
+
+    def _waits_now_s(self) -> dict[str, float]:
+        found = {}
+        for path in self._proc.glob("task/*/schedstat"):
+            try:
+                found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
+            except OSError:  # the thread is gone
+                continue
+        return found
