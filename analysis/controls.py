@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rig.analysis.dossiers import Keeps, dossier_of
+from rig.analysis.dossiers import Keeps, control_settings, dossier_of
 from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
 from rig.contract.clocks import Clock, is_wrong
@@ -76,12 +76,6 @@ _SWALLOWED = "every sync is swallowed"
 def group_of(cell: CellResult) -> Group:
     """Return the group that the cell belongs to."""
     return Group(cell.engine, cell.filesystem, cell.fault)
-
-
-def control_settings(engine: str, fault: str) -> tuple[str, ...]:
-    """Return the settings, by name, whose cells must be run as controls for any green cell of this engine and fault."""
-    controls = dossier_of(engine).CONTROLS
-    return (*controls.must_lose.get(fault, ()), *controls.must_damage.get(fault, ()))
 
 
 def is_control(cell: CellResult | Scenario) -> bool:

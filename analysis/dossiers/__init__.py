@@ -156,3 +156,9 @@ def parsed(version: str) -> Version:
     """Return the numbers at the beginning of a version; what follows them, such as `-beta`, says nothing here."""
     match = re.match(r"\d+(?:\.\d+)*", version, re.ASCII)
     return tuple(map(int, match[0].split("."))) if match else (0,)
+
+
+def control_settings(engine: str, fault: str) -> tuple[str, ...]:
+    """Return the settings, by name, whose cells must be run as controls for any green cell of this engine and fault."""
+    controls = dossier_of(engine).CONTROLS
+    return (*controls.must_lose.get(fault, ()), *controls.must_damage.get(fault, ()))

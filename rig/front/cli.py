@@ -237,7 +237,7 @@ def bench(*, quick: bool) -> None:
 
 
 def _chosen(patterns: tuple[str, ...], profile: Profile) -> list[Scenario]:
-    from rig.analysis.controls import control_settings
+    from rig.analysis.dossiers import control_settings
     from rig.planning import matrix
 
     return matrix.select(patterns) if patterns else matrix.default_cells(profile, control_settings)

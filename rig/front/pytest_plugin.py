@@ -175,7 +175,7 @@ def durability(
 
 
 def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
-    from rig.analysis.controls import control_settings
+    from rig.analysis.dossiers import control_settings
     from rig.contract.devices import device_named
     from rig.contract.errors import UsageError
     from rig.planning import matrix

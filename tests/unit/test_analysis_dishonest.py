@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rig.analysis.controls import check_controls, control_settings
+from rig.analysis.controls import check_controls
+from rig.analysis.dossiers import control_settings
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import detection_text, table_text

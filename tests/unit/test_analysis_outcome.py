@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.controls import ControlResult, control_settings, must_lose
+from rig.analysis.controls import ControlResult, must_lose
+from rig.analysis.dossiers import control_settings
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
 from rig.analysis.promises import promise_for, violates

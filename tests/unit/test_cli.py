@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from rig.analysis.controls import control_settings
+from rig.analysis.dossiers import control_settings
 from rig.contract.orders import Shim
 from rig.contract.results import CellResult, VerdictKind
 from rig.front import cli, doctor
@@ -109,7 +109,7 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["plan", "wal_ful_powercut"], ["no cell matches", "did you mean 'sqlite-ext4-wal_full_powercut'? "]),
     (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
-    (["run", "--device", "tape"], ["unknown device profile 'tape'", "none, ssd, hdd"]),
+    (["run", "--device", "tape"], ["unknown device 'tape'", "none, ssd, hdd"]),
     (["run", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'"]),
     (["run", "--jobs", "-1"], ["--jobs"]),
     (["run", "--seed", "one"], ["--seed"]),

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.analysis.controls import check_controls, control_settings
+from rig.analysis.controls import check_controls
+from rig.analysis.dossiers import control_settings
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.promises import promise_for

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.analysis.controls import control_settings
+from rig.analysis.dossiers import control_settings
 from rig.contract import arms
 from rig.contract.devices import DEVICES, device_named
 from rig.contract.errors import UsageError

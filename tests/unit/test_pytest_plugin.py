@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.controls import control_settings
+from rig.analysis.dossiers import control_settings
 from rig.front.pytest_plugin import _controls_of
 from rig.planning import matrix
 
@@ -98,7 +98,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     ("words", "said"),
     [
         (["--rig-profile", "slow"], "unknown profile 'slow'; there are: quick, nightly, exhaustive"),
-        (["--rig-device", "tape"], "unknown device profile 'tape'; there are: none, ssd, hdd"),
+        (["--rig-device", "tape"], "unknown device 'tape'; there are: none, ssd, hdd"),
         (["--rig-cells", "sqlite-zfs-wal_full_torn"], "unknown file system 'zfs'"),
         (["--rig-cells", "sqlite-ext4-wal_full_rain"], "unknown fault 'rain'"),
         (["--rig-seed", "one"], "--rig-seed: invalid int value: 'one'"),
