@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING
 from rig.analysis.promises import Keeps, promise_for, violates
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
 from rig.contract.scenario import DROP_PREFIX
-from rig.guest.programs.clock import is_wrong
+from rig.faults import Holds
+from rig.guest.programs.clock import Clock, is_wrong
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
@@ -224,16 +225,16 @@ def _can_break(cell: CellResult) -> bool:
 
 def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
-    # A discard that took effect stands in the id of its state.
-    late_count = sum(".d" in verdict.state for o in own for verdict in o.cell.verdicts)
+    late_count = sum(verdict.holds == Holds.DISCARD for o in own for verdict in o.cell.verdicts)
     what = f"some state must hold a discard that took effect; {late_count} do"
     return _control(group, "late", own, what, fired=late_count > 0)
 
 
 def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
-    # Garbage stands in the id of its state; what only the file system noticed has reached no database.
-    garbage_count = sum(".g" in v.state and not v.kind.is_infrastructure for o in own for v in o.cell.verdicts)
+    judged = [v for o in own for v in o.cell.verdicts if v.holds == Holds.GARBAGE]
+    # What only the file system noticed has reached no database.
+    garbage_count = sum(not v.kind.is_infrastructure for v in judged)
     what = f"some state that a database was judged on must hold garbage; {garbage_count} do"
     return _control(group, "garbage", own, what, fired=garbage_count > 0)
 
@@ -247,14 +248,15 @@ def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
-    right: dict[tuple[str, str], set[VerdictKind]] = {}
-    wrong: dict[tuple[str, str], set[VerdictKind]] = {}
+    # By cell, content and instant.
+    right: dict[tuple[str, str, int], set[VerdictKind]] = {}
+    wrong: dict[tuple[str, str, int], set[VerdictKind]] = {}
     # A program that trusts the clock has a control of its own: what differs here is the engine's.
     for o in (o for o in members if o.cell.shim == "none"):
         for verdict in o.cell.verdicts:
-            state, _, clock = verdict.state.partition("@")
-            if clock and not verdict.kind.is_infrastructure:
-                (right if clock == "right" else wrong).setdefault((o.cell.id, state), set()).add(verdict.kind)
+            if verdict.clock and not verdict.kind.is_infrastructure:
+                judged = right if verdict.clock == Clock.RIGHT else wrong
+                judged.setdefault((o.cell.id, verdict.content, verdict.entry), set()).add(verdict.kind)
     true_count = sum(not is_wrong(group.fault, o.cell.recording.clock) for o in members)
     both = right.keys() & wrong.keys()
     differing_count = sum(right[state] != wrong[state] for state in both)

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -35,10 +36,22 @@ BLOCK_BYTES = 4096
 LENGTH_BYTES_MAX = 1 << 20
 
 
+class Holds(StrEnum):
+    """What a damage leaves in a content; the value is the spelling in results."""
+
+    FLIP = "flip"
+    ZEROS = "zeros"
+    UNREADABLE = "unreadable"
+    ASTRAY = "astray"
+    DISCARD = "discard"
+    GARBAGE = "garbage"
+
+
 @dataclass(frozen=True)
 class Flip:
     """Some bits of a range are flipped."""
 
+    holds: ClassVar[Holds] = Holds.FLIP
     offset_bytes: int
     length_bytes: int
     bit_count: int
@@ -54,6 +67,7 @@ class Flip:
 class Zeros:
     """A range reads zeros."""
 
+    holds: ClassVar[Holds] = Holds.ZEROS
     offset_bytes: int
     length_bytes: int
 
@@ -67,6 +81,7 @@ class Zeros:
 class Unreadable:
     """A range cannot be read; the reader gets EIO. The content is what it was."""
 
+    holds: ClassVar[Holds] = Holds.UNREADABLE
     offset_bytes: int
     length_bytes: int
 
@@ -80,6 +95,7 @@ class Unreadable:
 class Astray:
     """The data of a write stands at a wrong place."""
 
+    holds: ClassVar[Holds] = Holds.ASTRAY
     entry_index: int
     offset_bytes: int
 
@@ -93,6 +109,7 @@ class Astray:
 class Discarded:
     """A DISCARD took effect: its range reads zeros, but for what may have been written since."""
 
+    holds: ClassVar[Holds] = Holds.DISCARD
     entry_index: int
 
     @property
@@ -105,6 +122,7 @@ class Discarded:
 class Garbage:
     """The rest of a block that a write was interrupted in is noise; sectors are counted from the write's beginning."""
 
+    holds: ClassVar[Holds] = Holds.GARBAGE
     entry_index: int
     first_sector: int
     sector_count: int

@@ -71,17 +71,6 @@ class Rule(StrEnum):
     DISCARDS = "discards"
 
 
-# Fault -> the rule that its states are held against.
-RULES = {
-    "powercut": Rule.WHOLE,
-    "torn": Rule.TORN,
-    "shorn": Rule.SHORN,
-    "oscrash": Rule.SEEN,
-    "plp": Rule.ORDERED,
-    "discard": Rule.DISCARDS,
-}
-
-
 @dataclass(frozen=True)
 class Answer:
     """What the checker says; where it is not legal, the first offending cell and why."""

@@ -82,8 +82,10 @@ class Mark:
 class WriteLog:
     """A write log opened for reading; a context manager. Columns are read-only arrays, one row an entry."""
 
-    def __init__(self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows) -> None:
+    def __init__(self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows, begin_bytes: int = 0) -> None:
         self.path = path
+        # Where the log begins in the file.
+        self.begin_bytes = begin_bytes
         self._data = data
         self.sector_bytes = sector_bytes
         self.marks: tuple[Mark, ...] = tuple(rows.marks)
@@ -116,7 +118,8 @@ class WriteLog:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, offset=begin_bytes)
         try:
             entry_count, sector_bytes = _read_superblock(path, data)
-            return cls(path, data, sector_bytes, _walk(path, data, sector_bytes, entry_count, salvage=salvage))
+            rows = _walk(path, data, sector_bytes, entry_count, salvage=salvage)
+            return cls(path, data, sector_bytes, rows, begin_bytes)
         except LogError:
             data.close()
             raise

@@ -11,7 +11,7 @@ A disk that lies has a `Window` instead of an epoch: it ignored the last FLUSHes
 the window begins and any write behind it, FUA or not, landed or did not. Damages (`faults.damage`) come last.
 
 A state is judged at its instant: the last entry just before whose completion a cut can leave it, unless the fault
-model can vouch for an earlier one only. `faults.ids` tells how a state's id is spelled and reads it. Members of
+model can vouch for an earlier one only. `faults.addresses` tells how a state's id is spelled and reads it. Members of
 `Epoch.ambiguous` never land.
 """
 
@@ -116,6 +116,16 @@ class CrashState:
     def unreadable(self) -> tuple[tuple[int, int], ...]:
         """Return the ranges of the device that cannot be read, as (offset, length) in bytes."""
         return tuple((one.offset_bytes, one.length_bytes) for one in self.damages if isinstance(one, Unreadable))
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the state is one of two disks that are surely of different instants."""
+        return False
+
+    @property
+    def holds(self) -> str:
+        """Return what stands in the content beside the writes that landed, in words of `Holds`; empty for nothing."""
+        return "+".join(sorted({damage.holds for damage in self.damages}))
 
     @property
     def base_text(self) -> str:

@@ -21,8 +21,8 @@ host went on until then, and the pin holds all that had become durable on the ot
 Left out: parts of the early disk's cache, as no log tells when a write that was not flushed completed; other instants
 of the late disk than the latest for its content (with nothing unflushed, that is the other role's pin); torn writes.
 
-The id of a joint state is `DISK:ID+DISK:ID`, the late disk first, such as `a:e43.f2.w12+b:e17.f1`; `faults.ids` tells
-how the two ids are spelled. That of the early disk follows from the other, and is there to be read.
+The id of a joint state names the late disk first, such as `a:e43.f2.w12+b:e17.f1` (`faults.addresses`). That of the
+early disk follows from the other, and is there to be read.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rig.faults import addresses
+from rig.faults.addresses import StateIdError, parse_state
 from rig.faults.content import ContentIndex
 from rig.faults.epochs import Epoch
 from rig.faults.extents import Extent
-from rig.faults.ids import StateIdError, parse_state
 from rig.faults.log import WriteLog
 from rig.faults.powercut import FIRST_KINDS, after_fuas, before_flush, rotated
 from rig.faults.selection import Plan, Ranking, in_turns, select
@@ -121,21 +122,18 @@ def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int
 
 def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashState) -> JointState:
     """Build a joint state and its id; that it is legal is the caller's duty (`parse_joint` checks)."""
-    text = f"{late}:{of_late.id}+{late.other}:{of_early.id}"
+    text = addresses.joined(late, of_late.id, late.other, of_early.id)
     chosen = (of_late.epoch, of_late.fua_count, of_late.whole, of_late.tears, of_late.draw)
     return JointState(text, *chosen, late=late, states={late: of_late, late.other: of_early}, logs=logs)
 
 
 def parse_joint(text: str, logs: TwoLogs) -> JointState:
     """Rebuild the joint state of this id; raise `StateIdError` if there is none or the logs do not prove it legal."""
-    late_text, plus, early_text = text.partition("+")
-    late_name, early_name = late_text[:2], early_text[:2]
-    if not plus or {late_name, early_name} != {f"{disk}:" for disk in Disk}:
-        raise StateIdError(f"{text[:80]!r} is not the id of two disks; one looks like a:e43.f2.w12+b:e17.f1")
-    late = Disk(late_name[0])
+    late_name, late_text, _, early_text = addresses.split(text)
+    late = Disk(late_name)
     side, other = logs.sides[late], logs.sides[late.other]
-    of_late = parse_state(late_text[2:], side.log, side.epochs)
-    of_early = parse_state(early_text[2:], other.log, other.epochs)
+    of_late = parse_state(late_text, side.log, side.epochs)
+    of_early = parse_state(early_text, other.log, other.epochs)
     is_plain = not (of_late.window or of_late.tears or of_late.damages or of_late.cut_at is not None)
     if not is_plain or (of_late.draw and of_late.draw.unit_bytes) or of_late.epoch.doubtful:
         raise StateIdError(f"{text[:80]!r}: disk {late} is in no state of a power cut that loses or keeps whole writes")

@@ -81,13 +81,13 @@ class Side:
 class TwoLogs:
     """Both logs; raise `LogError` if their marks are not the same.
 
-    `b_device_bytes` is where disk `b` begins on the device that extents speak of, `b_source_bytes` where its log begins
-    in the file they are copied from; disk `a` and its log begin at 0.
+    Both stand in one file, which extents are copied from; `b_device_bytes` is where disk `b` begins on the device that
+    extents speak of, disk `a` begins at 0.
     """
 
-    def __init__(self, a: WriteLog, b: WriteLog, *, b_device_bytes: int = 0, b_source_bytes: int = 0) -> None:
+    def __init__(self, a: WriteLog, b: WriteLog, *, b_device_bytes: int = 0) -> None:
         self.sides = {Disk.A: Side(a, 0), Disk.B: Side(b, 1)}
-        self._begins = {Disk.A: (0, 0), Disk.B: (b_device_bytes, b_source_bytes)}
+        self._begins = {Disk.A: (0, a.begin_bytes), Disk.B: (b_device_bytes, b.begin_bytes)}
         ours, theirs = self.sides[Disk.B].texts, self.sides[Disk.A].texts
         if ours != theirs:
             same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
@@ -113,6 +113,10 @@ class TwoLogs:
         x, y = self.sides[late], self.sides[late.other]
         own, others = bisect_left(x.durable, of_late.instant), bisect_left(y.durable, of_early.instant)
         return own > 0 and (others == 0 or x.spans[own - 1].after >= y.spans[others - 1].before)
+
+    def mark_number(self, entry: int) -> int:
+        """Return which of all marks, counted from 0, stands at an entry of log `a`."""
+        return self.sides[Disk.A].marks.index(entry)
 
     def marks_seen(self, disk: Disk, state: CrashState) -> int:
         """Return how many marks stand before the instant of a state of a disk."""

@@ -1,11 +1,11 @@
 """A run directory: what defines the run, its recordings, and one row for each verdict, durable as soon as it is known.
 
     manifest.json            everything that defines the run; written once
-    recordings/KEY/          log.zst and facts.json, see `rig.recordings.recording`
+    recordings/KEY/          the logs and facts.json, see `rig.recordings.archive`
     cells/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
     cells/ID/plan.json       how much of what could happen is looked at; written before the first verdict
     cells/ID/failure         why the cell could not be measured, if it could not
-    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recordings.recovery`
+    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recordings.recoveries`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
 A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
@@ -28,10 +28,11 @@ from rig import host
 from rig.contract.errors import RecordingError, RigError, StoreError
 from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import DeviceProfile, FileSystem, Scenario, Workload
-from rig.recordings import recording
-from rig.recordings.recovery import Recoveries
+from rig.recordings import archive
+from rig.recordings.recoveries import Recoveries
 
-_FORMAT = 1
+# 2: a recording owns its logs, and a verdict says which entry and which clock it is of.
+_FORMAT = 2
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
@@ -78,8 +79,13 @@ class Run:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise StoreError(f"{path} is damaged: {error}") from None
-        if not isinstance(definition, dict) or definition.get("format") != _FORMAT:
-            raise StoreError(f"{path} is not of format {_FORMAT}; it was written by another version of the rig")
+        if not isinstance(definition, dict) or "format" not in definition:
+            raise StoreError(f"{path} is not the manifest of a run: it names no format")
+        if definition["format"] != _FORMAT:
+            raise StoreError(
+                f"{path} was written by another version of the rig: it is of format {definition['format']}, and this "
+                f"version reads format {_FORMAT}; read it with the version that wrote it, or measure anew elsewhere"
+            )
         return cls(folder, definition)
 
     def recording_folder(self, scenario: Scenario) -> Path:
@@ -177,7 +183,7 @@ class Run:
                 continue
             try:
                 scenario, facts = _plan(path)
-                recorded = recording.load(self.recording_folder(scenario))
+                recorded = archive.load(self.recording_folder(scenario))
             except (StoreError, RecordingError) as error:
                 damaged.append(error)
                 continue

@@ -43,8 +43,15 @@ class Verdict:
     """One crash state judged. `recovered` is the p with content == model(p), or None if there is none."""
 
     cell: str
+    # The address of the crash state, as it is typed to replay it; the next four say what nobody has to read out of it.
     state: str
     content: str
+    # The log entry of the recording just before whose completion the power went; 0 for what was found without a cut.
+    entry: int
+    # The clock that the machine came back with, a word of `Clock`; empty where it is no part of the fault.
+    clock: str
+    # What the content holds beside the writes that landed (`faults.damage.Holds`); empty for nothing.
+    holds: str
     kind: VerdictKind
     acked: int
     recovered: int | None
@@ -73,11 +80,21 @@ class LiveFinding(TypedDict):
 
 
 @dataclass(frozen=True)
+class LogFacts:
+    """One write log of a recording; `digest` is of its bytes up to the end of the last entry."""
+
+    digest: str
+    size_bytes: int
+    entry_count: int
+
+
+@dataclass(frozen=True)
 class RecordingFacts:
     """What one recording is and what it measured; `settings` is READ BACK from the engine."""
 
     key: str
-    digest: str
+    # One for each disk, that with the data first.
+    logs: Sequence[LogFacts]
     template: str
     image: str
     qemu_version: str
@@ -96,8 +113,6 @@ class RecordingFacts:
     written_bytes: int
     # Bytes of keys and values that the workload handed to the engine.
     user_bytes: int
-    entry_count: int
-    log_bytes: int
     # Whether two runs of the same scenario on the same template gave the same log, bit for bit; None if not tried.
     reproduced: bool | None
     # The sync calls of one transaction, in order, and how many of a sample of transactions made these; see
@@ -107,9 +122,16 @@ class RecordingFacts:
     live: Sequence[LiveFinding]
     # What the workload read of its clocks where a wrong one was put under it: `rig.guest.programs.clock.ProcessClock`.
     clock: Sequence[Sequence[int]] = field(default_factory=list)
-    # The log of the journal's disk, where it has one of its own.
-    journal_digest: str = ""
-    journal_log_bytes: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Return the digests of all logs."""
+        return "+".join(log.digest for log in self.logs)
+
+    @property
+    def entry_count(self) -> int:
+        """Return the number of entries of all logs."""
+        return sum(log.entry_count for log in self.logs)
 
 
 @dataclass(frozen=True)

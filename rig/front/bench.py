@@ -17,16 +17,15 @@ from pathlib import Path
 from rig.contract.arms import FAULTS, SPECS
 from rig.contract.errors import RigError
 from rig.contract.scenario import Scenario, Workload
-from rig.faults import CrashState, WriteLog
-from rig.machines import campaign
+from rig.machines import campaign, record
 from rig.machines.argv import Role
 from rig.machines.image import build, recipe
+from rig.machines.session import Finding
 from rig.machines.template import Template, answers
-from rig.machines.verification import Finding, verify
+from rig.machines.verification import Job, verify
 from rig.planning import matrix
 from rig.planning.cuts import by_content, cuts
-from rig.recordings import recording
-from rig.recordings.recording import Recording
+from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.store import Run
 
@@ -76,13 +75,13 @@ def _clone_start(say: Callable[[str], None], machines: campaign.Machines, repeat
 
 def _recording(say: Callable[[str], None], recorder: Template, scratch: Path) -> None:
     scenario = _scenario(200)
-    seconds = _seconds(lambda: recording.record(scenario, recorder, scratch / "long"))
+    seconds = _seconds(lambda: record.record(scenario, recorder, scratch / "long"))
     say(f"| record a 200-transaction scenario | {seconds:.1f} s | <= 10 s |")
 
 
 def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Path) -> None:
     def digest(number: int) -> str:
-        return recording.record(_scenario(6), recorder, scratch / f"again-{number}").facts.digest
+        return record.record(_scenario(6), recorder, scratch / f"again-{number}").facts.digest
 
     with ThreadPoolExecutor(2) as pool:
         digests = Counter(pool.map(digest, range(_AGAIN)))
@@ -92,7 +91,7 @@ def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Pa
 
 def _state_cost(say: Callable[[str], None], machines: campaign.Machines, scratch: Path, states_max: int) -> None:
     scenario = _scenario(40)
-    recorded = recording.record(scenario, machines.recorder, scratch / "short")
+    recorded = record.record(scenario, machines.recorder, scratch / "short")
     alone, findings = _check(scenario, machines.verifier, recorded, states_max, 1)
     both, _ = _check(scenario, machines.verifier, recorded, states_max, 2)
     steps = {name: statistics.median(f.ms[name] for f in findings) for name in findings[0].ms}
@@ -107,7 +106,7 @@ def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: P
     rates = []
     for count in lengths:
         scenario = _scenario(count)
-        recorded = recording.record(scenario, machines.recorder, scratch / f"length-{count}")
+        recorded = record.record(scenario, machines.recorder, scratch / f"length-{count}")
         rate, _ = _check(scenario, machines.verifier, recorded, 160, 1)
         rates.append(f"{1000 / rate:.1f} ms at {recorded.facts.entry_count} entries")
     say(f"| cost of a state by length of the log | {', '.join(rates)} | flat |")
@@ -118,7 +117,7 @@ def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path
     profile = matrix.profile("quick")
     (cell,) = matrix.configured(matrix.select([f"sqlite-ext4-wal_full_{fault}"]), profile)
     run = Run.create(folder, {"bench": fault})
-    record_s = _seconds(lambda: recording.record(cell, machines.recorder, run.recording_folder(cell)))
+    record_s = _seconds(lambda: record.record(cell, machines.recorder, run.recording_folder(cell)))
     judge_s = _seconds(lambda: campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell]))
     if failures := run.failures():
         raise RigError(f"{cell.id} could not be measured: {failures[cell.id]}")
@@ -132,20 +131,18 @@ def _check(
 ) -> tuple[float, list[Finding]]:
     """Return states per second, from the first request to the last answer of all machines, and the findings."""
     profile = replace(matrix.profile("quick"), states_max=states_max, instants=0)
-    findings: list[Finding] = []
-    with recorded.unpacked() as path, WriteLog.open(path) as log:
-        planned = cuts(scenario, profile, log, Timeline(log.marks))
-        states = [same[0].state for same in by_content(planned.cuts)]
-        size = -(-len(states) // machine_count)
-        parts = [states[begin : begin + size] for begin in range(0, len(states), size)]
-
-        def check(part: Sequence[CrashState]) -> None:
-            verify(scenario, verifier, path, log, part, lambda _, finding: findings.append(finding))
-
+    with recorded.opened() as logs:
+        planned = cuts(scenario, profile, logs, Timeline(logs.first.marks))
+        contents = [(same[0].state.id, same[0].clock) for same in by_content(planned.cuts)]
+        size = -(-len(contents) // machine_count)
+        jobs = [
+            Job(scenario, logs.file, tuple(contents[begin : begin + size])) for begin in range(0, len(contents), size)
+        ]
         begin = time.perf_counter()
         with ThreadPoolExecutor(machine_count) as pool:
-            list(pool.map(check, parts))
-        return len(states) / (time.perf_counter() - begin), findings
+            found = list(pool.map(lambda job: list(verify(job, verifier)), jobs))
+        rate = len(contents) / (time.perf_counter() - begin)
+        return rate, [finding for part in found for finding in part]
 
 
 def _scenario(transaction_count: int) -> Scenario:

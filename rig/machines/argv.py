@@ -53,9 +53,8 @@ class Plugs:
     monitor_fd: int
 
 
-# A saved template fits only clones with the same orders size and the same disk size.
+# A saved template fits only clones with the same orders size.
 ORDERS_BYTES = 4096
-RECORDING_BYTES = 4 << 30
 
 # QEMU 7.2 mis-emulates cmpxchg16b, so 1 of 6 boots died in early kernel code. The plainest model is the fastest to
 # emulate (a crash state takes a tenth less than with "max"), and has no instruction that draws on host randomness.

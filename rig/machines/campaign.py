@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Protocol
 
 from rig.contract.arms import SPECS
@@ -22,19 +20,20 @@ from rig.contract.errors import LegalityError, RigError
 from rig.contract.results import PlanFacts, RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.engines.sqlite.builds import Library, require_loadable
-from rig.faults import LogError, WriteLog
+from rig.faults import LogError, LogFile, Logs
 from rig.front.doctor import require_qemu
-from rig.machines import image, machine
+from rig.machines import image, machine, record, recover
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Role
+from rig.machines.session import Finding
 from rig.machines.template import Template, template
-from rig.machines.verification import Finding, live_verdicts, verdict, verify
+from rig.machines.verification import Job, live_verdicts, verdict, verify
 from rig.planning import recoverycuts
 from rig.planning.audit import Auditor
-from rig.planning.cuts import Cut, by_content, cuts
+from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import Profile
-from rig.recordings import recording
-from rig.recordings.recovery import OpenRecovery
+from rig.recordings import archive
+from rig.recordings.recoveries import OpenRecovery
 from rig.recordings.timeline import Timeline
 from rig.store import Run
 
@@ -144,28 +143,27 @@ class Campaign:
         with self._run.locked(first, self._stopped), ExitStack() as stack:
             try:
                 folder = self._run.recording_folder(first)
-                recording.remove_leftovers(folder)
-                recorded = recording.load(folder)
+                archive.remove_leftovers(folder)
+                recorded = archive.load(folder)
                 if recorded is None:
                     recorder = self._machines.recorder
-                    recorded = vms.submit(recording.record, first, recorder, folder, reproduce=reproduce).result()
-                path = stack.enter_context(recorded.unpacked())
-                log = stack.enter_context(WriteLog.open(path))
-                self._judge_group(group, recorded.facts, path, log, vms)
+                    recorded = vms.submit(record.record, first, recorder, folder, reproduce=reproduce).result()
+                logs = stack.enter_context(recorded.opened())
+                self._judge_group(group, recorded.facts, logs, vms)
             except (RigError, LogError, TimeoutError) as error:
                 self._failed(group, error)
 
     def _judge_group(
-        self, group: Sequence[Scenario], facts: RecordingFacts, path: Path, log: WriteLog, vms: ThreadPoolExecutor
+        self, group: Sequence[Scenario], facts: RecordingFacts, logs: Logs, vms: ThreadPoolExecutor
     ) -> None:
-        timeline = Timeline(log.marks)
-        auditor = Auditor(log)
+        timeline = Timeline(logs.first.marks)
+        auditor = Auditor(logs)
         found: list[Cut] = []
         parts: list[_Part] = []
         with ExitStack() as stack:
             for cell in group:
                 try:
-                    batches, plan = self._planned(cell, auditor, timeline, vms, stack)
+                    batches, plan = self._planned(cell, logs, auditor, timeline, vms, stack)
                 except (RigError, LogError, TimeoutError) as error:
                     # Recoveries are of one cell only; the others are cut from a recording that is sound.
                     self._failed([cell], error)
@@ -176,38 +174,45 @@ class Campaign:
                 verdicts, _ = self._run.verdicts(cell.id)
                 self._store_live(cell, facts, verdicts)
                 for opened, planned in batches:
-                    missing = _missing(planned, verdicts, timeline)
+                    lacking = missing(planned, verdicts)
                     if opened:
-                        parts.append(_Part(opened.path, opened.log, by_content(missing)))
+                        parts.append(_part(group[0], opened.logs.file, by_content(lacking)))
                     else:
-                        found += missing
+                        found += lacking
             contents = by_content(found)
             size = max(self._part_min, -(-len(contents) // self._jobs))
-            parts += [_Part(path, log, contents[begin : begin + size]) for begin in range(0, len(contents), size)]
+            parts += [
+                _part(group[0], logs.file, contents[begin : begin + size]) for begin in range(0, len(contents), size)
+            ]
             parts = [part for part in parts if part.contents]
             self._progress.planned(sum(len(same) for part in parts for same in part.contents))
             judge = _Judge(self._run, timeline, self._progress)
-            futures: list[Future[None]] = [vms.submit(self._verify_part, group[0], part, judge) for part in parts]
+            futures: list[Future[None]] = [vms.submit(self._verify_part, part, judge) for part in parts]
             # Logs and files are in use until the last part is done, also when another has failed.
             wait(futures)
             for future in futures:
                 future.result()
 
-    def _planned(
-        self, cell: Scenario, auditor: Auditor, timeline: Timeline, vms: ThreadPoolExecutor, stack: ExitStack
+    def _planned(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
+        self,
+        cell: Scenario,
+        logs: Logs,
+        auditor: Auditor,
+        timeline: Timeline,
+        vms: ThreadPoolExecutor,
+        stack: ExitStack,
     ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
         """Return the cuts of a cell, each batch with the recovery it is cut from, None for the recording itself."""
-        log = auditor.log
         if not SPECS[cell.fault].cuts_recovery:
-            planned = cuts(cell, self._profile, log, timeline)
+            planned = cuts(cell, self._profile, logs, timeline)
             audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
             return [(None, planned.cuts)], replace(planned.facts, audited_count=audited_count)
         kept = self._run.recoveries(cell.id)
         kept.remove_leftovers()
         if kept.index() is None:
             verifier = self._machines.verifier
-            vms.submit(recoverycuts.record, cell, self._profile, verifier, log, kept, self._stopped).result()
-        recoveries, facts = recoverycuts.cuts(cell, self._profile, log, kept, stack)
+            vms.submit(recover.record, cell, self._profile, verifier, logs, kept, self._stopped).result()
+        recoveries, facts = recoverycuts.cuts(cell, self._profile, logs, kept, stack)
         audited_count = auditor.audit_recoveries(cell, recoveries, self._profile.audit_count)
         return recoveries, replace(facts, audited_count=audited_count)
 
@@ -218,15 +223,11 @@ class Campaign:
         if fresh:
             self._run.append(cell.id, fresh)
 
-    def _verify_part(self, scenario: Scenario, part: _Part, judge: _Judge) -> None:
-        with judge.batch() as add:
-            states = [same[0].state for same in part.contents]
-            clocks = [same[0].clock for same in part.contents]
-
-            def found(rank: int, finding: Finding) -> None:
-                add(part.contents[rank], finding)
-
-            verify(scenario, self._machines.verifier, part.path, part.log, states, found, self._stopped, clocks)
+    def _verify_part(self, part: _Part, judge: _Judge) -> None:
+        found = closing(verify(part.job, self._machines.verifier, self._stopped))
+        with judge.batch() as add, found as findings:
+            for same, finding in zip(part.contents, findings, strict=True):
+                add(same, finding)
 
     def _failed(self, cells: Sequence[Scenario], error: Exception) -> None:
         """Note why cells could not be measured; raise the error if that is because we are being stopped."""
@@ -240,27 +241,14 @@ class Campaign:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one machine verifies: the cuts of each content, all of one log."""
+    """What one machine verifies: a job, and for each of its states the cuts that its finding answers."""
 
-    path: Path
-    log: WriteLog
+    job: Job
     contents: Sequence[Sequence[Cut]]
 
 
-def _missing(planned: Sequence[Cut], verdicts: Sequence[Verdict], timeline: Timeline) -> list[Cut]:
-    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
-    done = Counter((one.state, one.acked, one.instant_weight_ns, one.lost_virtual_ns) for one in verdicts)
-    recovered = {one.state: one.recovered for one in verdicts}
-    missing = []
-    for cut in planned:
-        prefix = recovered.get(cut.name)
-        lost_ns = 0 if prefix is None else timeline.lost_ns(prefix, cut.entry)
-        key = cut.name, timeline.acked(cut.entry), cut.weight_ns, lost_ns
-        if done[key]:
-            done[key] -= 1
-        else:
-            missing.append(cut)
-    return missing
+def _part(scenario: Scenario, file: LogFile, contents: Sequence[Sequence[Cut]]) -> _Part:
+    return _Part(Job(scenario, file, tuple((same[0].state.id, same[0].clock) for same in contents)), contents)
 
 
 class _Judge:

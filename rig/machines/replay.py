@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
@@ -10,18 +10,16 @@ from rig.contract.arms import SPECS
 from rig.contract.errors import StoreError, UsageError
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
-from rig.faults import ContentIndex, CrashState, JointState, StateIdError, WriteLog, epochs, parse_joint, parse_state
-from rig.faults.twodisk import JointIndex
+from rig.faults import Address, CrashState, Logs, StateIdError
 from rig.guest.programs.clock import AFTER_CUT, Clock
 from rig.machines.campaign import Machines
+from rig.machines.record import record_live
 from rig.machines.template import Template
-from rig.machines.verification import Finding, live_verdicts, verdict, verify
+from rig.machines.verification import Job, live_verdicts, verdict, verify
 from rig.planning.cuts import Cut
-from rig.recordings import recording
-from rig.recordings.recording import record_live
-from rig.recordings.recovery import SEPARATOR, OpenRecovery
+from rig.recordings import archive
+from rig.recordings.recoveries import OpenRecovery
 from rig.recordings.timeline import Timeline
-from rig.recordings.twodisk import two_logs
 from rig.store import Run
 
 _NAMES_MAX = 3
@@ -38,7 +36,7 @@ class Replay:
 def replay(run: Run, cell: str, state_id: str, machines: Machines) -> Replay:
     """Rebuild a crash state from the recording of its cell and judge it; raise UsageError for an id that is none."""
     scenario = run.scenario(cell)
-    recorded = recording.load(run.recording_folder(scenario))
+    recorded = archive.load(run.recording_folder(scenario))
     if recorded is None:
         raise StoreError(f"the recording of {cell} is gone from {run.folder}")
     if any(one["state"] == state_id for one in recorded.facts.live):
@@ -46,62 +44,61 @@ def replay(run: Run, cell: str, state_id: str, machines: Machines) -> Replay:
     if not SPECS[scenario.fault].model:
         names = ", ".join(one["state"] for one in recorded.facts.live[:_NAMES_MAX])
         raise UsageError(f"{state_id!r} is no finding of {cell}; there are {len(recorded.facts.live)}: {names}, ...")
-    found: list[Finding] = []
+    address = _address(scenario, state_id)
+    clock = Clock(address.clock) if address.clock else None
     stored = [one for one in run.verdicts(cell)[0] if one.state == state_id]
-    plain_id, clock = _clock_of(scenario, state_id)
-    first, (before, _, last) = plain_id.partition(SEPARATOR)[0], plain_id.rpartition(SEPARATOR)
     with ExitStack() as stack:
-        path = stack.enter_context(recorded.unpacked())
-        log = stack.enter_context(WriteLog.open(path))
-        timeline = Timeline(log.marks)
-        state = _state(first, cell, log, SPECS[scenario.fault].model)
-        entry = _entry(state, timeline, stored)
-        if before:
-            opened = stack.enter_context(_recovery(run, cell, before))
-            path, log = opened.path, opened.log
-            state = replace(_state(last, cell, log, ""), id=plain_id)
-        cut = Cut(cell, state, _content(state, log), entry, 0, clock)
-        verify(
-            scenario, machines.verifier, path, log, [state], lambda _, finding: found.append(finding), clocks=[clock]
-        )
-        fresh = verdict(cut, found[0], timeline)
-        extents = state.extents(log)
-    stored = [one for one in stored if one.acked == fresh.acked]
+        logs = stack.enter_context(recorded.opened())
+        timeline = Timeline(logs.first.marks)
+        first = _state(address.first, cell, logs)
+        if address.way:
+            logs = stack.enter_context(_recovery(run, cell, address.before)).logs
+        state = _state(address.content, cell, logs) if address.way else first
+        content = logs.digest(state)
+        job = Job(scenario, logs.file, ((state.id, clock),))
+        (finding,) = verify(job, machines.verifier)
+        extents = state.extents(logs.first)
+
+    def judged(entry: int) -> Verdict:
+        return verdict(Cut(cell, state, content, entry, 0, clock, address.way), finding, timeline)
+
+    # One content may have been judged at several instants; the last one had the most to lose.
+    fresh = judged(max((one.entry for one in stored), default=first.instant))
+    same = [one for one in stored if one.entry == fresh.entry]
     facts = {
         "cell": cell,
         "state": f"{state_id} (content {fresh.content})",
-        "cut": f"just before log entry {cut.entry}, {fresh.acked} transactions acknowledged",
+        "cut": f"just before log entry {fresh.entry}, {fresh.acked} transactions acknowledged",
         "disk": f"{state.base_text}, and {sum(e.length_bytes for e in extents)} bytes more",
         "recording": recorded.facts.digest,
         "verdict": fresh.kind,
         "recovered": "no prefix" if fresh.recovered is None else f"{fresh.recovered} transactions",
         "lost": f"{fresh.lost} transactions, {fresh.lost_virtual_ns / 1e9:.3f} virtual s",
         "detail": fresh.detail or "-",
-        "stored": stored[0].kind if stored else "this state was not part of the run",
+        "stored": same[0].kind if same else "this state was not part of the run",
     }
-    agrees = all((one.kind, one.recovered) == (fresh.kind, fresh.recovered) for one in stored)
-    return Replay(facts, agrees)
+    pairs = [(one, judged(one.entry)) for one in stored]
+    return Replay(facts, all((old.kind, old.recovered) == (new.kind, new.recovered) for old, new in pairs))
 
 
-def _clock_of(scenario: Scenario, state_id: str) -> tuple[str, Clock | None]:
-    """Split the clock off the id of a state, where it is part of the fault."""
-    plain_id, at, name = state_id.partition("@")
-    if scenario.fault not in AFTER_CUT and not at:
-        return plain_id, None
-    choices = [AFTER_CUT[scenario.fault], Clock.RIGHT] if scenario.fault in AFTER_CUT else []
-    if name not in choices:
-        expected = " or ".join(f"@{clock}" for clock in choices) or "no clock"
-        raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: its id ends in {expected}")
-    return plain_id, Clock(name)
-
-
-def _state(state_id: str, cell: str, log: WriteLog, model: str) -> CrashState:
+def _address(scenario: Scenario, state_id: str) -> Address:
+    """Take the address of a state apart; raise UsageError if it is none, or its clock is not one of the fault's."""
     try:
-        if model == "twodisk":
-            return parse_joint(state_id, two_logs(log))
-        return parse_state(state_id, log, epochs(log))
+        address = Address.parse(state_id)
     except StateIdError as error:
-        raise UsageError(f"{state_id!r} is no crash state of {cell}: {error}") from None
+        raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: {error}") from None
+    choices = [AFTER_CUT[scenario.fault], Clock.RIGHT] if scenario.fault in AFTER_CUT else [""]
+    if address.clock not in choices:
+        example = " or ".join(str(replace(address, clock=clock)) for clock in choices)
+        raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: its address is like {example}")
+    return address
+
+
+def _state(content: str, cell: str, logs: Logs) -> CrashState:
+    try:
+        return logs.parse(content)
+    except StateIdError as error:
+        raise UsageError(f"{content!r} is no crash state of {cell}: {error}") from None
 
 
 def _recovery(run: Run, cell: str, state_id: str) -> AbstractContextManager[OpenRecovery]:
@@ -133,15 +130,3 @@ def _replay_live(run: Run, scenario: Scenario, facts: RecordingFacts, state_id: 
         "stored": f"{old.kind}, in {run.folder}",
     }
     return Replay(shown, (old.kind, old.recovered, old.acked) == (fresh.kind, fresh.recovered, fresh.acked))
-
-
-def _content(state: CrashState, log: WriteLog) -> str:
-    return JointIndex(state.logs).digest(state) if isinstance(state, JointState) else ContentIndex(log).digest(state)
-
-
-def _entry(state: CrashState, timeline: Timeline, stored: Sequence[Verdict]) -> int:
-    """Return the instant to judge a state at: its own, or where it stood for a cut instant only, the worst of those."""
-    acked = {one.acked for one in stored}
-    if not acked or timeline.acked(state.instant) in acked:
-        return state.instant
-    return min(state.instant, timeline.acks[max(acked)].entry_index)

@@ -34,6 +34,7 @@ from rig.machines import argv, cpio, monitor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
 from rig.machines.image import Image, cache_folder, locked
 from rig.machines.machine import Machine, started
+from rig.recordings.archive import RECORDING_BYTES
 
 PROGRAM = "qemu-system-x86_64"
 _BOOT_LIMIT_S = 120
@@ -182,7 +183,7 @@ def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
     """Write what a machine boots from: the image's initrd with our code behind it, and an empty recording disk."""
     spec.initrd.write_bytes(image.initrd.read_bytes() + code)
     with open(folder / _NO_RECORDING, "wb") as file:
-        file.truncate(argv.RECORDING_BYTES)
+        file.truncate(RECORDING_BYTES)
 
 
 @contextmanager

@@ -11,59 +11,60 @@ head of a recovery's log, against the log that it was cut from.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-
-import numpy as np
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, Disk, JointState, WriteLog, epochs, parse_state
+from rig.faults import Disk, Fault, JointState, Logs
 from rig.faults.jointlegality import JointChecker
-from rig.faults.legality import RULES, Checker, Legality, Rule
+from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import ByteArray
+from rig.faults.rendering import contents
 from rig.guest.devices.disks import DISK_MIB
 from rig.guest.devices.journaldisk import FIRST_BYTE
 from rig.planning.cuts import Cut
-from rig.recordings.recovery import SEPARATOR, OpenRecovery
+from rig.recordings.recoveries import OpenRecovery
 
 _DEVICE_BYTES = DISK_MIB << 20
 
 
 class Auditor:
-    """Audits the cells of one recording; reads the log's order of writes once."""
+    """Audits the cells of one recording; reads the order of writes once."""
 
-    def __init__(self, log: WriteLog) -> None:
-        """Take a log that passed the recording's self-check: replaying all of it gives the device."""
-        self.log = log
+    def __init__(self, logs: Logs) -> None:
+        """Take logs that passed the recording's self-check: replaying all of each gives its device."""
+        self._logs = logs
 
     @cached_property
     def _checker(self) -> Checker:
-        return Checker(self.log, _DEVICE_BYTES)
+        return Checker(self._logs.first, _DEVICE_BYTES)
+
+    @cached_property
+    def _joint_checker(self) -> JointChecker:
+        return JointChecker(self._logs.all, (FIRST_BYTE, _DEVICE_BYTES - FIRST_BYTE))
 
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
         """Check a seeded sample of the cuts of a cell and return how many were found legal.
 
         Raise LegalityError at the first that is not; 0 for a cell that is not cut as an honest disk is.
         """
-        rule = RULES.get(SPECS[scenario.fault].model)
-        if rule is None and SPECS[scenario.fault].model != "twodisk":
+        rule = _rule(scenario)
+        if rule is None:
             return 0
         chosen = _random(scenario).sample(cuts, min(count, len(cuts)))
         chosen.sort(key=lambda cut: (cut.state.base_end, cut.entry))
-        joint: JointChecker | None = None
-        for cut, content in zip(chosen, contents(self.log, [cut.state for cut in chosen]), strict=True):
-            if rule:
+        states = [cut.state for cut in chosen]
+        for cut, content in zip(chosen, contents(self._logs.first, states, _DEVICE_BYTES), strict=True):
+            if isinstance(cut.state, JointState):
+                complaint = _joint_complaint(self._joint_checker, content, cut.state, cut.entry)
+            else:
                 complaint = _complaint(self._checker, content, cut.entry, rule)
                 if complaint and cut.entry < cut.state.latest_instant:
                     # It answers for fewer acknowledgements than it could, which wrongs nobody.
                     complaint = _complaint(self._checker, content, cut.state.latest_instant, rule)
-            else:
-                assert isinstance(cut.state, JointState)
-                joint = joint or _joint_checker(cut.state)
-                complaint = _joint_complaint(joint, content, cut.state, cut.entry)
-            _require_none(complaint, scenario, cut.state.id, cut.entry)
+            _require_none(complaint, scenario, cut.address, cut.entry)
         return len(chosen)
 
     def audit_recoveries(
@@ -73,61 +74,45 @@ class Auditor:
 
         One counts if all that was recovered from on the way there was legal too. Raise LegalityError as `audit` does.
         """
-        rule = RULES[SPECS[scenario.fault].model]
+        rule = _rule(scenario)
+        if rule is None:
+            return 0
         opened = {recovery.state: recovery for recovery, _ in recoveries}
         begun: set[str] = set()
         chosen = _spread(_random(scenario), [(recovery, cuts) for recovery, cuts in recoveries if cuts], count)
         for recovery, cuts in chosen:
             way = recovery.state
             while way and way not in begun:
-                self._audit_start(scenario, opened[way], opened, cuts[0].entry)
+                self._audit_start(scenario, rule, opened[way], opened, cuts[0].entry)
                 begun.add(way)
-                way = way.rpartition(SEPARATOR)[0]
+                way = opened[way].address.before
             checker = Checker(recovery.log, _DEVICE_BYTES)
-            for cut, content in zip(cuts, contents(recovery.log, [cut.state for cut in cuts]), strict=True):
+            states = [cut.state for cut in cuts]
+            for cut, content in zip(cuts, contents(recovery.log, states, _DEVICE_BYTES), strict=True):
                 instant = cut.state.instant
                 complaint = _complaint(checker, content, instant, rule, recovery.first_entry)
-                _require_none(complaint, scenario, cut.state.id, instant)
+                _require_none(complaint, scenario, cut.address, instant)
         return sum(len(cuts) for _, cuts in chosen)
 
     def _audit_start(
-        self, scenario: Scenario, recovery: OpenRecovery, opened: Mapping[str, OpenRecovery], entry: int
+        self, scenario: Scenario, rule: Rule, recovery: OpenRecovery, opened: Mapping[str, OpenRecovery], entry: int
     ) -> None:
         """Check what a recovery began with; `entry` is the instant in the recording that its verdicts answer for."""
-        rule = RULES[SPECS[scenario.fault].model]
-        parent, _, own = recovery.state.rpartition(SEPARATOR)
+        address = recovery.address
         content = recovery.log.replay(recovery.first_entry + 1, _DEVICE_BYTES)
-        if not parent:
+        if not address.way:
             complaint = _complaint(self._checker, content, entry, rule)
         else:
-            log = opened[parent].log
-            entry = parse_state(own, log, epochs(log)).instant
-            complaint = _complaint(Checker(log, _DEVICE_BYTES), content, entry, rule, opened[parent].first_entry)
+            parent = opened[address.before]
+            entry = parent.logs.parse(address.content).instant
+            complaint = _complaint(Checker(parent.log, _DEVICE_BYTES), content, entry, rule, parent.first_entry)
         _require_none(complaint, scenario, recovery.state, entry)
 
 
-def contents(log: WriteLog, states: Sequence[CrashState]) -> Iterator[ByteArray]:
-    """Build the whole disk of each state, sorted so that the base moves forward only; each is valid until the next."""
-    device: ByteArray = np.zeros(_DEVICE_BYTES, dtype=np.uint8)
-    base_end = 0
-    for state in states:
-        for extent in state.advance(log, base_end):
-            _put(device, extent.device_offset_bytes, extent.data(log))
-        base_end = state.base_end
-        extents = state.extents(log)
-        kept = [
-            (one.device_offset_bytes, device[one.device_offset_bytes :][: one.length_bytes].copy()) for one in extents
-        ]
-        for extent in extents:
-            _put(device, extent.device_offset_bytes, extent.data(log))
-        yield device
-        # All were kept before the first was put, so the order does not matter.
-        for offset_bytes, data in kept:
-            _put(device, offset_bytes, data)
-
-
-def _put(device: ByteArray, offset_bytes: int, data: bytes | ByteArray) -> None:
-    device[offset_bytes : offset_bytes + len(data)] = np.frombuffer(data, dtype=np.uint8)
+def _rule(scenario: Scenario) -> Rule | None:
+    """Return what the states of a cell are held to; None for a disk that lies, and where nothing is cut."""
+    model = SPECS[scenario.fault].model
+    return Fault.of(model).rule if model else None
 
 
 def _random(scenario: Scenario) -> random.Random:
@@ -155,12 +140,6 @@ def _complaint(checker: Checker, content: ByteArray, instant: int, rule: Rule, f
         return "it lies before the recovery began"
     answer = checker.check(content, instant, rule)
     return "" if answer.legality is Legality.LEGAL else str(answer)
-
-
-def _joint_checker(state: JointState) -> JointChecker:
-    """Return a checker of both disks, the data first; both logs passed the recording's self-check."""
-    logs = [state.logs.sides[disk].log for disk in Disk]
-    return JointChecker(logs, (FIRST_BYTE, _DEVICE_BYTES - FIRST_BYTE))
 
 
 def _joint_complaint(joint: JointChecker, content: ByteArray, state: JointState, entry: int) -> str:

@@ -9,29 +9,17 @@ are much as in the cell that leaves out nothing, and what the sync protects may 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rig.contract.arms import SPECS, Arm
-from rig.contract.results import PlanFacts
+from rig.contract.results import PlanFacts, Verdict
 from rig.contract.scenario import Scenario
-from rig.faults import (
-    ContentIndex,
-    CrashState,
-    Epoch,
-    Fault,
-    Plan,
-    WriteLog,
-    epochs,
-    everything_unflushed_lost,
-    plan,
-    twodisk,
-)
+from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything_unflushed_lost, plan
 from rig.guest.programs.clock import AFTER_CUT, Clock
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
-from rig.recordings.twodisk import two_logs
 
 # Of so many states under a wrong clock one is judged under the right one too, so that a difference has a cause.
 _RIGHT_EVERY = 8
@@ -39,7 +27,7 @@ _RIGHT_EVERY = 8
 
 @dataclass(frozen=True)
 class Cut:
-    """One crash state to be judged at one instant: just before log entry `entry` completes."""
+    """One crash state to be judged at one instant: just before log entry `entry` of the recording completes."""
 
     cell: str
     state: CrashState
@@ -49,11 +37,13 @@ class Cut:
     weight_ns: int
     # The clock that the machine comes back with, where that is part of the fault.
     clock: Clock | None = None
+    # What was recovered from on the way to it, the state of the recording first; its own log is that of the last.
+    way: tuple[str, ...] = ()
 
     @property
-    def name(self) -> str:
-        """Return the id of the state, and behind an "@" its clock: what a verdict is stored under."""
-        return f"{self.state.id}@{self.clock}" if self.clock else self.state.id
+    def address(self) -> str:
+        """Return what a verdict is stored under."""
+        return str(Address(self.state.id, self.way, self.clock or ""))
 
 
 @dataclass(frozen=True)
@@ -64,54 +54,50 @@ class Cuts:
     facts: PlanFacts
 
 
-def cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline) -> Cuts:
+def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline) -> Cuts:
     """Plan the cuts of one cell; deterministic."""
-    if SPECS[scenario.fault].model == "twodisk":
-        return _joint_cuts(scenario, profile, log, timeline)
-    log_epochs = epochs(log)
-    index = ContentIndex(log)
     if not SPECS[scenario.fault].model:
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
-    planned = _planned(scenario, profile, log, log_epochs, timeline)
-    found = [Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in planned.states]
-    instants = _instants(scenario, profile.instants_of(scenario), log, timeline, index)
+    planned = _planned(scenario, profile, logs, timeline)
+    found = [Cut(scenario.id, state, logs.digest(state), state.instant, 0) for state in planned.states]
+    instants = _instants(scenario, profile.instants_of(scenario), logs, timeline)
     found += instants
     if SPECS[scenario.fault].arm is Arm.CLOCK:
         found = _under_clocks(found, AFTER_CUT[scenario.fault])
-    facts = PlanFacts(len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants))
+    facts = PlanFacts(
+        len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants),
+        apart_count=sum(cut.state.is_apart for cut in found),
+    )  # fmt: skip
     return Cuts(tuple(found), facts)
 
 
-def _planned(
-    scenario: Scenario, profile: Profile, log: WriteLog, log_epochs: Sequence[Epoch], timeline: Timeline
-) -> Plan:
-    def planned(among: Sequence[Epoch], states_max: int) -> Plan:
+def _planned(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline) -> Plan:
+    def planned(states_max: int, among: Sequence[Epoch] | None = None) -> Plan:
         first_entry = timeline.setup.entry_index
-        model = Fault(SPECS[scenario.fault].model)
-        return plan(model, log, among, first_entry=first_entry, states_max=states_max, seed=scenario.seed)
+        model = Fault.of(SPECS[scenario.fault].model)
+        return plan(model, logs, among, first_entry=first_entry, states_max=states_max, seed=scenario.seed)
 
     states_max = profile.states_max_of(scenario)
     if not timeline.drops:
-        return planned(log_epochs, states_max)
+        return planned(states_max)
     drops = [drop.entry_index for drop in timeline.drops]
-    without_sync = [epoch for epoch in log_epochs if any(epoch.begin <= drop < epoch.end for drop in drops)]
-    close = planned(without_sync, max(1, states_max // 2))
-    broad = planned(log_epochs, max(1, states_max - len(close.states)))
+    without_sync = [epoch for epoch in logs.epochs if any(epoch.begin <= drop < epoch.end for drop in drops)]
+    close = planned(max(1, states_max // 2), without_sync)
+    broad = planned(max(1, states_max - len(close.states)))
     states = {state.id: state for state in (*broad.states, *close.states)}
     in_order = sorted(states.values(), key=lambda state: (state.base_end, state.id))
     return replace(broad, states=tuple(in_order))
 
 
-def _instants(scenario: Scenario, count: int, log: WriteLog, timeline: Timeline, index: ContentIndex) -> list[Cut]:
+def _instants(scenario: Scenario, count: int, logs: Logs, timeline: Timeline) -> list[Cut]:
     """Return cut instants spread evenly over virtual time, but those whose state the log leaves open."""
     span_ns = timeline.end.time_ns - timeline.setup.time_ns
-    log_epochs = epochs(log)
     found = []
     for number in range(count):
         entry = timeline.entry_at(timeline.setup.time_ns + (number + 0.5) * span_ns / count)
-        state = everything_unflushed_lost(log, log_epochs, entry)
+        state = everything_unflushed_lost(logs.first, logs.epochs, entry)
         if not state.epoch.doubtful:
-            found.append(Cut(scenario.id, state, index.digest(state), entry, span_ns // count))
+            found.append(Cut(scenario.id, state, logs.digest(state), entry, span_ns // count))
     return found
 
 
@@ -122,25 +108,22 @@ def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:
     ]
 
 
-def _joint_cuts(scenario: Scenario, profile: Profile, log: WriteLog, timeline: Timeline) -> Cuts:
-    logs = two_logs(log)
-    index = twodisk.JointIndex(logs)
-    planned = twodisk.states(
-        logs, index,
-        first_mark=timeline.mark_number(timeline.setup),
-        states_max=profile.states_max_of(scenario), seed=scenario.seed,
-    )  # fmt: skip
-    states = [state for state in planned.states if isinstance(state, twodisk.JointState)]
-    facts = PlanFacts(
-        len(states), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, 0,
-        apart_count=sum(state.is_apart for state in states),
-    )  # fmt: skip
-    return Cuts(tuple(Cut(scenario.id, state, index.digest(state), state.instant, 0) for state in states), facts)
-
-
 def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
     """Group cuts of one recording by content and clock, in an order in which a base moves forward only."""
     groups: dict[tuple[str, Clock | None], list[Cut]] = defaultdict(list)
     for cut in found:
         groups[cut.content, cut.clock].append(cut)
-    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].name))
+    return sorted(groups.values(), key=lambda group: (group[0].state.base_end, group[0].address))
+
+
+def missing(planned: Sequence[Cut], verdicts: Sequence[Verdict]) -> list[Cut]:
+    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
+    done = Counter((one.state, one.entry, one.instant_weight_ns) for one in verdicts)
+    found = []
+    for cut in planned:
+        key = cut.address, cut.entry, cut.weight_ns
+        if done[key]:
+            done[key] -= 1
+        else:
+            found.append(cut)
+    return found

@@ -11,7 +11,6 @@ whatever was acknowledged then must still be there.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,16 +20,14 @@ from numpy.typing import NDArray
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import RecordingError
-from rig.contract.results import PlanFacts, VerdictKind
+from rig.contract.results import PlanFacts
 from rig.contract.scenario import Scenario
-from rig.faults import ContentIndex, CrashState, Fault, Plan, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults import CrashState, Fault, Logs, Plan, StateIdError, plan
 from rig.faults.log import Int64Array
 from rig.faults.selection import evenly_spaced
-from rig.machines.template import Template
-from rig.machines.verification import Recovered, recover
 from rig.planning.cuts import Cut
 from rig.planning.matrix import Profile
-from rig.recordings.recovery import SEPARATOR, OpenRecovery, Recoveries, Recovery, self_contained
+from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery
 from rig.recordings.timeline import Timeline
 
 _FIRSTS_MIN, _FIRSTS_MAX = 8, 50
@@ -49,39 +46,28 @@ def first_count(profile: Profile) -> int:
 def states_max(profile: Profile, recovery: Recovery) -> int:
     """Return how many states of a recovery are checked; half as many if it recovers from a cut recovery itself."""
     count = max(_STATES_MIN, profile.states_max // 100)
-    return count // 2 if SEPARATOR in recovery.state else count
+    return count // 2 if recovery.address.way else count
 
 
-def record(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
-    scenario: Scenario,
-    profile: Profile,
-    verifier: Template,
-    log: WriteLog,
-    kept: Recoveries,
-    stopped: threading.Event | None = None,
-) -> None:
-    """Record the recoveries of a cell, and then recoveries from cuts of these; raise RecordingError if one is void."""
-    count = first_count(profile)
-    planned = _first_plan(scenario, profile, log)
-    candidates = evenly_spaced(planned.states, _CANDIDATES * count)
-    found = recover(scenario, verifier, log.path, log, candidates, stopped)
-    firsts = _save(kept, candidates, found, log, count)
-    if not firsts:
-        raise RecordingError(f"none of {len(candidates)} recoveries of {scenario.id} could be recorded")
-    deeper: list[Recovery] = []
-    for first in evenly_spaced(firsts, max(1, count // _DEEPER)):
-        with kept.opened(first.state) as opened:
-            planned = _later_plan(scenario, profile, opened, first)
-            inside = [state for state in planned.states if is_inside(state, opened, first)]
-            # One from the middle, the work well begun.
-            chosen = [replace(state, id=later(first.state, state)) for state in inside[len(inside) // 2 :][:1]]
-            found = recover(scenario, verifier, opened.path, opened.log, chosen, stopped)
-            deeper += _save(kept, chosen, found, opened.log, len(chosen))
-    kept.write_index([*firsts, *deeper])
+def candidates(scenario: Scenario, profile: Profile, logs: Logs) -> Sequence[CrashState]:
+    """Return the first cuts to record the recoveries of; `first_count` of them are kept."""
+    return evenly_spaced(_first_plan(scenario, profile, logs).states, _CANDIDATES * first_count(profile))
+
+
+def deeper(profile: Profile, firsts: Sequence[Recovery]) -> Sequence[Recovery]:
+    """Return those recoveries of which one crash state is recovered from under record."""
+    return evenly_spaced(firsts, max(1, first_count(profile) // _DEEPER))
+
+
+def amid(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: Recovery) -> Sequence[CrashState]:
+    """Return the crash state of a recovery to recover from under record, if it has one: its work is well begun."""
+    planned = _later_plan(scenario, profile, opened, recovery)
+    inside = [state for state in planned.states if is_inside(state, opened, recovery)]
+    return inside[len(inside) // 2 :][:1]
 
 
 def cuts(
-    scenario: Scenario, profile: Profile, log: WriteLog, kept: Recoveries, stack: ExitStack
+    scenario: Scenario, profile: Profile, logs: Logs, kept: Recoveries, stack: ExitStack
 ) -> tuple[list[tuple[OpenRecovery, list[Cut]]], PlanFacts]:
     """Return each recorded recovery of a cell, its log left open on the stack, and its cuts; deterministic.
 
@@ -90,99 +76,69 @@ def cuts(
     index = kept.index()
     if index is None:
         raise RecordingError(f"the recoveries of {scenario.id} were not all recorded")
-    logs, digests = {"": log}, {"": ContentIndex(log)}
+    logs_of = {"": logs}
     found: list[tuple[OpenRecovery, list[Cut]]] = []
     plans: list[Plan] = []
     inside_count = 0
     for recovery in index:
-        parent, _, own = recovery.state.rpartition(SEPARATOR)
-        if parent not in logs:
-            raise RecordingError(f"the index of {scenario.id} lacks the recovery from {parent}")
-        start = digests[parent].digest(_parsed(own, logs[parent]))
+        address = recovery.address
+        if address.before not in logs_of:
+            raise RecordingError(f"the index of {scenario.id} lacks the recovery from {address.before}")
+        parent = logs_of[address.before]
+        start = parent.digest(_parsed(address.content, parent))
         opened = stack.enter_context(kept.opened(recovery.state))
-        logs[recovery.state], digests[recovery.state] = opened.log, ContentIndex(opened.log)
-        digest = digests[recovery.state].digest
+        logs_of[recovery.state] = opened.logs
+        digest = opened.logs.digest
         if digest(opened.start()) != start:
             raise RecordingError(f"the recovery from {recovery.state} starts on another content: not of this recording")
-        entry = _parsed(recovery.state.split(SEPARATOR)[0], log).instant
+        entry = _parsed(address.first, logs).instant
         planned = _later_plan(scenario, profile, opened, recovery)
         # As it was found it is a state of the first cut only, and that has been recovered from.
         planned = replace(planned, states=tuple(state for state in planned.states if digest(state) != start))
         inside_count += sum(is_inside(state, opened, recovery) for state in planned.states)
         plans.append(planned)
-        named = [replace(state, id=later(recovery.state, state)) for state in planned.states]
-        found.append((opened, [Cut(scenario.id, state, digest(state), entry, 0) for state in named]))
-    return found, _facts(_first_plan(scenario, profile, log), plans, inside_count)
-
-
-def later(text: str, state: CrashState) -> str:
-    """Return the id of a crash state of the recovery from another one."""
-    return text + SEPARATOR + state.id
+        way = (*address.way, address.content)
+        found.append((opened, [Cut(scenario.id, one, digest(one), entry, 0, way=way) for one in planned.states]))
+    return found, _facts(_first_plan(scenario, profile, logs), plans, inside_count)
 
 
 def is_inside(state: CrashState, opened: OpenRecovery, recovery: Recovery) -> bool:
     """Return whether a recovery had begun to write to the files of the database in a state, and had more to write."""
-    writes, in_files = _writes(opened, recovery)
-    has_landed = (writes < state.base_end) | np.isin(writes, state.pieces(opened.log)[:, 0])
+    written, in_files = writes(opened, recovery)
+    has_landed = (written < state.base_end) | np.isin(written, state.pieces(opened.log)[:, 0])
     return bool((in_files & has_landed).any() and not has_landed.all())
 
 
-def _writes(opened: OpenRecovery, recovery: Recovery) -> tuple[Int64Array, NDArray[np.bool_]]:
+def writes(opened: OpenRecovery, recovery: Recovery) -> tuple[Int64Array, NDArray[np.bool_]]:
     """Return the entries that a recovery wrote, and for each whether it touches a file of the database."""
     log = opened.log
-    writes = np.flatnonzero(log.payload_bytes)
-    writes = writes[writes > opened.first_entry]
-    begins, ends = log.offset_bytes[writes], log.offset_bytes[writes] + log.payload_bytes[writes]
-    in_files = np.zeros(len(writes), dtype=bool)
+    written = np.flatnonzero(log.payload_bytes)
+    written = written[written > opened.first_entry]
+    begins, ends = log.offset_bytes[written], log.offset_bytes[written] + log.payload_bytes[written]
+    in_files = np.zeros(len(written), dtype=bool)
     for offset, length in recovery.files:
         in_files |= (begins < offset + length) & (ends > offset)
-    return writes, in_files
+    return written, in_files
 
 
-def _save(
-    kept: Recoveries, states: Sequence[CrashState], found: Sequence[Recovered | None], log: WriteLog, count: int
-) -> list[Recovery]:
-    """Keep up to so many recoveries, those that wrote to files and then those that wrote most; return them in order."""
-    telling: list[tuple[int, Recovery]] = []
-    others: list[tuple[int, Recovery]] = []
-    for state, one in zip(states, found, strict=True):
-        # What does not mount was not recovered, and is nothing that an engine could be blamed for.
-        if one is None or one.finding.kind == VerdictKind.FILESYSTEM_DAMAGE:
-            continue
-        kept.save(state.id, self_contained(state, log, one.log), one.digest)
-        recovery = Recovery(state.id, one.files)
-        with kept.opened(state.id) as opened:
-            writes, in_files = _writes(opened, recovery)
-        (telling if in_files.any() else others).append((len(writes), recovery))
-    chosen = evenly_spaced([recovery for _, recovery in telling], count)
-    others.sort(key=lambda row: -row[0])
-    chosen = [*chosen, *(recovery for _, recovery in others[: count - len(chosen)])]
-    for _, recovery in (*telling, *others):
-        if recovery not in chosen:
-            kept.remove(recovery.state)
-    return chosen
-
-
-def _first_plan(scenario: Scenario, profile: Profile, log: WriteLog) -> Plan:
-    first_entry = Timeline(log.marks).setup.entry_index
-    return plan(
-        Fault(SPECS[scenario.fault].model), log, epochs(log),
-        first_entry=first_entry, states_max=profile.states_max, seed=scenario.seed,
-    )  # fmt: skip
+def _first_plan(scenario: Scenario, profile: Profile, logs: Logs) -> Plan:
+    first_entry = Timeline(logs.first.marks).setup.entry_index
+    model = Fault.of(SPECS[scenario.fault].model)
+    return plan(model, logs, first_entry=first_entry, states_max=profile.states_max, seed=scenario.seed)
 
 
 def _later_plan(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: Recovery) -> Plan:
     return plan(
-        Fault(SPECS[scenario.fault].model), opened.log, epochs(opened.log),
+        Fault.of(SPECS[scenario.fault].model), opened.logs,
         first_entry=opened.first_entry, states_max=states_max(profile, recovery), seed=scenario.seed,
     )  # fmt: skip
 
 
-def _parsed(text: str, log: WriteLog) -> CrashState:
+def _parsed(content: str, logs: Logs) -> CrashState:
     try:
-        return parse_state(text, log, epochs(log))
+        return logs.parse(content)
     except StateIdError as error:
-        raise RecordingError(f"a recovery was recorded from {text}, which is no crash state: {error}") from None
+        raise RecordingError(f"a recovery was recorded from {content}, which is no crash state: {error}") from None
 
 
 def _facts(first: Plan, plans: Sequence[Plan], inside_count: int) -> PlanFacts:

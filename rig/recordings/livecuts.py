@@ -29,10 +29,10 @@ from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
 from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import SUPERBLOCK, ByteArray
+from rig.faults.rendering import contents
 from rig.faults.state import make_state
 from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB
 from rig.guest.livecuts import Kind
-from rig.planning.audit import contents
 from rig.recordings.timeline import Timeline
 
 _DEVICE_BYTES = DISK_MIB << 20
@@ -139,7 +139,7 @@ def _proven_state(kind: Kind, one: Round, log: WriteLog) -> CrashState | None:
     tail = epochs(log)[-1]
     there = [entry for entry in tail.batch if keeps_cache or _is_there(log, entry, one.device)]
     state = make_state(tail, len(tail.fuas), whole=there)
-    (made,) = (content.copy() for content in contents(log, [state]))
+    (made,) = (content.copy() for content in contents(log, [state], _DEVICE_BYTES))
     if not np.array_equal(made, one.device):
         if answer.legality is Legality.UNDECIDED:
             return None

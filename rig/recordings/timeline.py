@@ -55,7 +55,6 @@ class Timeline:
         self._turns = list(_turns(self.moments))
         if self.moments[:1] != [self.setup] or self.moments[-1:] != [self.end]:
             raise RecordingError("the marks do not lead from setup to end; the recording is void")
-        self._mark_entries = [mark.entry_index for mark in marks]
         self._ack_entries = [moment.entry_index for moment in self.acks]
         self._begin_entries = [moment.entry_index for moment in self.begins]
         self._entries = [moment.entry_index for moment in self.moments]
@@ -67,10 +66,6 @@ class Timeline:
         """Return how many transactions were acknowledged at a cut just before an entry."""
         before = bisect.bisect_left(self._ack_entries, entry)
         return self.acks[before - 1].number if before else 0
-
-    def mark_number(self, moment: Moment) -> int:
-        """Return which of all marks of the recording, counted from 0, a moment is."""
-        return self._mark_entries.index(moment.entry_index)
 
     def issued(self, entry: int) -> int:
         """Return how many transactions had begun at a cut just before an entry."""

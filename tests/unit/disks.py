@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from rig.faults import CrashState, Extent, Fault, Plan, WriteLog, base_extents, epochs, plan
+from rig.faults import CrashState, Extent, Fault, Logs, Plan, WriteLog, base_extents, plan
 
 CELL = 512
 DISK_CELLS = 32
@@ -249,8 +249,11 @@ def run_of(path: Path, ops: list[Op], sector_cells: int = 1) -> Disk:
     return disk
 
 
+ONE_DISK = [fault for fault in Fault if fault is not Fault.TWODISK]
+
+
 def everything(fault: Fault, log: WriteLog, first_entry: int = -1) -> Plan:
-    return plan(fault, log, epochs(log), first_entry=first_entry, states_max=10**6, seed=1)
+    return plan(fault, Logs(log), first_entry=first_entry, states_max=10**6, seed=1)
 
 
 def passes_self_check(log: WriteLog, disk: Disk) -> bool:

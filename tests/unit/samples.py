@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Mapping
 
-from rig.contract.results import CellResult, LiveFinding, PlanFacts, RecordingFacts, Verdict, VerdictKind
+from rig.contract.results import CellResult, LiveFinding, LogFacts, PlanFacts, RecordingFacts, Verdict, VerdictKind
 
 SECOND_NS = 1_000_000_000
 
@@ -20,6 +20,9 @@ def verdict(
     acked: int = 20,
     instant_weight_ns: int = 0,
     detail: str = "",
+    entry: int = 0,
+    clock: str = "",
+    holds: str = "",
 ) -> Verdict:
     """Return one judged crash state; its content is its own unless given."""
     has_prefix = kind in (VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX)
@@ -27,6 +30,9 @@ def verdict(
         cell="",
         state=state,
         content=f"content of {state}" if content is None else content,
+        entry=entry,
+        clock=clock,
+        holds=holds,
         kind=kind,
         acked=acked,
         recovered=acked - lost if has_prefix else None,
@@ -67,7 +73,7 @@ def cell(
     digest = hashlib.blake2b(f"{name}{shim}".encode(), digest_size=32).hexdigest()
     recording = RecordingFacts(
         key=digest[:16],
-        digest=digest,
+        logs=[LogFacts(digest, 2_103_296, 912)],
         template="7d1f" * 16,
         image="a90c" * 16,
         qemu_version="7.2.17",
@@ -81,8 +87,6 @@ def cell(
         flush_count=flush_count,
         written_bytes=1_638_400,
         user_bytes=51_200,
-        entry_count=912,
-        log_bytes=2_103_296,
         syncs={},
         live=live,
         reproduced=reproduced,

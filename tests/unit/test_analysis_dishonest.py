@@ -12,6 +12,7 @@ from rig.analysis.report import report_html
 from rig.analysis.table import detection_text, table_text
 from rig.contract.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
 from rig.contract.results import Verdict, VerdictKind
+from rig.faults import Holds
 from tests.unit.samples import cell, durable, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")
@@ -65,12 +66,21 @@ def test_every_disk_that_forgets_has_the_settings_that_must_lose_as_controls(fau
     assert ["delete_off", "wal_off", *more.get(fault, [])] == names
 
 
-@pytest.mark.parametrize(("state", "result"), [("e9.f0.w5", Result.INCONCLUSIVE), ("e9.f0.w5.d3", Result.KEPT)])
-def test_discards_prove_nothing_until_one_took_effect(state: str, result: Result) -> None:
+@pytest.mark.parametrize(("fault", "holds"), [("discard", Holds.DISCARD), ("shorn", Holds.GARBAGE)])
+def test_a_fault_that_leaves_something_in_a_content_proves_nothing_until_a_state_holds_it(
+    fault: str, holds: Holds
+) -> None:
     lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
-    controls = [cell(sqlite(mode, "off"), [lost], "discard") for mode in ("delete", "wal")]
-    summary = summarise([cell(WAL_FULL, [*durable(9), verdict(state=state)], "discard"), *controls], 5)
-    assert result is summary.result
+    controls = [cell(sqlite(mode, "off"), [lost], fault) for mode in ("delete", "wal")]
+    for word, fired in (("", False), (Holds.FLIP, False), (holds, True)):
+        good = cell(WAL_FULL, [*durable(9), verdict(holds=word)], fault)
+        (own,) = [
+            one
+            for one in check_controls([outcome(one) for one in (good, *controls)])
+            if one.name in ("late", "garbage")
+        ]
+        assert fired is own.fired
+        assert fired or Result.INCONCLUSIVE is summarise([good, *controls], 5).result
 
 
 @pytest.mark.parametrize(("apart_count", "result"), [(0, Result.INCONCLUSIVE), (1, Result.KEPT)])

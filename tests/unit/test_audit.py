@@ -13,15 +13,16 @@ from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.contract.errors import LegalityError
 from rig.contract.results import PlanFacts
-from rig.faults import CrashState, Disk, Fault, JointState, TwoLogs, WriteLog, epochs, twodisk
+from rig.faults import Address, CrashState, Disk, Fault, JointState, Logs, TwoLogs, WriteLog, epochs, twodisk
+from rig.faults.rendering import contents
 from rig.faults.state import landable, make_state
 from rig.faults.twodisk import JointIndex, make_joint
+from rig.guest.devices.disks import DISK_MIB
 from rig.guest.devices.journaldisk import FIRST_BYTE
 from rig.planning import matrix
-from rig.planning.audit import Auditor, contents
+from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut
-from rig.planning.recoverycuts import later
-from rig.recordings.recovery import OpenRecovery, self_contained
+from rig.recordings.recoveries import OpenRecovery, self_contained
 from rig.store import Run
 from tests.unit.disks import CELL, DISK_CELLS, Op, content_of, everything, rebuild, run_of
 from tests.unit.samples import cell, durable, sqlite
@@ -46,7 +47,7 @@ def test_whole_contents_are_those_that_a_verifier_builds_and_leave_nothing_behin
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
         states = sorted(everything(Fault.TORN, log).states, key=lambda state: state.base_end)
-        for state, device in zip(states, contents(log, states), strict=True):
+        for state, device in zip(states, contents(log, states, DISK_MIB << 20), strict=True):
             assert rebuild(log, state) == content_of(device[: DISK_CELLS * CELL])
             assert not device[DISK_CELLS * CELL :].any()
 
@@ -56,8 +57,8 @@ def test_a_sample_of_what_is_planned_is_audited_and_all_of_it_if_there_is_less(t
     (scenario,) = matrix.select([f"sqlite-ext4-wal_full_{fault}"])
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
-        cuts = [cut(state) for state in everything(Fault(fault), log).states]
-        auditor = Auditor(log)
+        cuts = [cut(state) for state in everything(Fault.of(fault), log).states]
+        auditor = Auditor(Logs(log))
         assert (3, len(cuts)) == (auditor.audit(scenario, cuts, 3), auditor.audit(scenario, cuts, 10**6))
 
 
@@ -66,7 +67,7 @@ def test_a_disk_that_lies_is_not_audited(tmp_path: Path) -> None:
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
         cuts = [cut(state) for state in everything(Fault.LYINGFLUSH, log).states]
-        assert 0 == Auditor(log).audit(scenario, cuts, 10**6)
+        assert 0 == Auditor(Logs(log)).audit(scenario, cuts, 10**6)
 
 
 def test_a_state_that_answers_for_too_many_acknowledgements_is_the_rigs_fault_and_named(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_state_that_answers_for_too_many_acknowledgements_is_the_rigs_fault_an
         first, second, *_ = epochs(log)
         for state, entry in ((make_state(first, 0), second.end), (make_state(second, 0), second.end)):
             with pytest.raises(LegalityError, match="the rig is wrong") as caught:
-                Auditor(log).audit(POWERCUT, [cut(state, entry)], 1)
+                Auditor(Logs(log)).audit(POWERCUT, [cut(state, entry)], 1)
             assert POWERCUT.id in str(caught.value)
             assert state.id in str(caught.value)
             assert "sector " in str(caught.value)
@@ -86,7 +87,7 @@ def test_a_cut_that_answers_for_fewer_acknowledgements_than_it_could_is_fine(tmp
     with WriteLog.open(tmp_path / "log") as log:
         second = epochs(log)[1]
         late = make_state(second, 1, whole=landable(second))
-        assert 1 == Auditor(log).audit(POWERCUT, [cut(late, second.begin)], 1)
+        assert 1 == Auditor(Logs(log)).audit(POWERCUT, [cut(late, second.begin)], 1)
 
 
 def test_a_void_cell_is_a_failure_and_no_result(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def two_disks(path: Path) -> Iterator[TwoLogs]:
 
 def audit_joint(logs: TwoLogs, *states: CrashState, entry: int | None = None) -> int:
     cuts = [Cut(TWODISK.id, state, state.id, state.instant if entry is None else entry, 0) for state in states]
-    return Auditor(logs.sides[Disk.A].log).audit(TWODISK, cuts, 10**6)
+    return Auditor(Logs(*(logs.sides[disk].log for disk in Disk))).audit(TWODISK, cuts, 10**6)
 
 
 def test_every_state_of_two_disks_that_is_planned_is_legal_as_it_is_built(tmp_path: Path) -> None:
@@ -157,6 +158,10 @@ def test_two_disks_that_answer_for_a_mark_behind_their_instant_are_the_rigs_faul
             audit_joint(logs, state, entry=logs.sides[Disk.A].log.entry_count)
 
 
+def later(address: str, state: CrashState) -> str:
+    return str(Address.parse(address).then(state.id))
+
+
 RECOVERING = [
     Op("write", 0, 1, 3), Op("fua", 12, 1, 2), *FLUSH, Op("write", 9, 1, 3), Op("write", 1, 1, 3), *FLUSH,
     Op("write", 2, 1, 3),
@@ -174,19 +179,20 @@ class Recorded:
         self.log = self._open("log")
         self.recoveries: list[OpenRecovery] = []
 
-    def recover(self, state: CrashState, log: WriteLog) -> OpenRecovery:
-        data = self_contained(state, log, (self.folder / "raw").read_bytes())
+    def recover(self, state: CrashState, log: WriteLog, address: str = "") -> OpenRecovery:
+        data = self_contained(address or state.id, state, log, (self.folder / "raw").read_bytes())
         name = f"recovery{len(self.recoveries)}"
         (self.folder / name).write_bytes(data)
-        self.recoveries.append(OpenRecovery(self.folder / name, self._open(name), state.id))
+        self.recoveries.append(OpenRecovery(self._open(name), address or state.id))
         return self.recoveries[-1]
 
     def audit(self, chosen: Sequence[Sequence[CrashState]], entry: int, count: int = 10**6) -> int:
-        batches = [
-            (recovery, [Cut(RECOVERYCUT.id, replace(s, id=later(recovery.state, s)), s.id, entry, 0) for s in states])
-            for recovery, states in zip(self.recoveries, chosen, strict=True)
-        ]
-        return Auditor(self.log).audit_recoveries(RECOVERYCUT, batches, count)
+        def cuts(recovery: OpenRecovery, states: Sequence[CrashState]) -> list[Cut]:
+            way = (*recovery.address.way, recovery.address.content)
+            return [Cut(RECOVERYCUT.id, state, state.id, entry, 0, way=way) for state in states]
+
+        batches = [(one, cuts(one, states)) for one, states in zip(self.recoveries, chosen, strict=True)]
+        return Auditor(Logs(self.log)).audit_recoveries(RECOVERYCUT, batches, count)
 
     def _open(self, name: str) -> WriteLog:
         return self._stack.enter_context(WriteLog.open(self.folder / name))
@@ -207,7 +213,7 @@ def test_every_cut_of_a_recovery_and_of_a_recovery_from_one_is_legal_and_a_sampl
     entry = min(state.instant for state in firsts)
     made = [recorded.recover(state, recorded.log) for state in firsts]
     second = planned(made[0])[-1]
-    made.append(recorded.recover(replace(second, id=later(firsts[0].id, second)), made[0].log))
+    made.append(recorded.recover(second, made[0].log, later(firsts[0].id, second)))
     states = [planned(recovery) for recovery in made]
     assert sum(map(len, states)) == recorded.audit(states, entry)
     assert (3, 4) == (recorded.audit(states, entry, 3), recorded.audit([*states[:2], []], entry, 4))
@@ -242,7 +248,7 @@ def test_a_recovery_that_began_with_what_no_cut_leaves_is_the_rigs_fault(recorde
     # And so if only a recovery from a cut of that one is looked at, itself begun as it says, or not.
     begun, claimed = make_state(epochs(recovery.log)[1], 0), make_state(epochs(recovery.log)[-1], 0)
     for says, entry, wrong in ((begun, second.end, start.id), (claimed, start.instant, later(start.id, claimed))):
-        deeper = recorded.recover(replace(begun, id=later(start.id, says)), recovery.log)
+        deeper = recorded.recover(begun, recovery.log, later(start.id, says))
         with pytest.raises(LegalityError, match=f"the planned state {wrong}, judged"):
             recorded.audit([[], planned(deeper)[:1]], entry)
         recorded.recoveries.pop()

@@ -56,7 +56,7 @@ def stored(folder: Path, cells: Iterable[CellResult]) -> Path:
         recording = run.recording_folder(scenario)
         recording.mkdir(parents=True, exist_ok=True)
         (recording / "facts.json").write_text(json.dumps(asdict(cell.recording)))
-        (recording / "log.zst").touch()
+        (recording / "log-a.zst").touch()
         run.write_plan(scenario, cell.plan)
         run.append(scenario.id, [replace(verdict, cell=scenario.id) for verdict in cell.verdicts])
     return folder

@@ -21,10 +21,11 @@ from rig.contract.arms import CLOCK_FAULTS, SPECS, Arm
 from rig.contract.errors import UsageError
 from rig.contract.results import CellResult, Verdict, VerdictKind
 from rig.contract.scenario import FileSystem, Scenario
-from rig.faults import WriteLog
+from rig.faults import Address, Logs, WriteLog
 from rig.guest.programs.clock import AFTER_CUT, Clock, environment, first_wrong, is_wrong
-from rig.machines.replay import _clock_of
-from rig.machines.verification import Finding, verdict
+from rig.machines.replay import _address
+from rig.machines.session import Finding
+from rig.machines.verification import verdict
 from rig.planning.cuts import Cut, by_content, cuts
 from rig.planning.matrix import PROFILES
 from rig.recordings.timeline import Timeline
@@ -137,8 +138,9 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
     fault: str, log: WriteLog
 ) -> None:
     timeline = Timeline(log.marks)
-    plain = cuts(scenario("powercut"), replace(PROFILE, instants=0, states_max=PROFILE.side_states_max), log, timeline)
-    found = cuts(scenario(fault), PROFILE, log, timeline)
+    side = replace(PROFILE, instants=0, states_max=PROFILE.side_states_max)
+    plain = cuts(scenario("powercut"), side, Logs(log), timeline)
+    found = cuts(scenario(fault), PROFILE, Logs(log), timeline)
     wrong = [cut.state for cut in found.cuts if cut.clock is AFTER_CUT[fault]]
     right = [cut.state for cut in found.cuts if cut.clock is Clock.RIGHT]
     assert [cut.state for cut in plain.cuts] == wrong
@@ -149,11 +151,11 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
     groups = by_content(found.cuts)
     assert all(1 == len({(cut.content, cut.clock) for cut in group}) for group in groups)
     assert len(groups) == len({(cut.content, cut.clock) for cut in found.cuts})
-    assert len(found.cuts) == len({cut.name for cut in found.cuts})
+    assert len(found.cuts) == len({cut.address for cut in found.cuts})
 
 
 def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
-    (cut, *_) = cuts(scenario("powercut"), PROFILE, log, Timeline(log.marks)).cuts
+    (cut, *_) = cuts(scenario("powercut"), PROFILE, Logs(log), Timeline(log.marks)).cuts
     timed = Cut(cut.cell, cut.state, cut.content, cut.entry, 0, clock)
     return verdict(timed, Finding("corrupt", None, "the engine's words", {}, read_s), Timeline(log.marks))
 
@@ -162,7 +164,7 @@ def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
 def test_a_verdict_under_another_clock_than_the_one_asked_for_is_none(clock: Clock, log: WriteLog) -> None:
     told = judged(clock, clock.seconds + 0.4, log)
     assert (VerdictKind.CORRUPT, "the engine's words") == (told.kind, told.detail)
-    assert told.state.endswith(f"@{clock}")
+    assert (Address.parse(told.state).clock, told.clock) == (clock, clock)
     for read_s in (None, clock.seconds - 1, clock.seconds + 86_400, *(o.seconds for o in Clock if o is not clock)):
         assert VerdictKind.INCONCLUSIVE is judged(clock, read_s, log).kind
     assert VerdictKind.CORRUPT is judged(None, None, log).kind
@@ -174,18 +176,20 @@ def test_the_clocks_after_a_cut_are_before_and_after_all_that_was_recorded() -> 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
 def test_a_state_is_replayed_under_the_clock_of_its_id(fault: str) -> None:
-    assert ("e9.f0", AFTER_CUT[fault]) == _clock_of(scenario(fault), f"e9.f0@{AFTER_CUT[fault]}")
-    assert ("e9.f0", Clock.RIGHT) == _clock_of(scenario(fault), "e9.f0@right")
+    for clock in (AFTER_CUT[fault], Clock.RIGHT):
+        assert Address("e9.f0", clock=clock) == _address(scenario(fault), f"e9.f0@{clock}")
     others = {*Clock} - {AFTER_CUT[fault], Clock.RIGHT}
-    for text in ("e9.f0", "e9.f0@", "e9.f0@noon", *(f"e9.f0@{other}" for other in others)):
-        with pytest.raises(UsageError, match=f"@{AFTER_CUT[fault]} or @right"):
-            _clock_of(scenario(fault), text)
+    for text in ("e9.f0", "e9.f0@noon", *(f"e9.f0@{other}" for other in others)):
+        with pytest.raises(UsageError, match=f"is like e9.f0@{AFTER_CUT[fault]} or e9.f0@right"):
+            _address(scenario(fault), text)
+    with pytest.raises(UsageError, match="a part of it is missing"):
+        _address(scenario(fault), "e9.f0@")
 
 
-def test_other_faults_have_no_clock_in_their_ids() -> None:
-    assert ("e9.f0", None) == _clock_of(scenario("powercut"), "e9.f0")
-    with pytest.raises(UsageError, match="no clock"):
-        _clock_of(scenario("powercut"), "e9.f0@right")
+def test_other_faults_have_no_clock_in_their_addresses() -> None:
+    assert Address("e9.f0") == _address(scenario("powercut"), "e9.f0")
+    with pytest.raises(UsageError, match=r"is like e9\.f0$"):
+        _address(scenario("powercut"), "e9.f0@right")
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
@@ -214,7 +218,7 @@ def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Seque
     cells = []
     for settings in (*control_settings("sqlite", fault), sqlite("wal", "full")):
         rows = durable(9) if settings == sqlite("wal", "full") else [row(VerdictKind.LOST_SUFFIX, 3, "lost")]
-        rows = [replace(one, state=f"{one.state}@{clock}") for one in rows for clock in clocks]
+        rows = [replace(one, state=f"{one.state}@{clock}", clock=clock) for one in rows for clock in clocks]
         one = cell(settings, rows, fault)
         cells.append(replace(one, recording=replace(one.recording, clock=found)))
     return cells
@@ -266,7 +270,7 @@ def test_under_a_right_clock_a_program_that_trusts_it_is_held_to_its_promise() -
 def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
     fault = "clockback"
     cells = group(fault, wrong_readings(fault), ["epoch", "right"])
-    rows = [row(VerdictKind.CORRUPT, 0, "e5.f0@epoch"), row(VerdictKind.DURABLE, 0, "e5.f0@right")]
+    rows = [row(VerdictKind.CORRUPT, content="c", clock="epoch"), row(VerdictKind.DURABLE, content="c", clock="right")]
     cells[0] = replace(cells[0], verdicts=(*cells[0].verdicts, *rows))
     (control,) = [one for one in check_controls([outcome(c) for c in cells]) if one.name == "clock"]
     assert "1 verdicts differ" in control.what

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rig.contract.scenario import FileSystem, Scenario
-from rig.faults import Fault, WriteLog, epochs, everything_unflushed_lost, parse_state
-from rig.planning.cuts import Cut, by_content, cuts
+from rig.faults import Fault, Logs, WriteLog, epochs, everything_unflushed_lost, parse_state
+from rig.machines.session import Finding
+from rig.machines.verification import verdict
+from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import PROFILES
 from rig.recordings.timeline import Timeline
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
@@ -64,7 +69,7 @@ def disk_of(cut: Cut, log: WriteLog) -> bytes:
 
 def test_instants_stand_evenly_in_the_virtual_time_and_lose_all_that_was_not_flushed(log: WriteLog) -> None:
     timeline = Timeline(log.marks)
-    found = cuts(POWERCUT, PROFILE, log, timeline)
+    found = cuts(POWERCUT, PROFILE, Logs(log), timeline)
     instants = [cut for cut in found.cuts if cut.weight_ns]
     times_ns = [1000 + 900 * (2 * number + 1) / 40 for number in range(20)]
     assert [timeline.entry_at(time_ns) for time_ns in times_ns] == [cut.entry for cut in instants]
@@ -80,7 +85,7 @@ def test_instants_stand_evenly_in_the_virtual_time_and_lose_all_that_was_not_flu
 
 def test_planned_states_are_judged_at_the_latest_instant_at_which_they_are_legal(log: WriteLog) -> None:
     for scenario in (POWERCUT, TORN):
-        found = cuts(scenario, PROFILE, log, Timeline(log.marks))
+        found = cuts(scenario, PROFILE, Logs(log), Timeline(log.marks))
         planned = [cut for cut in found.cuts if not cut.weight_ns]
         assert planned
         assert [cut.state.instant for cut in planned] == [cut.entry for cut in planned]
@@ -91,7 +96,7 @@ def test_planned_states_are_judged_at_the_latest_instant_at_which_they_are_legal
 
 def test_only_a_power_cut_has_instants_and_the_facts_count_what_is_there(log: WriteLog) -> None:
     for scenario in (POWERCUT, TORN):
-        found = cuts(scenario, PROFILE, log, Timeline(log.marks))
+        found = cuts(scenario, PROFILE, Logs(log), Timeline(log.marks))
         assert len(found.cuts) == found.facts.state_count
         assert sum(cut.weight_ns > 0 for cut in found.cuts) == found.facts.instant_count
         assert (scenario.fault == Fault.POWERCUT) is (found.facts.instant_count > 0)
@@ -99,7 +104,8 @@ def test_only_a_power_cut_has_instants_and_the_facts_count_what_is_there(log: Wr
 
 
 def test_the_same_seed_gives_the_same_cuts(log: WriteLog) -> None:
-    assert cuts(POWERCUT, PROFILE, log, Timeline(log.marks)) == cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
+    logs, timeline = Logs(log), Timeline(log.marks)
+    assert cuts(POWERCUT, PROFILE, logs, timeline) == cuts(POWERCUT, PROFILE, logs, timeline)
 
 
 def test_half_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is_planned_twice(
@@ -122,21 +128,21 @@ def test_half_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is
     wanted = replace(PROFILE, side_states_max=80)
     with WriteLog.open(tmp_path / "log") as log:
         timeline = Timeline(log.marks)
-        found = cuts(cell, wanted, log, timeline)
+        found = cuts(cell, wanted, Logs(log), timeline)
         numbers = [cut.state.epoch.number for cut in found.cuts]
         assert [7, 20] == [drop.number for drop in timeline.drops]
         assert all(numbers.count(number) >= 18 for number in (6, 19))
         assert max(numbers.count(number) for number in set(numbers) - {6, 19}) <= 2
-        assert len({cut.name for cut in found.cuts}) == len(found.cuts) == found.facts.state_count
+        assert len({cut.address for cut in found.cuts}) == len(found.cuts) == found.facts.state_count
         assert wanted.states_max_of(cell) == 120 >= len(found.cuts) > 100
         ends = [cut.state.base_end for cut in found.cuts]
         assert sorted(ends) == ends
-        assert found == cuts(cell, wanted, log, timeline)
+        assert found == cuts(cell, wanted, Logs(log), timeline)
 
 
 def test_cuts_share_a_group_exactly_if_they_leave_the_same_disk(log: WriteLog) -> None:
     timeline = Timeline(log.marks)
-    found = [*cuts(POWERCUT, PROFILE, log, timeline).cuts, *cuts(TORN, PROFILE, log, timeline).cuts]
+    found = [*cuts(POWERCUT, PROFILE, Logs(log), timeline).cuts, *cuts(TORN, PROFILE, Logs(log), timeline).cuts]
     groups = by_content(found)
     disks = [{disk_of(cut, log) for cut in group} for group in groups]
     assert all(1 == len(disk) for disk in disks)
@@ -146,7 +152,7 @@ def test_cuts_share_a_group_exactly_if_they_leave_the_same_disk(log: WriteLog) -
 
 
 def test_the_base_moves_forward_only_from_group_to_group(log: WriteLog) -> None:
-    found = cuts(POWERCUT, PROFILE, log, Timeline(log.marks)).cuts
+    found = cuts(POWERCUT, PROFILE, Logs(log), Timeline(log.marks)).cuts
     for order in (found, tuple(reversed(found))):
         ends = [group[0].state.base_end for group in by_content(order)]
         assert sorted(ends) == ends
@@ -160,6 +166,25 @@ def test_an_instant_whose_base_is_in_doubt_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "doubt").write_bytes(encode([Entry(FLUSH), *entries]))
     with WriteLog.open(tmp_path / "doubt") as log:
         assert any(epoch.doubtful for epoch in epochs(log))
-        found = cuts(POWERCUT, PROFILE, log, Timeline(log.marks))
+        found = cuts(POWERCUT, PROFILE, Logs(log), Timeline(log.marks))
         assert 0 < found.facts.instant_count < PROFILE.instants
         assert not any(cut.state.epoch.doubtful for cut in found.cuts)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_run_that_goes_on_judges_what_has_no_verdict_and_nothing_twice(log: WriteLog, data: st.DataObject) -> None:
+    timeline = Timeline(log.marks)
+    clocked = replace(POWERCUT, fault="clockback")
+    planned = [*cuts(POWERCUT, PROFILE, Logs(log), timeline).cuts, *cuts(clocked, PROFILE, Logs(log), timeline).cuts]
+    # Instants between the same two entries are alike in everything.
+    assert len({(cut.address, cut.entry, cut.weight_ns) for cut in planned}) < len(planned)
+    is_done = data.draw(st.lists(st.booleans(), min_size=len(planned), max_size=len(planned)))
+    done = [cut for cut, one in zip(planned, is_done, strict=True) if one]
+    verdicts = [verdict(cut, Finding("prefix", 0, "", {}, None), timeline) for cut in data.draw(st.permutations(done))]
+    lacking = missing(planned, verdicts)
+    assert Counter(map(key_of, planned)) == Counter(map(key_of, lacking)) + Counter(map(key_of, done))
+
+
+def key_of(cut: Cut) -> tuple[str, int, int]:
+    return cut.address, cut.entry, cut.weight_ns

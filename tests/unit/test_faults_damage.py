@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from rig.faults import ContentIndex, CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults import ContentIndex, CrashState, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.damage import Astray, Flip, Unreadable, Zeros, device_end
 from rig.faults.state import make_lying_state, make_state
-from tests.unit.disks import CELL, Moment, Op, passes_self_check, rebuild, rebuild_device, run_of, some_ops
+from tests.unit.disks import CELL, ONE_DISK, Moment, Op, passes_self_check, rebuild, rebuild_device, run_of, some_ops
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 DAMAGING = [Fault.BITFLIP, Fault.MISDIRECTED, Fault.LOSTRANGE, Fault.BITROT]
@@ -44,7 +44,7 @@ def test_a_state_differs_from_the_undamaged_one_by_its_damage_and_nothing_else(
 ) -> None:
     run_of(place, ops)
     with WriteLog.open(place) as log:
-        for state in plan(fault, log, epochs(log), first_entry=-1, states_max=12, seed=seed).states:
+        for state in plan(fault, Logs(log), first_entry=-1, states_max=12, seed=seed).states:
             before, after = rebuild_device(log, undamaged(state)), rebuild_device(log, state)
             (damage,) = state.damages
             inside = slice(damage.offset_bytes, damage.offset_bytes + length_of(damage, log))  # type: ignore[union-attr]
@@ -81,8 +81,8 @@ def test_digests_of_lies_and_damages_are_equal_exactly_where_the_disks_are(
         count = data.draw(st.integers(1, 25))
         states = [
             state
-            for fault in Fault
-            for state in plan(fault, log, split, first_entry=-1, states_max=count, seed=1).states
+            for fault in ONE_DISK
+            for state in plan(fault, Logs(log), split, first_entry=-1, states_max=count, seed=1).states
         ]
         states += [undamaged(state) for state in states]
         disks = {(index.digest(state), rebuild_device(log, state).tobytes(), state.unreadable) for state in states}
@@ -97,7 +97,7 @@ def test_a_range_reads_as_it_stands_on_the_rebuilt_disk(place: Path, ops: list[O
     run_of(place, ops)
     count = min(count, 32 - first)
     with WriteLog.open(place) as log:
-        for state in plan(Fault.TORN, log, epochs(log), first_entry=-1, states_max=12, seed=1).states:
+        for state in plan(Fault.TORN, Logs(log), first_entry=-1, states_max=12, seed=1).states:
             disk = rebuild_device(log, state)
             assert disk[first * CELL : (first + count) * CELL].tobytes() == state.read(log, first * CELL, count * CELL)
 
@@ -106,7 +106,7 @@ def test_flips_damage_only_what_was_written_in_the_last_epochs(place: Path) -> N
     run_of(place, [op for n in range(20) for op in (Op("write", n, 1, n + 1), *FLUSH)])
     with WriteLog.open(place) as log:
         for fault in (Fault.BITFLIP, Fault.LOSTRANGE):
-            chosen = plan(fault, log, epochs(log), first_entry=-1, states_max=200, seed=1).states
+            chosen = plan(fault, Logs(log), first_entry=-1, states_max=200, seed=1).states
             assert len(chosen) > 100
             for state in chosen:
                 (damage,) = state.damages
@@ -121,7 +121,7 @@ def test_bits_rot_in_old_blocks_as_well_and_never_in_zeros(place: Path) -> None:
     ops = [Op("write", 0, 8, 1), *FLUSH, Op("write", 24, 8, 0), *FLUSH]
     run_of(place, [*ops, *(op for _ in range(9) for op in (Op("write", 8, 8, 2), *FLUSH))])
     with WriteLog.open(place) as log:
-        chosen = plan(Fault.BITROT, log, epochs(log), first_entry=-1, states_max=200, seed=1).states
+        chosen = plan(Fault.BITROT, Logs(log), first_entry=-1, states_max=200, seed=1).states
         blocks = {state.damages[0].offset_bytes // 4096 for state in chosen}  # type: ignore[union-attr]
         assert {0, 1} == blocks
         assert {0, 1} == {s.damages[0].offset_bytes // 4096 for s in chosen if s.epoch.flush is None}  # type: ignore[union-attr]
@@ -131,7 +131,7 @@ def test_a_stray_write_leaves_its_place_as_it_was_and_hits_a_place_that_the_wind
     run_of(place, [Op("write", 0, 24, 1), *FLUSH, Op("write", 8, 8, 2), *FLUSH])
     with WriteLog.open(place) as log:
         split = epochs(log)
-        states = plan(Fault.MISDIRECTED, log, split, first_entry=1, states_max=9, seed=1).states
+        states = plan(Fault.MISDIRECTED, Logs(log), split, first_entry=1, states_max=9, seed=1).states
         places = {(state.epoch.number, state.damages[0].offset_bytes // 4096) for state in states}  # type: ignore[union-attr]
         assert {(1, 0), (1, 2), (2, 0), (2, 2)} >= places
         assert {0, 2} == {block for _, block in places}
@@ -149,7 +149,7 @@ def test_all_other_flushed_writes_stand_where_one_went_astray(place: Path, ops: 
     entries = {id(op): entry for entry, op in enumerate(disk.log)}
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
-        for state in plan(Fault.MISDIRECTED, log, epochs(log), first_entry=-1, states_max=20, seed=1).states:
+        for state in plan(Fault.MISDIRECTED, Logs(log), first_entry=-1, states_max=20, seed=1).states:
             (damage,) = state.damages
             assert isinstance(damage, Astray)
             gone = {damage.entry_index, *state.epoch.ambiguous}
@@ -202,8 +202,8 @@ def test_damage_that_cannot_be_is_refused(place: Path, text: str) -> None:
 def test_the_seed_decides(place: Path, ops: list[Op], fault: Fault) -> None:
     run_of(place, [*(op for n in range(4) for op in (Op("write", n, 1, n + 1), *FLUSH)), *ops])
     with WriteLog.open(place) as log:
-        split = epochs(log)
-        one, again, other = (plan(fault, log, split, first_entry=-1, states_max=30, seed=seed) for seed in (1, 1, 2))
+        logs = Logs(log)
+        one, again, other = (plan(fault, logs, first_entry=-1, states_max=30, seed=seed) for seed in (1, 1, 2))
         assert one == again
         if fault in {Fault.BITFLIP, Fault.BITROT}:
             assert 30 == len(one.states)

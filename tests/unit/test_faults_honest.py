@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rig.faults import EntryFlag, Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults import EntryFlag, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.damage import Discarded
 from rig.faults.state import landable, make_state
 from tests.unit.disks import (
@@ -88,7 +88,7 @@ def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_s
     disk = run_of(place, ops)
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
-        states = plan(Fault.DISCARD, log, epochs(log), first_entry=-1, states_max=80, seed=1).states
+        states = plan(Fault.DISCARD, Logs(log), first_entry=-1, states_max=80, seed=1).states
         assume(states)
         possible = reachable(disk.discard_moments)
         for state in states:

@@ -14,12 +14,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rig.faults import CrashState, Fault, WriteLog, epochs
-from rig.faults.legality import RULES, Checker, Legality, Rule
+from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import ByteArray
 from rig.faults.state import landable, make_state
 from tests.unit.disks import (
     CELL,
     DISK_CELLS,
+    ONE_DISK,
     Content,
     Disk,
     Moment,
@@ -33,7 +34,7 @@ from tests.unit.disks import (
 )
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]
-HONEST = [Fault(name) for name in RULES]
+HONEST = [fault for fault in ONE_DISK if fault.rule]
 
 
 @pytest.fixture(scope="module")
@@ -212,11 +213,12 @@ def test_every_state_that_a_generator_plans_is_legal_when_it_is_judged(
     place: Path, fault: Fault, ops: list[Op]
 ) -> None:
     disk = run_of(place, ops)
+    assert fault.rule
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
         checker = Checker(log, DISK_CELLS * CELL)
         for state in everything(fault, log).states:
-            answer = checker.check(rebuild_device(log, state), state.instant, RULES[fault])
+            answer = checker.check(rebuild_device(log, state), state.instant, fault.rule)
             assert answer.legality is Legality.LEGAL, (state.id, str(answer))
 
 

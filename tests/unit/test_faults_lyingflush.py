@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, example, given, settings
 
-from rig.faults import Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults import Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.lyingflush import ignored_counts
 from rig.faults.state import make_lying_state, window_of
 from tests.unit.disks import (
@@ -47,7 +47,7 @@ def test_every_state_is_left_by_a_disk_that_ignored_so_many_flushes(place: Path,
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
         possible: dict[int, dict[Content, int]] = {}
-        for state in plan(Fault.LYINGFLUSH, log, epochs(log), first_entry=-1, states_max=80, seed=1).states:
+        for state in plan(Fault.LYINGFLUSH, Logs(log), first_entry=-1, states_max=80, seed=1).states:
             assert state.window is not None
             count = state.window.flushes_ignored
             possible.setdefault(count, reachable(disk.lying_moments(count)))
@@ -96,7 +96,7 @@ def test_windows_never_reach_into_the_setup(place: Path) -> None:
         assert [1, 2, 4, 8, 16, 20] == ignored_counts(split, split[-1], first_entry)
         assert [] == ignored_counts(split, split[10], first_entry)
         assert [1, 2] == ignored_counts(split, split[12], first_entry)
-        chosen = plan(Fault.LYINGFLUSH, log, split, first_entry=first_entry, states_max=300, seed=1)
+        chosen = plan(Fault.LYINGFLUSH, Logs(log), split, first_entry=first_entry, states_max=300, seed=1)
         assert all(state.base_end > first_entry for state in chosen.states)
         assert {1, 2, 4, 8, 16} <= {state.window.flushes_ignored for state in chosen.states if state.window}
 
@@ -143,7 +143,7 @@ def test_flushes_that_never_were_cannot_be_ignored(place: Path) -> None:
 def test_large_windows_are_sampled_by_the_seed(place: Path) -> None:
     run_of(place, [op for n in range(12) for op in (*(Op("write", (n + i) % 20, 1, n + 1) for i in range(6)), *FLUSH)])
     with WriteLog.open(place) as log:
-        one, other = (plan(Fault.LYINGFLUSH, log, epochs(log), first_entry=-1, states_max=150, seed=s) for s in (1, 9))
+        one, other = (plan(Fault.LYINGFLUSH, Logs(log), first_entry=-1, states_max=150, seed=s) for s in (1, 9))
         assert 150 == len(one.states)
         assert one != other
         assert all(parse_state(state.id, log, epochs(log)) == state for state in one.states)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from rig.faults import CrashState, Fault, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults import CrashState, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.damage import Garbage
 from tests.unit.disks import (
     CELL,
@@ -67,7 +67,7 @@ def test_every_state_is_reachable_where_an_interrupted_block_may_hold_garbage(pl
     disk = run_of(place, ops)
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
-        for state in plan(Fault.SHORN, log, epochs(log), first_entry=-1, states_max=60, seed=1).states:
+        for state in plan(Fault.SHORN, Logs(log), first_entry=-1, states_max=60, seed=1).states:
             content, claimed = content_with_noise(log, state), marks_claimed(log, state)
             assert NOISE in content, state.id
             assert any(m.marks_seen >= claimed and is_reachable(m, content) for m in disk.moments), state.id
@@ -104,7 +104,7 @@ def test_every_shear_with_the_old_rest_is_a_state_of_torn_writes(place: Path) ->
     with WriteLog.open(place) as log:
         torn = {
             (tear.entry_index, tear.units)
-            for state in plan(Fault.TORN, log, epochs(log), first_entry=-1, states_max=500, seed=1).states
+            for state in plan(Fault.TORN, Logs(log), first_entry=-1, states_max=500, seed=1).states
             for tear in state.tears
         }
         expected = {
@@ -173,7 +173,7 @@ def test_the_seed_of_a_plan_decides_all_garbage_of_it(place: Path) -> None:
     run_of(place, [Op("write", 0, 16, 1), Op("fua", 16, 9, 2), *FLUSH, Op("write", 3, 9, 2)])
     with WriteLog.open(place) as log:
         one, again, other = (
-            plan(Fault.SHORN, log, epochs(log), first_entry=-1, states_max=30, seed=seed) for seed in (1, 1, 2)
+            plan(Fault.SHORN, Logs(log), first_entry=-1, states_max=30, seed=seed) for seed in (1, 1, 2)
         )
         assert one == again
         assert not {state.id for state in one.states} & {state.id for state in other.states}

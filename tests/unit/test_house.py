@@ -24,6 +24,8 @@ GUEST = ("rig.contract", "rig.guest", "rig.engines", "rig.workloads")
 HOST_ONLY = (".builds", ".elf")
 # Only these reach from the rig into the analysis, and only inside functions or for type checkers.
 MAY_USE_ANALYSIS = ("rig.front.cli", "rig.front.pytest_plugin")
+# What is stored is read and planned without QEMU: a report can be written where there is none.
+WITHOUT_MACHINES = ("rig.recordings", "rig.planning", "rig.store")
 # Database drivers live in the guest image; whoever needs one imports it inside a function.
 DRIVERS = frozenset({"apsw", "lmdb", "plyvel", "psycopg", "pymysql", "rocksdict"})
 HEAVY = frozenset({"numpy", "scipy", "matplotlib", "duckdb", "pyarrow", "jinja2"})
@@ -120,6 +122,8 @@ def broken_import(module: str, imported: str, inside: bool) -> str | None:
     ours = within(imported, ("rig",))
     if within(module, ("rig.faults",)) and ours and not within(imported, ("rig.faults",)):
         return "faults imports nothing of ours"
+    if within(module, WITHOUT_MACHINES) and within(imported, ("rig.machines", "rig.front")):
+        return "recordings, planning and the store start no machine"
     reaches = within(imported, ("rig.analysis",)) and not within(module, ("rig.analysis",))
     if reaches and not (inside and module in MAY_USE_ANALYSIS):
         return "only the front reaches into analysis, inside functions or for type checkers"
@@ -159,6 +163,10 @@ def test_every_package_keeps_the_rule_of_dependencies() -> None:
         ("rig.faults.log", "rig.analysis.outcome", True, False),
         ("rig.store", "rig.faults.log", False, True),
         ("rig.store", "rig.analysis.outcome", True, False),
+        ("rig.store", "rig.recordings.archive", False, True),
+        ("rig.planning.audit", "rig.machines.session", True, False),
+        ("rig.recordings.archive", "rig.front.doctor", True, False),
+        ("rig.machines.record", "rig.recordings.archive", False, True),
         ("rig.front.cli", "rig.analysis.outcome", True, True),
         ("rig.front.cli", "rig.analysis.outcome", False, False),
         ("rig.front.pytest_plugin", "rig.analysis", True, True),
@@ -297,6 +305,16 @@ def test_importing_the_rig_imports_nothing_heavy(module: str) -> None:
     ).stdout.split()
     assert "rig" in loaded
     assert set() == HEAVY & set(loaded)
+
+
+@pytest.mark.parametrize("module", ["rig.store", "rig.planning.audit", "rig.analysis.report"])
+def test_reading_what_is_stored_loads_nothing_that_starts_machines(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
+    ).stdout.split()
+    assert module in loaded
+    assert [] == [name for name in loaded if within(name, ("qemu", "rig.machines"))]
 
 
 def test_subprocesses_of_the_host_go_through_one_gateway() -> None:

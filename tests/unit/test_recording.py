@@ -13,13 +13,12 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.results import RecordingFacts
+from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import FileSystem, Scenario, Workload
-from rig.faults import WriteLog
+from rig.faults import Logs, WriteLog
 from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB, disk_digest
-from rig.machines.argv import RECORDING_BYTES
-from rig.recordings import recording
-from rig.recordings.recording import Recording, load
+from rig.recordings import archive, soundness
+from rig.recordings.archive import RECORDING_BYTES, Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 
 SCENARIO = Scenario(
@@ -52,7 +51,7 @@ def told(sound_digest: str, **changes: Any) -> dict[str, Any]:
 def require_sound(path: Path, facts: dict[str, Any], entries: list[Entry], scenario: Scenario = SCENARIO) -> None:
     path.write_bytes(encode(entries))
     with WriteLog.open(path) as log:
-        recording._require_sound(scenario, facts, log)
+        soundness.require_sound(scenario, facts, Logs(log))
 
 
 def test_a_sound_recording_is_kept(tmp_path: Path, device_digest: str) -> None:
@@ -92,9 +91,10 @@ def test_a_transaction_without_its_acknowledgement_voids_it(tmp_path: Path, devi
 
 LOG = encode(ENTRIES)
 FACTS = RecordingFacts(
-    key="k", digest=hashlib.sha256(LOG).hexdigest(), template="t", image="i", qemu_version="7", kernel="6",
+    key="k", logs=[LogFacts(hashlib.sha256(LOG).hexdigest(), len(LOG), len(ENTRIES))],
+    template="t", image="i", qemu_version="7", kernel="6",
     engine_version="3", settings={"synchronous": "full"}, seed=1, transaction_count=1, busy_virtual_ns=1,
-    span_virtual_ns=3, flush_count=0, written_bytes=512, user_bytes=8, entry_count=len(ENTRIES), log_bytes=len(LOG),
+    span_virtual_ns=3, flush_count=0, written_bytes=512, user_bytes=8,
     syncs={}, live=[], clock=[], reproduced=None,
 )  # fmt: skip
 
@@ -103,7 +103,7 @@ FACTS = RecordingFacts(
 def folder(tmp_path: Path) -> Path:
     # As the guest sends it: a few sectors more than the log, with whatever stands there.
     archive = zstandard.ZstdCompressor().compress(LOG + bytes(4096))
-    (tmp_path / "log.zst").write_bytes(archive)
+    (tmp_path / "log-a.zst").write_bytes(archive)
     (tmp_path / "facts.json").write_text(json.dumps(asdict(FACTS)))
     return tmp_path
 
@@ -111,11 +111,11 @@ def folder(tmp_path: Path) -> Path:
 def test_a_recording_comes_back_as_it_was_stored_and_leaves_no_log_behind(folder: Path) -> None:
     loaded = load(folder)
     assert Recording(folder, FACTS) == loaded
-    with loaded.unpacked() as path:
-        assert RECORDING_BYTES == path.stat().st_size
-        with WriteLog.open(path) as log:
-            assert (len(LOG), len(ENTRIES)) == (log.end_bytes, log.entry_count)
-    assert ["facts.json", "log.zst"] == sorted(found.name for found in folder.iterdir())
+    with loaded.unpacked() as file:
+        assert RECORDING_BYTES == file.path.stat().st_size
+        with file.opened() as logs:
+            assert [(len(LOG), len(ENTRIES))] == [(log.end_bytes, log.entry_count) for log in logs.all]
+    assert ["facts.json", "log-a.zst"] == sorted(found.name for found in folder.iterdir())
 
 
 def test_a_folder_without_facts_holds_no_recording(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_facts_that_are_no_text_or_no_object_name_the_file(folder: Path, content
 
 
 def test_facts_without_a_log_name_the_log(folder: Path) -> None:
-    (folder / "log.zst").unlink()
-    with pytest.raises(RecordingError, match=r"no log\.zst"):
+    (folder / "log-a.zst").unlink()
+    with pytest.raises(RecordingError, match=r"no log-a\.zst"):
         load(folder)
 
 
@@ -167,17 +167,17 @@ def test_facts_without_a_log_name_the_log(folder: Path) -> None:
     ids=["empty", "garbage", "half", "one byte short", "shorter log", "another payload"],
 )
 def test_a_damaged_log_names_the_file_and_is_not_given_out(folder: Path, damage: Callable[[bytes], bytes]) -> None:
-    path = folder / "log.zst"
+    path = folder / "log-a.zst"
     path.write_bytes(damage(path.read_bytes()))
     loaded = load(folder)
     assert loaded
-    with pytest.raises(RecordingError, match=r"log\.zst is damaged: .*; remove the folder"), loaded.unpacked():
+    with pytest.raises(RecordingError, match=r"log-a\.zst is damaged: .*; remove the folder"), loaded.unpacked():
         pytest.fail("given out")
     assert not (folder / "log").exists()
 
 
 def test_a_log_that_does_not_fit_the_disk_of_a_clone_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "RECORDING_BYTES", len(LOG))
+    monkeypatch.setattr(archive, "RECORDING_BYTES", len(LOG))
     loaded = load(folder)
     assert loaded
     with pytest.raises(RecordingError, match="does not fit the recording disk"), loaded.unpacked():

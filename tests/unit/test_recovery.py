@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rig.contract.errors import RecordingError
-from rig.faults import Fault, WriteLog, epochs, parse_state
+from rig.faults import Address, Fault, WriteLog
 from rig.guest.devices import disks
 from rig.guest.devices.disks import DISK_MIB
-from rig.planning.recoverycuts import is_inside, later
-from rig.recordings.recovery import OpenRecovery, Recoveries, Recovery, self_contained
+from rig.planning.recoverycuts import is_inside
+from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, self_contained
 from tests.unit.disks import (
     CELL,
     DISK_CELLS,
@@ -68,9 +68,9 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
     with WriteLog.open(place / "first") as log, WriteLog.open(place / "raw") as raw:
         state = data.draw(st.sampled_from(everything(Fault.POWERCUT, log).states))
         start = rebuild_device(log, state)
-        (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
+        (place / "composed").write_bytes(self_contained(state.id, state, log, raw.path.read_bytes(), DEVICE_BYTES))
         with WriteLog.open(place / "composed") as composed:
-            made = OpenRecovery(composed.path, composed, state.id)
+            made = OpenRecovery(composed, state.id)
             assert content_of(start) == rebuild(composed, made.start())
             # What the recording's self-check asks of the guest's disk: the model's order is the log's.
             whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
@@ -87,9 +87,8 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
                 durable = np.flatnonzero(raw.payload_bytes[: one.base_end - shift]).tolist()
                 overlaid(device, raw, [*durable, *(int(entry) - shift for entry in one.pieces(composed)[:, 0])])
                 assert content_of(device) == rebuild(composed, one)
-                text = later(state.id, one)
-                before, _, last = text.rpartition("~")
-                assert (state.id, one) == (before, parse_state(last, composed, epochs(composed)))
+                address = Address.parse(str(Address(state.id).then(one.id)))
+                assert (state.id, one) == (address.before, made.logs.parse(address.content))
 
 
 def test_a_recovery_of_zeros_over_something_has_a_content_of_its_own(place: Path) -> None:
@@ -98,9 +97,9 @@ def test_a_recovery_of_zeros_over_something_has_a_content_of_its_own(place: Path
     with WriteLog.open(place / "first") as log, WriteLog.open(place / "raw") as raw:
         state = everything(Fault.POWERCUT, log).states[-1]
         assert any(rebuild(log, state))
-        (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
+        (place / "composed").write_bytes(self_contained(state.id, state, log, raw.path.read_bytes(), DEVICE_BYTES))
     with WriteLog.open(place / "composed") as composed:
-        first_entry = OpenRecovery(composed.path, composed, state.id).first_entry
+        first_entry = OpenRecovery(composed, state.id).first_entry
         contents = {rebuild(composed, one) for one in everything(Fault.POWERCUT, composed, first_entry).states}
     assert 2 == len(contents)
     assert (0,) * DISK_CELLS in contents
@@ -116,9 +115,9 @@ def test_a_recovery_is_cut_amid_its_work_from_its_first_write_to_a_file_to_just_
     run_of(place / "raw", ops)
     with WriteLog.open(place / "first") as log, WriteLog.open(place / "raw") as raw:
         state = everything(Fault.POWERCUT, log).states[0]
-        (place / "composed").write_bytes(self_contained(state, log, raw.path.read_bytes(), DEVICE_BYTES))
+        (place / "composed").write_bytes(self_contained(state.id, state, log, raw.path.read_bytes(), DEVICE_BYTES))
     with WriteLog.open(place / "composed") as composed:
-        made = OpenRecovery(composed.path, composed, state.id)
+        made = OpenRecovery(composed, state.id)
         inside = {
             rebuild(composed, one)
             for one in everything(Fault.POWERCUT, composed, made.first_entry).states
@@ -136,7 +135,7 @@ def kept_log(folder: Path) -> tuple[Recoveries, str, bytes]:
     run_of(folder / "raw", [Op("write", 3, 1, 1), Op("flush-begin"), Op("flush-end")])
     with WriteLog.open(folder / "first") as log, WriteLog.open(folder / "raw") as raw:
         state = everything(Fault.POWERCUT, log).states[-1]
-        data = self_contained(state, log, raw.path.read_bytes())
+        data = self_contained(state.id, state, log, raw.path.read_bytes())
     (folder / "composed").write_bytes(data)
     with WriteLog.open(folder / "composed") as composed:
         disk = composed.replay(composed.entry_count, DISK_MIB << 20)
@@ -204,7 +203,8 @@ def test_the_index_says_what_there_is_or_that_it_is_damaged(tmp_path: Path) -> N
     kept.write_index(rows)
     assert rows == kept.index()
     path = tmp_path / "recoveries" / "index.json"
-    for text in ("", "{}x", "[1]", '[{"state": "e1.f0"}]', json.dumps([{"state": "e1", "files": [[1]]}])):
+    wrong = ["", "{}x", "[1]", '[{"state": "e1.f0"}]', '[{"state": "e1.f0~", "files": []}]']
+    for text in (*wrong, json.dumps([{"state": "e1", "files": [[1]]}])):
         path.write_text(text)
         with pytest.raises(RecordingError, match=r"index\.json is damaged"):
             kept.index()

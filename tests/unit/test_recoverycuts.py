@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import RecordingError
-from rig.faults import ContentIndex, CrashState, WriteLog, epochs, parse_state
+from rig.faults import Address, ContentIndex, CrashState, Logs, WriteLog, epochs, parse_state
 from rig.guest.devices import disks
 from rig.guest.devices.disks import DISK_MIB
 from rig.planning import recoverycuts
 from rig.planning.matrix import PROFILES
-from rig.recordings.recovery import Recoveries, Recovery, self_contained
+from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 from tests.unit.test_cuts import ENTRIES, POWERCUT
 from tests.unit.test_faults_log import FLUSH, FUA, Entry, encode
 
@@ -33,15 +33,15 @@ def log(tmp_path: Path) -> Iterator[WriteLog]:
         yield opened
 
 
-def keep(kept: Recoveries, state: CrashState, log: WriteLog, entries: list[Entry]) -> Recovery:
+def keep(kept: Recoveries, address: str, state: CrashState, log: WriteLog, entries: list[Entry]) -> Recovery:
     """Keep a recovery from a state that wrote these entries."""
-    data = self_contained(state, log, encode(entries))
+    data = self_contained(address, state, log, encode(entries))
     path = log.path.with_name("composed")
     path.write_bytes(data)
     with WriteLog.open(path) as composed:
         disk = composed.replay(composed.entry_count, DISK_MIB << 20)
-    kept.save(state.id, data, disks.disk_digest(row.tobytes() for row in disk.reshape(-1, disks.CHUNK_BYTES)))
-    return Recovery(state.id, FILES)
+    kept.save(address, data, disks.disk_digest(row.tobytes() for row in disk.reshape(-1, disks.CHUNK_BYTES)))
+    return Recovery(address, FILES)
 
 
 def test_every_cut_of_a_recovery_is_judged_at_the_first_cut_and_named_by_the_way_there(
@@ -49,19 +49,19 @@ def test_every_cut_of_a_recovery_is_judged_at_the_first_cut_and_named_by_the_way
 ) -> None:
     kept = Recoveries(tmp_path / "recoveries")
     first = parse_state("e9.f1.w7", log, epochs(log))
-    rows = [keep(kept, first, log, RECOVERY)]
+    rows = [keep(kept, first.id, first, log, RECOVERY)]
     with kept.opened(first.id) as opened:
         begin = opened.first_entry + 1
         second = parse_state(f"e{begin + 2}.f1", opened.log, epochs(opened.log))
-        second = replace(second, id=recoverycuts.later(first.id, second))
-        rows.append(keep(kept, second, opened.log, [Entry(0, 16, 8, 3), Entry(FLUSH)]))
+        deeper = str(Address(first.id).then(second.id))
+        rows.append(keep(kept, deeper, second, opened.log, [Entry(0, 16, 8, 3), Entry(FLUSH)]))
     kept.write_index(rows)
     with ExitStack() as stack:
-        found, facts = recoverycuts.cuts(CELL, PROFILE, log, kept, stack)
+        found, facts = recoverycuts.cuts(CELL, PROFILE, Logs(log), kept, stack)
         all_cuts = [cut for _, cuts in found for cut in cuts]
         assert {first.instant} == {cut.entry for cut in all_cuts}
         assert {0} == {cut.weight_ns for cut in all_cuts}
-        assert [{first.id}, {second.id}] == [{cut.state.id.rpartition("~")[0] for cut in cuts} for _, cuts in found]
+        assert [{first.id}, {deeper}] == [{Address.parse(cut.address).before for cut in cuts} for _, cuts in found]
         assert len({cut.content for cut in all_cuts}) == len(all_cuts) == facts.state_count
         for opened, cuts in found:
             assert ContentIndex(opened.log).digest(opened.start()) not in {cut.content for cut in cuts}
@@ -79,18 +79,18 @@ def test_a_recovery_of_another_state_or_without_the_one_it_follows_is_not_cut(
     other = parse_state("e9.f1.w7", log, epochs(log))
     # The log of the one under the name of the other.
     for text in rows:
-        keep(kept, replace(other, id=text), log, RECOVERY)
+        keep(kept, text, other, log, RECOVERY)
     kept.write_index([Recovery(text, FILES) for text in rows])
     with (
         ExitStack() as stack,
         pytest.raises(RecordingError, match=r"another content|lacks the recovery|no crash state"),
     ):
-        recoverycuts.cuts(CELL, PROFILE, log, kept, stack)
+        recoverycuts.cuts(CELL, PROFILE, Logs(log), kept, stack)
 
 
 def test_without_an_index_the_recoveries_were_not_all_recorded(log: WriteLog, tmp_path: Path) -> None:
     with ExitStack() as stack, pytest.raises(RecordingError, match="not all recorded"):
-        recoverycuts.cuts(CELL, PROFILE, log, Recoveries(tmp_path), stack)
+        recoverycuts.cuts(CELL, PROFILE, Logs(log), Recoveries(tmp_path), stack)
 
 
 def test_every_profile_cuts_a_handful_of_recoveries_and_the_exhaustive_one_many() -> None:

@@ -44,7 +44,7 @@ def with_cell(run: Run, cell: Scenario, verdicts: list[Verdict]) -> Path:
     folder = run.recording_folder(cell)
     folder.mkdir(parents=True)
     (folder / "facts.json").write_text(json.dumps(asdict(samples.cell(cell.settings, []).recording)))
-    (folder / "log.zst").touch()
+    (folder / "log-a.zst").touch()
     run.write_plan(cell, PLAN)
     run.append(cell.id, verdicts)
     return verdicts_of(run, cell)
@@ -66,6 +66,9 @@ VERDICTS = st.builds(
     cell=st.just(CELL.id),
     state=st.text(string.printable, min_size=1, max_size=40),
     content=TEXTS,
+    entry=COUNTS,
+    clock=TEXTS,
+    holds=TEXTS,
     kind=st.sampled_from(VerdictKind),
     acked=COUNTS,
     recovered=st.none() | COUNTS,
@@ -170,6 +173,13 @@ def test_a_damaged_manifest_is_an_error_that_names_it(run: Run, text: str) -> No
     assert str(path) in str(opened.value) == str(created.value)
 
 
+def test_a_run_of_an_older_format_says_what_to_do(run: Run) -> None:
+    """Its verdicts say neither which entry nor which clock they are of."""
+    (run.folder / "manifest.json").write_text(json.dumps({"format": 1, **DEFINITION}))
+    with pytest.raises(StoreError, match=r"another version of the rig: it is of format 1, .*; read it with"):
+        Run.open(run.folder)
+
+
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path, tmp_path / "nowhere", tmp_path / "file" / "below"):
@@ -242,7 +252,7 @@ def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
 def fill_the_disk(folder: Path, make_room: list[str]) -> None:
     """Store verdicts until no more fit, look at what is there, make room with a command, and go on."""
     # Made by hand: a run would not begin in so little space.
-    (folder / "manifest.json").write_text(json.dumps({"format": 1}))
+    (folder / "manifest.json").write_text(json.dumps({"format": 2}))
     run = Run.open(folder)
     run.write_plan(CELL, PLAN)
     stored: list[Verdict] = []

@@ -12,30 +12,26 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.scenario import FileSystem, Scenario, Workload
+from rig.contract.results import LogFacts
 from rig.faults import Disk, LogError, WriteLog
 from rig.guest.devices import journaldisk
 from rig.guest.devices.disks import CHUNK_BYTES, disk_digest
-from rig.recordings import recording
-from rig.recordings.recording import Recording, load
-from rig.recordings.twodisk import SECOND_LOG_BYTES, two_logs
+from rig.recordings import soundness
+from rig.recordings.archive import Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
-from tests.unit.test_recording import FACTS, LOG, TEXTS
+from tests.unit.test_recording import FACTS, LOG, SCENARIO, TEXTS
 
-SCENARIO = Scenario(
-    "sqlite", FileSystem.EXT4, {"synchronous": "full"}, "twodisk", {"page_size": "4096"}, workload=Workload(1)
-)
 ENTRIES = [Entry(FUA, 2, 1, 5), *(Entry(MARK, text=text) for text in TEXTS), Entry(0, 4, 1, 6), Entry(FLUSH)]
 SECOND = encode(ENTRIES)
 DEVICE = bytes(1024) + bytes([5]) * 512 + bytes(512) + bytes([6]) * 512
 DEVICE += bytes((journaldisk.DISK_MIB << 20) - len(DEVICE))
 _CHUNKS = [DEVICE[begin : begin + CHUNK_BYTES] for begin in range(0, len(DEVICE), CHUNK_BYTES)]
-TWO = replace(FACTS, journal_digest=hashlib.sha256(SECOND).hexdigest(), journal_log_bytes=len(SECOND))
+TWO = replace(FACTS, logs=[*FACTS.logs, LogFacts(hashlib.sha256(SECOND).hexdigest(), len(SECOND), len(ENTRIES))])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, log in (("log.zst", LOG), ("log-b.zst", SECOND)):
+    for name, log in (("log-a.zst", LOG), ("log-b.zst", SECOND)):
         (tmp_path / name).write_bytes(zstandard.ZstdCompressor().compress(log + bytes(4096)))
     (tmp_path / "facts.json").write_text(json.dumps(asdict(TWO)))
     return tmp_path
@@ -44,15 +40,15 @@ def folder(tmp_path: Path) -> Path:
 def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path) -> None:
     loaded = load(folder)
     assert Recording(folder, TWO) == loaded
-    with loaded.unpacked() as path, WriteLog.open(path) as log:
-        logs = two_logs(log)
-        second = logs.sides[Disk.B].log
-        assert (len(LOG), len(SECOND)) == (log.end_bytes, second.end_bytes)
+    with loaded.opened() as logs:
+        _, second = logs.all
+        assert (logs.first, second) == tuple(logs.pair.sides[disk].log for disk in Disk)
+        assert [len(LOG), len(SECOND)] == [log.end_bytes for log in logs.all]
         assert bytes([5]) * 512 == bytes(second.payload(0))
-        with path.open("rb") as file:
-            file.seek(SECOND_LOG_BYTES + int(second.payload_offset_bytes[0]))
+        with logs.file.path.open("rb") as file:
+            file.seek(second.begin_bytes + int(second.payload_offset_bytes[0]))
             assert bytes([5]) * 512 == file.read(512)
-    assert ["facts.json", "log-b.zst", "log.zst"] == sorted(found.name for found in folder.iterdir())
+    assert ["facts.json", "log-a.zst", "log-b.zst"] == sorted(found.name for found in folder.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -93,19 +89,18 @@ def test_each_log_is_held_against_its_own_disk(tmp_path: Path, changes: dict[str
     (tmp_path / "log").write_bytes(SECOND)
     with WriteLog.open(tmp_path / "log") as log:
         if reason is None:
-            recording._require_same_disk(SCENARIO, told, log, journaldisk.DISK_MIB)
+            soundness._require_same_disk("it is void", told, log)
             return
-        with pytest.raises(RecordingError, match=f"sqlite-ext4-full_twodisk is void: {reason}"):
-            recording._require_same_disk(SCENARIO, told, log, journaldisk.DISK_MIB)
+        with pytest.raises(RecordingError, match=f"it is void: {reason}"):
+            soundness._require_same_disk("it is void", told, log)
 
 
 def test_a_mark_that_only_one_log_has_voids_the_recording(folder: Path) -> None:
     short = encode([*ENTRIES[:2], *ENTRIES[3:]])
     (folder / "log-b.zst").write_bytes(zstandard.ZstdCompressor().compress(short))
-    facts = replace(TWO, journal_digest=hashlib.sha256(short).hexdigest(), journal_log_bytes=len(short))
+    facts = replace(TWO, logs=[TWO.logs[0], LogFacts(hashlib.sha256(short).hexdigest(), len(short), 5)])
     with (
-        Recording(folder, facts).unpacked() as path,
-        WriteLog.open(path) as log,
+        Recording(folder, facts).opened() as logs,
         pytest.raises(LogError, match="3 marks, and 4 in the log of the other disk; the first 1 are the same"),
     ):
-        two_logs(log)
+        soundness.require_sound(SCENARIO, {"root_reads": 0, "rounds": []}, logs)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Epoch, Mark
-from rig.machines.verification import Finding, verdict
+from rig.machines.session import Finding
+from rig.machines.verification import verdict
 from rig.planning.cuts import Cut
 from rig.recordings.timeline import Timeline
 

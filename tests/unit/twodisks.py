@@ -102,7 +102,7 @@ def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_CELLS * CELL) 
     with ExitStack() as stack:
         a = stack.enter_context(WriteLog.open(path))
         b = stack.enter_context(WriteLog.open(path, begin_bytes=begin))
-        yield TwoLogs(a, b, b_device_bytes=b_device_bytes, b_source_bytes=begin)
+        yield TwoLogs(a, b, b_device_bytes=b_device_bytes)
 
 
 class Builder:

@@ -17,9 +17,10 @@ from rig.contract.scenario import Scenario
 from rig.machines import image as vm_image
 from rig.machines.argv import Role
 from rig.machines.image import Image
+from rig.machines.record import record
 from rig.machines.template import Template, template
-from rig.recordings import recording
-from rig.recordings.recording import Recording
+from rig.recordings import archive
+from rig.recordings.archive import Recording
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,12 +56,12 @@ def recorded(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Ca
         # Another template, should our code change while the tests run, gives another recording.
         name = f"{recorder.identity}-{scenario.recording_key}"
         with vm_image.locked(shared / name):
-            if recording.load(shared / name) is None:
-                recording.record(scenario, recorder, shared / name)
+            if archive.load(shared / name) is None:
+                record(scenario, recorder, shared / name)
         # Each worker unpacks its own copy: unpacking has one place in a recording's folder.
         if not (own / name).exists():
             shutil.copytree(shared / name, own / name)
-        made = recording.load(own / name)
+        made = archive.load(own / name)
         assert made
         return made
 

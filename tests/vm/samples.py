@@ -12,16 +12,15 @@ import numpy as np
 
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario, Workload
-from rig.faults import CrashState, EntryFlag, WriteLog
+from rig.faults import CrashState, EntryFlag, Logs, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.guest.devices.disks import DISK_MIB
 from rig.machines import verification
-from rig.machines.argv import RECORDING_BYTES
+from rig.machines.session import Finding
 from rig.machines.template import Template
-from rig.machines.verification import Finding
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
-from rig.recordings.recording import Recording
+from rig.recordings.archive import RECORDING_BYTES, Recording
 from rig.recordings.timeline import Timeline
 
 Recorder = Callable[[Scenario], Recording]
@@ -50,8 +49,8 @@ class Entry:
 
 @contextmanager
 def opened(recording: Recording) -> Iterator[tuple[Path, WriteLog]]:
-    with recording.unpacked() as path, WriteLog.open(path) as log:
-        yield path, log
+    with recording.opened() as logs:
+        yield logs.first.path, logs.first
 
 
 def entries_of(log: WriteLog) -> list[Entry]:
@@ -103,13 +102,9 @@ def findings(
 ) -> list[Finding]:
     """Verify states; every one is found once, in order."""
     found: list[Finding] = []
-
-    def add(rank: int, finding: Finding) -> None:
-        assert len(found) == rank
+    for finding in verification.check(cell, template, log, states):
         found.append(finding)
-        also(rank)
-
-    verification.verify(cell, template, log.path, log, states, add)
+        also(len(found) - 1)
     assert len(states) == len(found)
     return found
 
@@ -122,7 +117,7 @@ def verdicts(cell: Scenario, recording: Recording, verifier: Template, profile: 
     """Cut the power all over a recording, and judge as a campaign does."""
     with opened(recording) as (_, log):
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, profile, log, timeline).cuts)
+        groups = cuts.by_content(cuts.cuts(cell, profile, Logs(log), timeline).cuts)
         found = findings(cell, verifier, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
         return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]

@@ -87,7 +87,7 @@ def copy_of(run: Run, folder: Path) -> Run:
     """The same recordings, and nothing measured yet: recording costs most of the time."""
     copy = Run.create(folder, DEFINITION)
     for path in (run.folder / "recordings").glob("*/[!l]*"):
-        archive = path.with_name("log.zst")
+        archive = path.with_name("log-a.zst")
         target = folder / "recordings" / path.parent.name
         target.mkdir(parents=True)
         (target / path.name).write_bytes(path.read_bytes())
@@ -118,7 +118,7 @@ _CHILD = """
 import os, sys
 from pathlib import Path
 from tests.vm import test_campaign as t
-from rig import campaign
+from rig.machines import campaign
 from rig.store import Run
 
 class Told(t.Heard):
@@ -198,7 +198,7 @@ def test_a_void_recording_costs_its_own_cells_only_and_is_named(
 ) -> None:
     run = copy_of(whole, tmp_path / "run")
     folder = run.recording_folder(next(cell for cell in CELLS if cell.id == IDS[0]))
-    archive, facts = folder / "log.zst", folder / "facts.json"
+    archive, facts = folder / "log-a.zst", folder / "facts.json"
     if sabotage == "cut short":
         os.truncate(archive, archive.stat().st_size // 2)
     elif sabotage == "garbage":
@@ -215,7 +215,7 @@ def test_a_void_recording_costs_its_own_cells_only_and_is_named(
     assert rows(whole)[IDS[2]] == rows(run)[IDS[2]]
     assert [] == rows_of_nothing(run)
     left = [path.name for path in folder.iterdir()]
-    assert set(left) <= {"log.zst", "facts.json", "lock"}
+    assert set(left) <= {"log-a.zst", "facts.json", "lock"}
 
 
 def rows_of_nothing(run: Run) -> list[str]:

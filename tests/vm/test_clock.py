@@ -11,16 +11,15 @@ import pytest
 from rig.contract.arms import CLOCK_FAULTS
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario, Shim
-from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
+from rig.faults import CrashState, Logs, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.damage import Zeros
 from rig.faults.state import landable, make_state
 from rig.guest.programs.clock import AFTER_CUT, Clock, first_wrong, is_wrong
-from rig.machines import verification
+from rig.machines import record, verification
+from rig.machines.session import Finding
 from rig.machines.template import Template
-from rig.machines.verification import Finding
 from rig.planning import cuts, matrix
-from rig.recordings import recording
-from rig.recordings.recording import Recording
+from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
 from tests.vm.samples import Recorder, entries_of, kinds, opened, scenario, write_log
@@ -33,9 +32,7 @@ def under(
     clocks: list[Clock | None], cell: Scenario, template: Template, log: WriteLog, states: list[CrashState]
 ) -> list[Finding]:
     """Verify each state under the clock of the same rank."""
-    found: list[Finding] = []
-    verification.verify(cell, template, log.path, log, states, lambda _, finding: found.append(finding), clocks=clocks)
-    return found
+    return list(verification.check(cell, template, log, states, clocks))
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
@@ -59,7 +56,7 @@ def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_th
 
 
 def test_a_recording_under_a_clock_that_stands_still_is_the_same_again(recorder: Template, tmp_path: Path) -> None:
-    made = recording.record(scenario("wal_full", fault="clockfrozen"), recorder, tmp_path, reproduce=True)
+    made = record.record(scenario("wal_full", fault="clockfrozen"), recorder, tmp_path, reproduce=True)
     assert made.facts.reproduced
 
 
@@ -67,7 +64,7 @@ def judged(cell: Scenario, template: Template, made: Recording) -> list[tuple[Cl
     """Verify a few cuts of a recording; return each verdict with the clock that its machine came back with."""
     with opened(made) as (_, log):
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, Logs(log), timeline).cuts)
         found = under([group[0].clock for group in groups], cell, template, log, [group[0].state for group in groups])
         return [
             (cut.clock, verification.verdict(cut, finding, timeline))
@@ -119,7 +116,7 @@ def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_unde
     cell = scenario("wal_full", fault="clockback")
     with opened(recorded(cell)) as (path, log):
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, Logs(log), timeline).cuts)
         clocks = [group[0].clock for group in groups]
         found = under(clocks, cell, verifier, log, [group[0].state for group in groups])
         assert path == log.path

@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rig.faults import CrashState, Fault, WriteLog, epochs, plan
+from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.damage import Discarded, Unreadable
 from rig.faults.state import landable, make_state
 from rig.guest.devices.disks import DISK_MIB
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
-from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario
 
@@ -22,16 +22,16 @@ FAULTS = [fault for fault in Fault if fault not in {Fault.POWERCUT, Fault.TORN, 
 
 def planned(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
     first_entry = Timeline(log.marks).setup.entry_index
-    return list(plan(fault, log, epochs(log), first_entry=first_entry, states_max=states_max, seed=1).states)
+    return list(plan(fault, Logs(log), first_entry=first_entry, states_max=states_max, seed=1).states)
 
 
 def sha256_in_guest(settings: str, template: Template, log: WriteLog, states: list[CrashState]) -> list[str]:
     found = []
     with template.clone(recording=log.path) as machine:
-        session = _Session(machine, scenario(settings), log)
-        machine.receive(_READY_LIMIT_S)
+        session = Session(machine, scenario(settings), log)
+        machine.receive(READY_LIMIT_S)
         for state in states:
-            machine.send(session._request(state) | {"digest": True})
+            machine.send(session.request(state) | {"digest": True})
             found.append(machine.receive(STATE_LIMIT_S)["sha256"])
     return found
 

@@ -17,12 +17,13 @@ from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, LogError, WriteLog
 from rig.guest.devices.disks import DISK_MIB
 from rig.guest.livecuts import Kind, round_count
+from rig.machines import record
 from rig.machines.campaign import Campaign, Machines
 from rig.machines.template import Template
 from rig.machines.verification import live_verdicts
 from rig.planning import matrix
 from rig.planning.matrix import Profile
-from rig.recordings import livecuts, recording
+from rig.recordings import livecuts
 from rig.recordings.livecuts import Round, prove, rounds
 from rig.store import Run
 from tests.vm.samples import SHORT
@@ -61,7 +62,7 @@ def recorded_cuts(recorder: Template) -> Callable[[str, Kind], Cut]:
     def make(settings: str, kind: Kind) -> Cut:
         if (settings, kind) not in made:
             cell = scenario(settings, kind)
-            made[settings, kind] = Cut(cell, *recording._run(cell, recorder))
+            made[settings, kind] = Cut(cell, *record.run(cell, recorder))
         return made[settings, kind]
 
     return make

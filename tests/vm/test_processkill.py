@@ -15,7 +15,7 @@ from rig.machines.campaign import Machines
 from rig.machines.replay import replay
 from rig.machines.template import Template
 from rig.machines.verification import live_verdicts
-from rig.recordings.recording import Recording
+from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.store import Run
 from tests.vm.samples import Recorder, opened, scenario

@@ -12,10 +12,11 @@ import pytest
 
 from rig.contract.errors import RecordingError, VmError
 from rig.contract.scenario import DeviceProfile, Scenario
-from rig.faults import WriteLog
+from rig.faults import Logs, WriteLog
+from rig.machines import record
 from rig.machines.template import Template
-from rig.recordings import recording
-from rig.recordings.recording import Recording
+from rig.recordings import archive, soundness
+from rig.recordings.archive import Recording
 from tests.vm.samples import SHORT, Entry, Recorder, entries_of, scenario, write_log
 
 
@@ -26,22 +27,22 @@ def wal_full(recorded: Recorder) -> Recording:
 
 @pytest.fixture(scope="module")
 def second_run(recorder: Template) -> tuple[dict[str, Any], list[bytes]]:
-    return recording._run(scenario("wal_full"), recorder)
+    return record.run(scenario("wal_full"), recorder)
 
 
 def test_the_same_scenario_gives_the_same_log_bit_for_bit(
     wal_full: Recording, second_run: tuple[dict[str, Any], list[bytes]], recorder: Template
 ) -> None:
     told, parts = second_run
-    with wal_full.unpacked() as path:
-        recorded = [path.read_bytes()[: len(parts[0])]]
+    with wal_full.unpacked() as file:
+        recorded = [file.path.read_bytes()[: len(parts[0])]]
     # On a busy host QEMU 7.2 may be a few virtual nanoseconds off, see rig.machines.machine.started; never three times.
     agreed = parts == recorded or any(
-        recording._run(scenario("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
+        record.run(scenario("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
     )
     assert agreed
     assert told["root_reads"] == 0
-    assert wal_full == recording.load(wal_full.folder)
+    assert wal_full == archive.load(wal_full.folder)
     facts = wal_full.facts
     assert (scenario("wal_full").recording_key, recorder.identity, 1) == (facts.key, facts.template, facts.seed)
     assert told["requests"]["flushes"] >= facts.flush_count > 0
@@ -55,8 +56,8 @@ def test_another_seed_gives_another_log(wal_full: Recording, recorded: Recorder)
 
 def test_a_scenario_recorded_twice_notes_that_it_was_reproduced(recorder: Template, tmp_path: Path) -> None:
     brief = replace(scenario("wal_off"), workload=replace(SHORT, transaction_count=2))
-    assert recording.record(brief, recorder, tmp_path, reproduce=True).facts.reproduced is True
-    assert {"log.zst", "facts.json"} == {path.name for path in tmp_path.iterdir()}
+    assert record.record(brief, recorder, tmp_path, reproduce=True).facts.reproduced is True
+    assert {"log-a.zst", "facts.json"} == {path.name for path in tmp_path.iterdir()}
     assert json.loads((tmp_path / "facts.json").read_text())["reproduced"] is True
 
 
@@ -88,10 +89,10 @@ def test_what_the_engine_cannot_do_fails_with_its_words_and_what_it_ignores_is_r
     cell = scenario("wal_full")
     wrong = replace(cell, settings={**cell.settings, "journal_mode": "no such mode"})
     with pytest.raises(VmError, match=r"(?s)Traceback.*the workload failed: Traceback.*OperationalError"):
-        recording.record(wrong, recorder, tmp_path)
+        record.record(wrong, recorder, tmp_path)
     ignored = replace(cell, settings={**cell.settings, "journal_mode": "nosuch"})
     with pytest.raises(RecordingError, match="journal_mode was set to nosuch and reads back delete"):
-        recording.record(ignored, recorder, tmp_path)
+        record.record(ignored, recorder, tmp_path)
     assert [] == list(tmp_path.iterdir())
 
 
@@ -133,12 +134,11 @@ def test_a_recording_is_void_that_has(
     cell: Scenario = scenario("wal_full")
     # The log that the guest's words are about: on a busy host another run may be some nanoseconds off.
     told, parts = second_run
-    recording._write(parts[0], tmp_path / "whole")
-    with WriteLog.open(tmp_path / "whole") as log:
-        path = write_log(tmp_path / "log", sabotage(entries_of(log)))
+    with archive.write(parts, tmp_path / "whole").opened() as logs:
+        path = write_log(tmp_path / "log", sabotage(entries_of(logs.first)))
     with WriteLog.open(path) as log:
         if words is None:
-            recording._require_sound(cell, told, log)
+            soundness.require_sound(cell, told, Logs(log))
             return
         with pytest.raises(RecordingError, match=f"the recording of {cell.id} is void: .*{words}"):
-            recording._require_sound(cell, told | told_too, log)
+            soundness.require_sound(cell, told | told_too, Logs(log))

@@ -12,16 +12,17 @@ import pytest
 from rig.analysis.promises import promise_for, violates
 from rig.contract.errors import UsageError
 from rig.contract.results import VerdictKind
-from rig.faults import CrashState, EntryFlag, Fault, WriteLog, epochs, plan
+from rig.faults import Address, CrashState, EntryFlag, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.selection import evenly_spaced
-from rig.machines import campaign, verification
+from rig.machines import campaign
 from rig.machines.campaign import Machines, Silent
+from rig.machines.recover import recover
 from rig.machines.replay import replay
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
-from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile
-from rig.recordings.recovery import Recoveries, Recovery, self_contained
+from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 from rig.recordings.timeline import Timeline
 from rig.store import Run
 from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario
@@ -36,7 +37,7 @@ def hot(log: WriteLog) -> CrashState:
     """A cut amid a commit, the journal synced and some of the database overwritten."""
     timeline = Timeline(log.marks)
     begin, ack = timeline.begins[5].entry_index, timeline.acks[5].entry_index
-    states = plan(Fault.POWERCUT, log, epochs(log), first_entry=begin, states_max=400, seed=1).states
+    states = plan(Fault.POWERCUT, Logs(log), first_entry=begin, states_max=400, seed=1).states
     return max((one for one in states if begin < one.instant < ack), key=lambda one: (one.base_end, len(one.whole)))
 
 
@@ -55,13 +56,13 @@ class Measured:
 def recovered(verifier: Template, recorded: Recorder, tmp_path: Path) -> Iterator[Recovered]:
     cell = scenario("delete_full", fault="recoverycut")
     kept = Recoveries(tmp_path)
-    with opened(recorded(cell)) as (path, log):
+    with opened(recorded(cell)) as (_, log):
         state = hot(log)
-        (one,) = verification.recover(cell, verifier, path, log, [state])
+        (one,) = recover(cell, verifier, log, [state])
         assert one
         acked = Timeline(log.marks).acked(state.instant)
         assert ("prefix", acked) == (one.finding.kind, one.finding.recovered)
-        kept.save(state.id, self_contained(state, log, one.log), one.digest)
+        kept.save(state.id, self_contained(state.id, state, log, one.log), one.digest)
         yield state, Recovery(state.id, one.files), kept, acked
 
 
@@ -70,7 +71,7 @@ def test_a_recovery_writes_to_the_database_and_its_flushes_and_fua_writes_are_lo
 ) -> None:
     state, recovery, kept, _ = recovered
     with kept.opened(state.id) as made:
-        writes, in_files = recoverycuts._writes(made, recovery)
+        writes, in_files = recoverycuts.writes(made, recovery)
         assert 0 < in_files.sum() < len(writes)
         behind = made.log.flags[made.first_entry + 1 :]
         # ext4's replayed journal, the database, the deletion of the journal, and the unmounted file system, at least.
@@ -85,18 +86,18 @@ def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for
     state, _, kept, _ = recovered
     cell = scenario("delete_full", fault="recoverycut")
     with kept.opened(state.id) as made, opened(recorded(cell)) as (_, log):
-        planned = plan(Fault.POWERCUT, made.log, epochs(made.log), first_entry=made.first_entry, states_max=60, seed=1)
+        planned = plan(Fault.POWERCUT, Logs(made.log), first_entry=made.first_entry, states_max=60, seed=1)
         states = list(evenly_spaced(planned.states, 5))
         expected = [content_sha256(made.log, one) for one in states]
         assert content_sha256(log, state) == content_sha256(made.log, made.start()), (
             "the recovery starts on another disk than the first cut left"
         )
         found = []
-        with verifier.clone(recording=made.path) as machine:
-            session = _Session(machine, cell, made.log)
-            machine.receive(_READY_LIMIT_S)
+        with verifier.clone(recording=made.log.path) as machine:
+            session = Session(machine, cell, made.log)
+            machine.receive(READY_LIMIT_S)
             for one in states:
-                machine.send(session._request(one) | {"digest": True})
+                machine.send(session.request(one) | {"digest": True})
                 found.append(machine.receive(STATE_LIMIT_S)["sha256"])
     assert expected == found
     assert len(states) == len(set(expected))
@@ -108,12 +109,12 @@ def test_a_second_cut_of_an_honest_disk_rolls_back_once_more_and_one_of_a_lying_
     state, recovery, kept, acked = recovered
     cell = scenario("delete_full", fault="recoverycut")
     with kept.opened(state.id) as made:
-        log, log_epochs = made.log, epochs(made.log)
-        honest = plan(Fault.POWERCUT, log, log_epochs, first_entry=made.first_entry, states_max=25, seed=1).states
+        log = made.log
+        honest = plan(Fault.POWERCUT, Logs(log), first_entry=made.first_entry, states_max=25, seed=1).states
         assert any(recoverycuts.is_inside(one, made, recovery) for one in honest)
         found = findings(cell, verifier, log, honest)
         assert {("prefix", acked)} == {(one.kind, one.recovered) for one in found}
-        lies = plan(Fault.LYINGFLUSH, log, log_epochs, first_entry=made.first_entry, states_max=400, seed=1).states
+        lies = plan(Fault.LYINGFLUSH, Logs(log), first_entry=made.first_entry, states_max=400, seed=1).states
         # No lie may reach back to before the recovery.
         inside = [
             one for one in lies if one.base_end > made.first_entry and recoverycuts.is_inside(one, made, recovery)
@@ -148,7 +149,8 @@ def test_every_cut_of_every_recovery_has_one_verdict_and_keeps_the_promise(measu
     assert 3 == result.plan.recovery_count
     assert 0 < result.plan.inside_count < result.plan.state_count
     assert TINY.audit_count == result.plan.audited_count
-    assert {1, 2} == {one.state.count("~") for one in result.verdicts}
+    assert {1, 2} == {len(Address.parse(one.state).way) for one in result.verdicts}
+    assert len({one.entry for one in result.verdicts}) <= 2
     promise = promise_for(result.engine, result.settings, result.fault, result.shim)
     assert promise
     assert not any(violates(promise, one) or one.kind.is_infrastructure for one in result.verdicts)
@@ -175,13 +177,13 @@ def test_a_second_and_a_third_cut_are_rebuilt_from_the_stored_recoveries(
     verdicts, _ = measured.run.verdicts(CELL)
     machines = Machines(recorder, verifier)
     for depth in (1, 2):
-        deepest = [one for one in verdicts if one.state.count("~") == depth][-1]
+        deepest = [one for one in verdicts if len(Address.parse(one.state).way) == depth][-1]
         again = replay(measured.run, CELL, deepest.state, machines)
         assert again.agrees
         assert f"{deepest.state} (content {deepest.content})" == again.facts["state"]
         assert deepest.kind == again.facts["stored"]
     with pytest.raises(UsageError, match="no recovery from"):
-        replay(measured.run, CELL, f"{verdicts[0].state}~e1.f0", machines)
+        replay(measured.run, CELL, str(Address.parse(verdicts[0].state).then("e1.f0")), machines)
 
 
 def test_a_damaged_recovery_is_named_and_costs_its_cell_no_wrong_verdict(measured: Measured, tmp_path: Path) -> None:

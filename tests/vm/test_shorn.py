@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rig.contract.results import Verdict, VerdictKind
-from rig.faults import CrashState, Fault, WriteLog, epochs, plan
+from rig.faults import CrashState, Fault, Logs, WriteLog, plan
 from rig.faults.damage import SECTOR_BYTES, Garbage
 from rig.faults.state import make_state
 from rig.machines import verification
@@ -23,7 +23,7 @@ def shorn(log: WriteLog, *, has_neighbour: bool) -> Iterator[CrashState]:
     Durable bytes at the beginning of the garbage, and nothing behind them, is how the end of a frame looks in a WAL.
     """
     first_entry = Timeline(log.marks).setup.entry_index
-    for state in plan(Fault.SHORN, log, epochs(log), first_entry=first_entry, states_max=600, seed=1).states:
+    for state in plan(Fault.SHORN, Logs(log), first_entry=first_entry, states_max=600, seed=1).states:
         (garbage,) = state.damages
         assert isinstance(garbage, Garbage)
         if state.whole or state.fua_count < len(state.epoch.fuas):

@@ -9,12 +9,12 @@ import pytest
 
 from rig.contract.scenario import Scenario
 from rig.engines.sqlite.builds import Library
-from rig.faults import Fault, epochs, plan
+from rig.faults import Fault, Logs, plan
+from rig.machines import record
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.template import Template, template
-from rig.recordings import recording
-from rig.recordings.recording import Recording
+from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from tests.durability import builds
 from tests.vm.samples import findings, kinds, opened, scenario
@@ -51,7 +51,7 @@ def test_other_builds_judge_the_same_states_as_the_guests_own(
 ) -> None:
     with opened(recorded(CELL)) as (_, log):
         first = Timeline(log.marks).setup.entry_index
-        planned = plan(Fault.POWERCUT, log, epochs(log), first_entry=first, states_max=_STATES_MAX, seed=1)
+        planned = plan(Fault.POWERCUT, Logs(log), first_entry=first, states_max=_STATES_MAX, seed=1)
         states = sorted(planned.states, key=lambda state: (state.base_end, state.id))
         own = kinds(findings(CELL, library_verifier, log, states))
         assert len({recovered for kind, recovered in own if kind == "prefix"}) > 1
@@ -63,7 +63,7 @@ def test_a_recording_says_which_build_made_it(
     library_recorder: Template, brought: dict[str, Library], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     cell = with_library(scenario("delete_full"), brought["apsw==3.51.2.0"])
-    made = recording.record(cell, library_recorder, tmp_path_factory.mktemp("made") / "apsw")
+    made = record.record(cell, library_recorder, tmp_path_factory.mktemp("made") / "apsw")
     assert ("3.51.2", brought["apsw==3.51.2.0"].name) == (
         made.facts.engine_version.split()[0],
         made.facts.settings["library"],

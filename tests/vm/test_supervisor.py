@@ -12,9 +12,9 @@ from rig.analysis.outcome import loses
 from rig.contract.errors import VmError
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import epochs, parse_state
+from rig.machines import record
 from rig.machines.template import Template
 from rig.planning import matrix
-from rig.recordings import recording
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, opened, scenario, verdicts
 
@@ -72,5 +72,5 @@ def test_a_shim_that_had_nothing_to_drop_voids_the_recording(recorder: Template,
     # At NORMAL no commit is synced.
     idle = replace(scenario("wal_normal"), shim="drop-wal-commit")
     with pytest.raises(VmError, match="the shim drop-wal-commit dropped nothing"):
-        recording.record(idle, recorder, tmp_path)
+        record.record(idle, recorder, tmp_path)
     assert [] == list(tmp_path.iterdir())

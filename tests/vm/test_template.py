@@ -17,9 +17,9 @@ from rig.machines import template as vm_template
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine
+from rig.machines.session import Session
 from rig.machines.template import Template, template
-from rig.machines.verification import _Session
-from rig.recordings.recording import Recording
+from rig.recordings.archive import Recording
 from tests.vm.samples import Recorder, opened, scenario
 
 _ANSWER_LIMIT_S = 30
@@ -56,11 +56,11 @@ def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_templat
 ) -> None:
     path, write_log = log
     with verifier.clone(recording=path) as one, verifier.clone() as other:
-        session = _Session(one, scenario("wal_normal"), write_log)
+        session = Session(one, scenario("wal_normal"), write_log)
         other.send(scenario("delete_off").orders)
         assert {"ready": True} == one.receive(_ANSWER_LIMIT_S)
         assert {"ready": True} == other.receive(_ANSWER_LIMIT_S)
-        one.send({**_NOTHING, "advance": session._request(whole_disk(write_log))["advance"]})
+        one.send({**_NOTHING, "advance": session.request(whole_disk(write_log))["advance"]})
         changed = str(one.receive(_ANSWER_LIMIT_S)["sha256"])
         assert changed not in {_ZEROS_SHA256, content(other)}
         assert _ZEROS_SHA256 == content(other)

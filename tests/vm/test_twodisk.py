@@ -15,30 +15,28 @@ import pytest
 from rig.contract.errors import UsageError
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, Disk, EntryFlag, JointState, TwoLogs, WriteLog, parse_joint
+from rig.faults import CrashState, Disk, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
 from rig.faults.powercut import everything_unflushed_lost
-from rig.faults.twodisk import JointIndex, make_joint, states
+from rig.faults.twodisk import make_joint
 from rig.guest.devices import journaldisk
 from rig.guest.devices.disks import DISK_MIB
-from rig.machines import campaign, verification
+from rig.machines import campaign, record, verification
 from rig.machines.campaign import Machines
 from rig.machines.replay import replay
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
-from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
 from rig.planning import matrix
 from rig.planning.cuts import Cut
-from rig.recordings import recording
+from rig.recordings import archive
 from rig.recordings.timeline import Timeline
-from rig.recordings.twodisk import two_logs
 from rig.store import Run
-from tests.vm.samples import Recorder, findings, opened, scenario
+from tests.vm.samples import Recorder, findings, scenario
 
 
-def planned(logs: TwoLogs, states_max: int) -> list[JointState]:
-    timeline = Timeline(logs.sides[Disk.A].log.marks)
-    first_mark = timeline.mark_number(timeline.setup)
-    plan = states(logs, JointIndex(logs), first_mark=first_mark, states_max=states_max, seed=1)
-    return [state for state in plan.states if isinstance(state, JointState)]
+def planned(logs: Logs, states_max: int) -> list[JointState]:
+    first_entry = Timeline(logs.first.marks).setup.entry_index
+    found = plan(Fault.TWODISK, logs, first_entry=first_entry, states_max=states_max, seed=1)
+    return [state for state in found.states if isinstance(state, JointState)]
 
 
 def judged(cell: Scenario, template: Template, log: WriteLog, chosen: Sequence[JointState]) -> list[VerdictKind]:
@@ -53,26 +51,25 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
 ) -> None:
     cell = scenario("delete_full", fault="twodisk")
     made = recorded(cell)
-    kept = {name: (made.folder / name).read_bytes() for name in ("log.zst", "log-b.zst")}
+    kept = {name: (made.folder / name).read_bytes() for name in ("log-a.zst", "log-b.zst")}
     # As in tests/vm/test_recorder.py: on a busy host QEMU 7.2 may be a few virtual nanoseconds off, never three times.
-    assert any(list(map(recording._packed, recording._run(cell, recorder)[1])) == list(kept.values()) for _ in range(3))
-    with opened(made) as (_, log):
-        logs = two_logs(log)
+    assert any(list(map(archive.packed, record.run(cell, recorder)[1])) == list(kept.values()) for _ in range(3))
+    with made.opened() as logs:
         chosen = planned(logs, 100)
         assert any(state.is_apart for state in chosen)
         assert {Disk.A, Disk.B} == {state.late for state in chosen}
         assert any(state.whole or state.draw for state in chosen)
-        assert all(parse_joint(state.id, logs) == state for state in chosen)
+        assert all(logs.parse(state.id) == state for state in chosen)
 
 
 def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorded: Recorder) -> None:
     cell = scenario("delete_full", fault="twodisk")
-    with opened(recorded(cell)) as (_, log), verifier.clone(recording=log.path) as machine:
-        session = _Session(machine, cell, log)
-        machine.receive(_READY_LIMIT_S)
-        chosen = planned(two_logs(log), 6)
+    with recorded(cell).opened() as logs, verifier.clone(recording=logs.first.path) as machine:
+        session = Session(machine, cell, logs.first)
+        machine.receive(READY_LIMIT_S)
+        chosen = planned(logs, 6)
         for state in chosen:
-            machine.send(session._request(state) | {"digest": True})
+            machine.send(session.request(state) | {"digest": True})
             assert machine.receive(STATE_LIMIT_S)["sha256"] == content_sha256(state), state.id
     assert len(chosen) > 3
 
@@ -97,8 +94,8 @@ def test_settings_that_lose_nothing_to_a_power_cut_lose_nothing_on_two_disks(
     settings: str, verifier: Template, recorded: Recorder
 ) -> None:
     cell = scenario(settings, fault="twodisk")
-    with opened(recorded(cell)) as (_, log):
-        found = judged(cell, verifier, log, planned(two_logs(log), 40))
+    with recorded(cell).opened() as logs:
+        found = judged(cell, verifier, logs.first, planned(logs, 40))
     assert {VerdictKind.DURABLE} == set(found), Counter(found)
     assert len(found) > 20
 
@@ -108,18 +105,19 @@ def test_ext4_by_default_loses_what_it_has_synced_unless_it_flushes_the_data_dis
 ) -> None:
     """Linux 6.12 does not: see `rig.contract.arms`. A kernel that does keeps the promise, and this test holds too."""
     cell = replace(scenario("wal_full", fault="twodisk"), mount_options="")
-    with opened(recorded(cell)) as (_, log):
+    with recorded(cell).opened() as logs:
+        log = logs.first
         turns = Timeline(log.marks).turns
         flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
         flushed = all(np.any((flushes > begin.entry_index) & (flushes < ack.entry_index)) for begin, ack in turns)
-        found = judged(cell, verifier, log, planned(two_logs(log), 12))
+        found = judged(cell, verifier, log, planned(logs, 12))
     assert flushed is ({VerdictKind.DURABLE} == set(found)), Counter(found)
 
 
 def test_without_syncs_two_disks_lose_what_was_acknowledged(verifier: Template, recorded: Recorder) -> None:
     cell = scenario("delete_off", fault="twodisk")
-    with opened(recorded(cell)) as (_, log):
-        found = judged(cell, verifier, log, planned(two_logs(log), 24))
+    with recorded(cell).opened() as logs:
+        found = judged(cell, verifier, logs.first, planned(logs, 24))
     assert VerdictKind.LOST_SUFFIX in found, Counter(found)
 
 
@@ -129,10 +127,10 @@ def test_an_early_disk_before_a_flush_that_the_host_saw_complete_breaks_what_was
 ) -> None:
     """The bound of what is legal has teeth: one disk at the end of the workload, the other at its beginning."""
     cell = scenario("delete_extra", fault="twodisk")
-    with opened(recorded(cell)) as (_, log):
-        logs = two_logs(log)
+    with recorded(cell).opened() as opened_logs:
+        log, logs = opened_logs.first, opened_logs.pair
         pair = {}
-        for disk, mark in ((late, -1), (late.other, Timeline(log.marks).mark_number(Timeline(log.marks).setup))):
+        for disk, mark in ((late, -1), (late.other, logs.mark_number(Timeline(log.marks).setup.entry_index))):
             side = logs.sides[disk]
             pair[disk] = everything_unflushed_lost(side.log, side.epochs, side.marks[mark])
         (kind,) = judged(cell, verifier, log, [make_joint(logs, late, pair[late], pair[late.other])])
@@ -167,4 +165,4 @@ def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     assert shown.agrees
     assert (lost[0].kind, lost[0].kind) == (shown.facts["verdict"], shown.facts["stored"])
     with pytest.raises(UsageError, match="is no crash state of"):
-        replay(run, cell.id, lost[0].state.partition("+")[0], machines)
+        replay(run, cell.id, addresses.split(lost[0].state)[1], machines)

@@ -17,14 +17,14 @@ import pytest
 
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, EntryFlag, WriteLog, epochs, everything_unflushed_lost
+from rig.faults import CrashState, EntryFlag, Logs, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.state import make_state
-from rig.machines import verification
+from rig.machines import session, verification
 from rig.machines.machine import Machine
+from rig.machines.session import Finding
 from rig.machines.template import Template
-from rig.machines.verification import Finding
 from rig.planning import cuts, matrix
-from rig.recordings.recording import Recording
+from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
 from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opened, scenario, without_flush, write_log
@@ -49,7 +49,7 @@ def verdicts(cell: Scenario, template: Template, path: Path) -> list[Verdict]:
     """Plan, verify and judge as a campaign does."""
     with WriteLog.open(path) as log:
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, log, timeline).cuts)
+        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, Logs(log), timeline).cuts)
         found = findings(cell, template, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
         return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
@@ -156,7 +156,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
     wal_full: Recording,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(verification, "STATE_LIMIT_S", 3)
+    monkeypatch.setattr(session, "STATE_LIMIT_S", 3)
     cell = scenario("wal_full")
     _clones.clear()
     sabotaged = _Sabotaged(verifier.spec, verifier.folder, verifier.identity, sent, frozenset({1, 3}))
@@ -164,7 +164,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
     def after(rank: int) -> None:
         if rank == 1:
             # The limit on the ready message counts for the second clone only, which is stopped before it says so.
-            monkeypatch.setattr(verification, "_READY_LIMIT_S", 3)
+            monkeypatch.setattr(session, "READY_LIMIT_S", 3)
             os.kill(_clones[0].process.pid, sent)
         if rank == 2:
             monkeypatch.undo()

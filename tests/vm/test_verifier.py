@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, Fault, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
-from rig.machines.verification import _READY_LIMIT_S, STATE_LIMIT_S, _Session
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, content_sha256, opened, scenario
 
 
 def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) -> Sequence[CrashState]:
-    return plan(fault, log, epochs(log), first_entry=first_entry, states_max=states_max, seed=1).states
+    return plan(fault, Logs(log), first_entry=first_entry, states_max=states_max, seed=1).states
 
 
 def answers(
@@ -25,10 +25,10 @@ def answers(
     """The guest's own answers, in one clone, with digests of the contents of the states named."""
     found = []
     with template.clone(recording=log.path) as machine:
-        session = _Session(machine, cell, log)
-        machine.receive(_READY_LIMIT_S)
+        session = Session(machine, cell, log)
+        machine.receive(READY_LIMIT_S)
         for state in states:
-            machine.send(session._request(state) | {"digest": state.id in digests_of})
+            machine.send(session.request(state) | {"digest": state.id in digests_of})
             found.append(machine.receive(STATE_LIMIT_S))
     assert [state.id for state in states] == [answer["state"] for answer in found]
     return found

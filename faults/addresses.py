@@ -1,7 +1,11 @@
-"""Ids of crash states: with the log, an id gives its state back.
+"""Addresses of crash states: with the logs of a recording, an address gives its state back.
 
-An id is ASCII without blanks or slashes and safe in a shell:
+The whole grammar stands here and nowhere else; nobody else takes an address apart. Addresses are ASCII without blanks
+or slashes and safe in a shell:
 
+    address = content { "~" content } [ "@" clock ]
+    content = id | disk ":" id "+" disk ":" id
+    disk   = "a" | "b"
     id     = epoch ( ".f" count | ".l" count ) [ ".w" ranges ] { tear } [ draw ] [ ".i" entry ] { damage }
     epoch  = "e" entry | "tail"              the FLUSH that closes the epoch of the cut, or the tail of the log
     ".f" count                               how many FUA writes of the epoch landed whole, in log order
@@ -13,6 +17,10 @@ An id is ASCII without blanks or slashes and safe in a shell:
     ".i" entry                               judged just before this entry, which is not the latest instant there is
     damage                                   see `faults.damage`
 
+Behind a "~" stands a state of the recovery from what stands before it, by the log of that recovery. A state of two
+disks names both, the late one first (`faults.twodisk`). Behind the "@" stands the clock with which the machine came
+back, a word of the caller's: it is no content of a disk.
+
 A draw lets the i-th member of the batch (with "u": the i-th unit of the batch, in log order) land iff the 64-bit
 output of splitmix64 number i under that seed is below percent / 100 of its range. An id is accepted only in the
 spelling that the state itself would give, so equal ids and equal choices are the same thing.
@@ -23,6 +31,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rig.faults.damage import DAMAGE, complaint, parse_damages
 from rig.faults.epochs import Epoch
@@ -42,6 +51,58 @@ from rig.faults.state import (
 
 class StateIdError(Exception):
     """A text is not the id of a crash state of this log; the message says why."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of one crash state, taken apart; `str` puts it together."""
+
+    # What stands in the log of the last recovery on the way, or in the recording.
+    content: str
+    # What was recovered from on the way there, the state of the recording first.
+    way: tuple[str, ...] = ()
+    # Empty where the clock is no part of it.
+    clock: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Take an address apart; raise `StateIdError` if a part is empty. Logs tell whether there is such a state."""
+        contents, at, clock = text.partition("@")
+        *way, content = contents.split("~")
+        if not all((*way, content)) or "@" in clock or bool(at) is not bool(clock):
+            raise StateIdError(f"{text[:80]!r} is not the address of a crash state: a part of it is missing")
+        return cls(content, tuple(way), clock)
+
+    @property
+    def before(self) -> str:
+        """Return the address of the state whose recovery this is a state of; empty for a state of the recording."""
+        return "~".join(self.way)
+
+    @property
+    def first(self) -> str:
+        """Return the content in the recording, which came first on the way."""
+        return self.way[0] if self.way else self.content
+
+    def then(self, content: str) -> Address:
+        """Return the address of a state of the recovery from this one."""
+        return Address(content, (*self.way, self.content))
+
+    def __str__(self) -> str:
+        text = "~".join((*self.way, self.content))
+        return f"{text}@{self.clock}" if self.clock else text
+
+
+def joined(late: str, of_late: str, early: str, of_early: str) -> str:
+    """Return the content of two disks, each with the id of its state, the late one first."""
+    return f"{late}:{of_late}+{early}:{of_early}"
+
+
+def split(text: str) -> tuple[str, str, str, str]:
+    """Take the content of two disks apart, as `joined` put it together; raise `StateIdError` if it is none."""
+    match = _JOINT.fullmatch(text)
+    if match is None or match["late"] == match["early"]:
+        raise StateIdError(f"{text[:80]!r} is not the id of two disks; one looks like a:e43.f2.w12+b:e17.f1")
+    return match["late"], match["of_late"], match["early"], match["of_early"]
 
 
 def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashState:
@@ -75,6 +136,7 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
     return state
 
 
+_JOINT = re.compile(r"(?P<late>[ab]):(?P<of_late>[^+]*)\+(?P<early>[ab]):(?P<of_early>[^+]*)", re.ASCII)
 _RANGE = r"\d{1,18}(?:-\d{1,18})?"
 _RANGES = rf"{_RANGE}(?:,{_RANGE})*"
 _ID = re.compile(

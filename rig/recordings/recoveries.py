@@ -6,8 +6,8 @@ epochs, fault models, crash states, their contents and the verifier need to know
 kept, unless replaying all of it gives the disk that the guest had in the end.
 
 Recoveries are not made again bit for bit, so the recordings are kept: in `recoveries/` of their cell one `NAME.zst` for
-each and `index.json`, written last, which says what there is. A crash state of a recovery is named by the crash state
-that was recovered from, a tilde, and its id in the log of that recovery: `FIRST~SECOND`, or `FIRST~SECOND~THIRD`.
+each and `index.json`, written last, which says what there is. Each goes by the address of the crash state that was
+recovered from (`faults.addresses`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +27,13 @@ import zstandard
 
 from rig import host
 from rig.contract.errors import RecordingError
-from rig.faults import CrashState, LogError, WriteLog, epochs, everything_unflushed_lost
+from rig.faults import Address, CrashState, LogError, Logs, StateIdError, WriteLog, everything_unflushed_lost
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
+from rig.faults.rendering import contents
 from rig.guest.devices import disks
 from rig.guest.devices.disks import DISK_MIB
-from rig.machines.argv import RECORDING_BYTES
+from rig.recordings.archive import RECORDING_BYTES
 
-SEPARATOR = "~"
 _BLOCK_BYTES = 4096
 _INDEX = "index.json"
 # The content of a disk, and the disk of the guest that such a log is written to.
@@ -43,20 +44,34 @@ _LOG_BYTES_MAX = 2 * DISK_MIB << 20
 class Recovery:
     """One recorded recovery of a cell."""
 
-    # The crash state that was recovered from.
+    # The address of the crash state that was recovered from.
     state: str
     # Where the files of the database stood afterwards: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]
+
+    @property
+    def address(self) -> Address:
+        """Return the address of the crash state that was recovered from, taken apart."""
+        return Address.parse(self.state)
 
 
 @dataclass(frozen=True)
 class OpenRecovery:
     """The recording of a recovery, unpacked to the size of a clone's recording disk."""
 
-    path: Path
     log: WriteLog
-    # The crash state that was recovered from.
+    # The address of the crash state that was recovered from.
     state: str
+
+    @cached_property
+    def logs(self) -> Logs:
+        """Return the log as the only one of its disk."""
+        return Logs(self.log)
+
+    @property
+    def address(self) -> Address:
+        """Return the address of the crash state that was recovered from, taken apart."""
+        return Address.parse(self.state)
 
     @property
     def first_entry(self) -> int:
@@ -65,16 +80,18 @@ class OpenRecovery:
 
     def start(self) -> CrashState:
         """Return the state of this log in which nothing of the recovery has reached the disk."""
-        return everything_unflushed_lost(self.log, epochs(self.log), self.first_entry + 1)
+        return everything_unflushed_lost(self.log, self.logs.epochs, self.first_entry + 1)
 
 
-def self_contained(state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int = DISK_MIB << 20) -> bytes:
-    """Return the log of a recovery from a state of a log, headed by a mark for the state's id and by its content."""
+def self_contained(
+    address: str, state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int = DISK_MIB << 20
+) -> bytes:
+    """Return the log of a recovery from a state of a log, headed by a mark for its address and by its content."""
     _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
-    disk = content(state, log, device_bytes)
+    (disk,) = (one.copy() for one in contents(log, [state], device_bytes))
     used = np.flatnonzero(disk.reshape(-1, _BLOCK_BYTES).any(axis=1))
     runs = np.split(used, np.flatnonzero(np.diff(used) != 1) + 1) if len(used) else []
-    mark = _name(state.id).encode()
+    mark = _name(address).encode()
     parts = [_entry(sector_bytes, 0, 0, EntryFlag.MARK, mark)]
     for run in runs:
         begin, end = int(run[0]) * _BLOCK_BYTES, (int(run[-1]) + 1) * _BLOCK_BYTES
@@ -82,15 +99,6 @@ def self_contained(state: CrashState, log: WriteLog, recovery: bytes, device_byt
     parts.append(_entry(sector_bytes, 0, 0, EntryFlag.FLUSH))
     superblock = SUPERBLOCK.pack(MAGIC, VERSION, len(runs) + 2 + entry_count, sector_bytes)
     return b"".join([superblock.ljust(sector_bytes, b"\0"), *parts, recovery[sector_bytes:]])
-
-
-def content(state: CrashState, log: WriteLog, device_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Return the whole disk in a crash state."""
-    disk = log.replay(state.base_end, device_bytes)
-    for extent in state.extents(log):
-        begin = extent.device_offset_bytes
-        disk[begin : begin + extent.length_bytes] = np.frombuffer(extent.data(log), dtype=np.uint8)
-    return disk
 
 
 class Recoveries:
@@ -130,8 +138,11 @@ class Recoveries:
             return None
         try:
             rows = json.loads(path.read_text())
-            return [Recovery(str(row["state"]), tuple((int(a), int(b)) for a, b in row["files"])) for row in rows]
-        except (ValueError, TypeError, KeyError) as error:
+            found = [Recovery(str(row["state"]), tuple((int(a), int(b)) for a, b in row["files"])) for row in rows]
+            for one in found:
+                Address.parse(one.state)
+            return found
+        except (ValueError, TypeError, KeyError, StateIdError) as error:
             raise RecordingError(f"{path} is damaged: {error!r}; remove the cell's folder to measure anew") from None
 
     @contextmanager
@@ -151,7 +162,7 @@ class Recoveries:
                 file.write(data)
                 file.truncate(RECORDING_BYTES)
             with _checked(path, archive, text) as log:
-                yield OpenRecovery(path, log, text)
+                yield OpenRecovery(log, text)
         finally:
             path.unlink(missing_ok=True)
 

@@ -1,0 +1,87 @@
+"""The write logs of one recording, one for each disk, opened together: what is asked of states without counting disks.
+
+The first log is that of the disk with the data, and the only one of most recordings. Instants and marks are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rig.faults.addresses import parse_state
+from rig.faults.content import ContentIndex
+from rig.faults.epochs import Epoch, epochs
+from rig.faults.log import WriteLog
+from rig.faults.state import CrashState
+from rig.faults.twodisk import JointIndex, JointState, parse_joint
+from rig.faults.twologs import TwoLogs
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file that holds the logs of one recording as the kernel wrote them, and all that it takes to open them."""
+
+    path: Path
+    # Where each log begins in the file, and where its disk begins on the one device of a verifier.
+    log_begins_bytes: tuple[int, ...] = (0,)
+    device_begins_bytes: tuple[int, ...] = (0,)
+
+    @contextmanager
+    def opened(self) -> Iterator[Logs]:
+        """Open the logs for the length of a block; raise `LogError` if one is damaged."""
+        with ExitStack() as stack:
+            yield Logs(
+                *(
+                    stack.enter_context(WriteLog.open(self.path, begin_bytes=begin_bytes))
+                    for begin_bytes in self.log_begins_bytes
+                ),
+                device_begins_bytes=self.device_begins_bytes,
+            )
+
+
+class Logs:
+    """Opened logs of one file. Raise `LogError` on the first use of two logs whose marks are not the same."""
+
+    def __init__(self, *logs: WriteLog, device_begins_bytes: Sequence[int] = (0,)) -> None:
+        if not 1 <= len(logs) <= 2:
+            raise ValueError(f"{len(logs)} logs: a recording has one or two disks")
+        self.all = logs
+        self.first = logs[0]
+        self._device_begins_bytes = tuple(device_begins_bytes)
+
+    @property
+    def file(self) -> LogFile:
+        """Return where the logs stand."""
+        return LogFile(self.first.path, tuple(log.begin_bytes for log in self.all), self._device_begins_bytes)
+
+    @cached_property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """Return the epochs of the first log."""
+        return epochs(self.first)
+
+    @cached_property
+    def pair(self) -> TwoLogs:
+        """Return what both logs prove together; raise `ValueError` if there is one only."""
+        if len(self.all) != 2:
+            raise ValueError("there is one log only, and nothing to be told of two disks")
+        return TwoLogs(*self.all, b_device_bytes=self._device_begins_bytes[1])
+
+    @cached_property
+    def pair_index(self) -> JointIndex:
+        """Return the digests of both disks."""
+        return JointIndex(self.pair)
+
+    def parse(self, text: str) -> CrashState:
+        """Rebuild the state of this content; raise `StateIdError` if these logs have no such state."""
+        return parse_state(text, self.first, self.epochs) if len(self.all) == 1 else parse_joint(text, self.pair)
+
+    def digest(self, state: CrashState) -> str:
+        """Return the digest of all disks in a state of these logs."""
+        return self.pair_index.digest(state) if isinstance(state, JointState) else self._index.digest(state)
+
+    @cached_property
+    def _index(self) -> ContentIndex:
+        return ContentIndex(self.first)

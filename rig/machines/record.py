@@ -1,0 +1,89 @@
+"""Make recordings: run a scenario in a recorder clone, prove what comes out of it sound, and keep it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rig import host
+from rig.contract.errors import LegalityError, RecordingError
+from rig.contract.results import LiveFinding
+from rig.contract.scenario import Scenario
+from rig.faults import LogError
+from rig.machines.template import Template, qemu_version
+from rig.recordings import archive, livecuts, soundness
+from rig.recordings.archive import Recording
+from rig.recordings.soundness import Origin
+
+_RECORD_LIMIT_S = 900
+_RUNS_MAX = 4
+# All that live cuts left, kept when no honest disk could have left it.
+_EVIDENCE = "illegal-rounds.bin"
+# A log of the longest workload, uncompressed, and its archive.
+_SPACE_BYTES = 256 << 20
+
+
+def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: bool = False) -> Recording:
+    """Record a scenario into a folder; `reproduce` repeats it until two recordings are the same, and notes whether.
+
+    Two runs are enough on a quiet host. QEMU 7.2 has a race that a busy host can win (see
+    `rig.machines.machine.started`), so up to `_RUNS_MAX` are tried; what is kept is one of the two that agree.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    host.require_space(folder, _SPACE_BYTES, f"recording {scenario.id}")
+    told, parts = run(scenario, template)
+    reproduced: bool | None = None
+    if reproduce:
+        seen = [parts]
+        for _ in range(1, _RUNS_MAX):
+            told, parts = run(scenario, template)
+            if reproduced := parts in seen:
+                break
+            seen.append(parts)
+    path = folder / "log"
+    if "rounds" in told:
+        told["live"] = _proven_live(scenario, told, parts, folder)
+    kept = parts[: soundness.log_count(told)]
+    origin = Origin(template.identity, template.spec.root_disk.parent.name, qemu_version())
+    try:
+        with archive.write(kept, path).opened() as logs:
+            facts = soundness.facts_of(scenario, origin, told, logs)
+    except LogError as error:
+        raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error
+    finally:
+        path.unlink(missing_ok=True)
+    return archive.save(folder, kept, replace(facts, reproduced=reproduced))
+
+
+def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:
+    """Run a scenario once more and return what its recording shows by itself; nothing is kept."""
+    told, parts = run(scenario, template)
+    found: list[LiveFinding] = livecuts.proven(scenario, told, parts) if "rounds" in told else told["live"]
+    return found
+
+
+def run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], list[bytes]]:
+    """Return what the guest tells of a recording, and its parts: the log, or the logs, or what live cuts left."""
+    parts = []
+    orders = json.dumps(scenario.orders).encode()
+    with template.clone(orders=orders) as machine:
+        while "part_bytes" in (told := machine.receive(_RECORD_LIMIT_S)):
+            part = bytearray()
+            machine.receive_bytes(told["part_bytes"], _RECORD_LIMIT_S, part.extend)
+            parts.append(bytes(part))
+    return told, parts
+
+
+def _proven_live(
+    scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes], folder: Path
+) -> list[LiveFinding]:
+    """Return what live cuts left, if an honest disk could have; else keep all there is and raise LegalityError."""
+    try:
+        return livecuts.proven(scenario, told, parts)
+    except LegalityError as error:
+        evidence = folder / _EVIDENCE
+        host.atomic_write(evidence, b"".join(map(archive.packed, parts)))
+        raise LegalityError(f"{error}; the logs and what remained are in {evidence}") from error

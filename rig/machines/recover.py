@@ -1,0 +1,98 @@
+"""Make recordings of recoveries: put crash states before the database under record, and keep what was written.
+
+Which crash states is for `rig.planning.recoverycuts` to say; how they are kept, for `rig.recordings.recoveries`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from rig.contract.errors import RecordingError, VmError
+from rig.contract.results import VerdictKind
+from rig.contract.scenario import Scenario
+from rig.faults import CrashState, Logs, WriteLog
+from rig.faults.selection import evenly_spaced
+from rig.machines.session import Recovered, Session
+from rig.machines.template import Template
+from rig.planning import recoverycuts
+from rig.planning.matrix import Profile
+from rig.recordings.recoveries import Recoveries, Recovery, self_contained
+
+
+def record(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
+    scenario: Scenario,
+    profile: Profile,
+    verifier: Template,
+    logs: Logs,
+    kept: Recoveries,
+    stopped: threading.Event | None = None,
+) -> None:
+    """Record the recoveries of a cell, and then recoveries from cuts of these; raise RecordingError if one is void."""
+    candidates = recoverycuts.candidates(scenario, profile, logs)
+    found = recover(scenario, verifier, logs.first, candidates, stopped)
+    addresses = [state.id for state in candidates]
+    firsts = _save(kept, addresses, candidates, found, logs.first, recoverycuts.first_count(profile))
+    if not firsts:
+        raise RecordingError(f"none of {len(candidates)} recoveries of {scenario.id} could be recorded")
+    deeper: list[Recovery] = []
+    for first in recoverycuts.deeper(profile, firsts):
+        with kept.opened(first.state) as opened:
+            chosen = recoverycuts.amid(scenario, profile, opened, first)
+            found = recover(scenario, verifier, opened.log, chosen, stopped)
+            addresses = [str(first.address.then(state.id)) for state in chosen]
+            deeper += _save(kept, addresses, chosen, found, opened.log, len(chosen))
+    kept.write_index([*firsts, *deeper])
+
+
+def recover(
+    scenario: Scenario,
+    template: Template,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    stopped: threading.Event | None = None,
+) -> list[Recovered | None]:
+    """Record how each state, sorted so that the base moves forward only, is recovered; None where it cost the machine.
+
+    The log is the only one of its file.
+    """
+    found: list[Recovered | None] = []
+    while len(found) < len(states):
+        try:
+            with template.clone(recording=log.path) as machine:
+                for one in Session(machine, scenario, log).recoveries(states[len(found) :]):
+                    found.append(one)  # noqa: PERF402 - what came before an error stays
+        except (VmError, TimeoutError):
+            if stopped and stopped.is_set():
+                raise
+            found.append(None)
+    return found
+
+
+def _save(  # noqa: PLR0917 - each is of another type, or names what it is
+    kept: Recoveries,
+    addresses: Sequence[str],
+    states: Sequence[CrashState],
+    found: Sequence[Recovered | None],
+    log: WriteLog,
+    count: int,
+) -> list[Recovery]:
+    """Keep up to so many recoveries, those that wrote to files and then those that wrote most; return them in order."""
+    telling: list[tuple[int, Recovery]] = []
+    others: list[tuple[int, Recovery]] = []
+    for address, state, one in zip(addresses, states, found, strict=True):
+        # What does not mount was not recovered, and is nothing that an engine could be blamed for.
+        if one is None or one.finding.kind == VerdictKind.FILESYSTEM_DAMAGE:
+            continue
+        kept.save(address, self_contained(address, state, log, one.log), one.digest)
+        recovery = Recovery(address, one.files)
+        with kept.opened(address) as opened:
+            written, in_files = recoverycuts.writes(opened, recovery)
+        (telling if in_files.any() else others).append((len(written), recovery))
+    chosen = evenly_spaced([recovery for _, recovery in telling], count)
+    others.sort(key=lambda row: -row[0])
+    chosen = [*chosen, *(recovery for _, recovery in others[: count - len(chosen)])]
+    for _, recovery in (*telling, *others):
+        if recovery not in chosen:
+            kept.remove(recovery.state)
+    return chosen

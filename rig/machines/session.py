@@ -1,0 +1,115 @@
+"""One verifier clone at work: crash states go in as requests, findings come out as answers.
+
+Requests are sent ahead of the answers, so that the guest never waits for the host.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rig.contract.errors import VmError
+from rig.contract.scenario import Scenario
+from rig.faults import CrashState, Extent, WriteLog
+from rig.guest.programs.clock import Clock
+from rig.guest.verifier import LITERALS_FROM
+from rig.machines.machine import Machine
+
+READY_LIMIT_S = 60
+# A database on a few megabytes recovers in tens of milliseconds, also under emulation.
+STATE_LIMIT_S = 60
+_AHEAD = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the guest found in one content; `recovered` is p with content == model(p) when kind is "prefix"."""
+
+    kind: str
+    recovered: int | None
+    detail: str
+    # Milliseconds of each step in the guest, as it measured them.
+    ms: dict[str, float]
+    # What the machine's clock read after reopening, in seconds since 1970; None where nobody had set it.
+    clock_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """How one crash state was recovered."""
+
+    finding: Finding
+    # The write log of the recovery, as dm-log-writes wrote it.
+    log: bytes
+    # Of the whole disk afterwards, see `rig.guest.devices.disks.disk_digest`.
+    digest: str
+    # Where the files on it stand afterwards: (offset, length) in bytes, sorted.
+    files: tuple[tuple[int, int], ...]
+
+
+class Session:
+    """One clone at work: its base image stands at `_base_end`, an entry of the log."""
+
+    def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog) -> None:
+        self._machine = machine
+        self._log = log
+        self._base_end = 0
+        machine.send(scenario.orders)
+
+    def findings(self, states: Sequence[CrashState], clocks: Sequence[Clock | None]) -> Iterator[Finding]:
+        """Check states, each under its clock if it has one, and yield what was found, in order."""
+        self._machine.receive(READY_LIMIT_S)
+        waiting: list[CrashState] = []
+        for state, clock in zip(states, clocks, strict=True):
+            self._machine.send(self.request(state) | ({"clock": clock.seconds} if clock else {}))
+            waiting.append(state)
+            if len(waiting) > _AHEAD:
+                yield self._answer(waiting.pop(0))
+        for state in waiting:
+            yield self._answer(state)
+
+    def recoveries(self, states: Sequence[CrashState]) -> Iterator[Recovered]:
+        """Have states recovered under record, and yield how, in order."""
+        self._machine.receive(READY_LIMIT_S)
+        for state in states:
+            self._machine.send(self.request(state) | {"recover": True})
+            answer = self._machine.receive(STATE_LIMIT_S)
+            finding = self._finding(state, answer)
+            files = tuple((offset, length) for offset, length in answer["files"])
+            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], files)
+
+    def request(self, state: CrashState) -> dict[str, Any]:
+        """Return what the guest needs to know to check a state; the base moves with it."""
+        advance = state.advance(self._log, self._base_end)
+        self._base_end = state.base_end
+        extents = state.extents(self._log)
+        request: dict[str, Any] = {"state": state.id, "advance": _packed(advance), "extents": _packed(extents)}
+        if any(extent.literal for extent in extents):
+            literals = b"".join(extent.literal for extent in extents)
+            request["literals"] = base64.b64encode(zlib.compress(literals)).decode()
+        if state.unreadable:
+            request["unreadable"] = state.unreadable
+        return request
+
+    def _answer(self, state: CrashState) -> Finding:
+        return self._finding(state, self._machine.receive(STATE_LIMIT_S))
+
+    @staticmethod
+    def _finding(state: CrashState, answer: Mapping[str, Any]) -> Finding:
+        if answer["state"] != state.id:
+            raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
+        return Finding(answer["kind"], answer["recovered"], answer["detail"], answer["ms"], answer.get("clock"))
+
+
+def _packed(extents: Sequence[Extent]) -> str:
+    rows, literal_bytes = [], 0
+    for extent in extents:
+        source = LITERALS_FROM + literal_bytes if extent.literal else extent.source_offset_bytes
+        rows.append((extent.device_offset_bytes, source, extent.length_bytes))
+        literal_bytes += len(extent.literal)
+    return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()

@@ -1,0 +1,151 @@
+"""The archive of recordings: kept compressed, one folder each, and given out unpacked.
+
+A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` where the file system has its journal on a
+disk of its own; `facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked the
+logs stand in one file, at fixed places, as a clone's recording disk holds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import zstandard
+
+from rig import host
+from rig.contract.errors import RecordingError
+from rig.contract.results import LogFacts, RecordingFacts
+from rig.faults import LogFile, Logs
+from rig.guest.devices import journaldisk
+
+# The size of the disk on which a clone finds a recording; a saved template fits no other.
+RECORDING_BYTES = 4 << 30
+_FACTS = "facts.json"
+# Where the disk of each log begins on the one device that a verifier has for both.
+_DEVICE_BEGINS_BYTES = (0, journaldisk.FIRST_BYTE)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A sound recording on disk."""
+
+    folder: Path
+    facts: RecordingFacts
+
+    @contextmanager
+    def unpacked(self) -> Iterator[LogFile]:
+        """Unpack the logs for the length of a block, to a sparse file of the size of a clone's recording disk."""
+        # A name of its own: two processes may be at work on one recording.
+        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix="log.")
+        os.close(descriptor)
+        path = Path(name)
+        try:
+            made = file_of(path, len(self.facts.logs))
+            for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
+                archive = self.folder / archive_name(rank)
+                _unpack(archive.read_bytes(), path, archive, begin_bytes)
+                # A frame that was cut off unpacks without an error, to less.
+                if digest(path, facts.size_bytes, begin_bytes) != facts.digest:
+                    raise RecordingError(
+                        f"{archive} is damaged: not what was recorded; remove the folder to record anew"
+                    )
+            yield made
+        finally:
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def opened(self) -> Iterator[Logs]:
+        """Unpack and open the logs for the length of a block."""
+        with self.unpacked() as file, file.opened() as logs:
+            yield logs
+
+
+def archive_name(rank: int) -> str:
+    """Return the name of the archive of a log, by its place among the logs."""
+    return f"log-{'ab'[rank]}.zst"
+
+
+def file_of(path: Path, log_count: int) -> LogFile:
+    """Return where so many logs stand in an unpacked recording."""
+    begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
+    return LogFile(path, begins, _DEVICE_BEGINS_BYTES[:log_count])
+
+
+def write(logs: Sequence[bytes], path: Path) -> LogFile:
+    """Write logs to a sparse file as an unpacked recording has them."""
+    made = file_of(path, len(logs))
+    with path.open("wb") as file:
+        for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
+            file.seek(begin_bytes)
+            file.write(log)
+        file.truncate(RECORDING_BYTES)
+    return made
+
+
+def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts) -> Recording:
+    """Keep a recording that was found sound, durably."""
+    for rank, log in enumerate(logs):
+        host.atomic_write(folder / archive_name(rank), packed(log))
+    host.atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
+    return Recording(folder, facts)
+
+
+def load(folder: Path) -> Recording | None:
+    """Return the recording in a folder, or None if none was finished there; raise RecordingError if it is damaged."""
+    path = folder / _FACTS
+    if not path.exists():
+        return None
+    try:
+        known = json.loads(path.read_text())
+        logs = [LogFacts(**log) for log in known["logs"]]
+        recording = Recording(folder, RecordingFacts(**{**known, "logs": logs}))
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record anew") from None
+    if not 1 <= len(logs) <= len(_DEVICE_BEGINS_BYTES):
+        raise RecordingError(f"{path} is damaged: it tells of {len(logs)} logs; remove the folder to record anew")
+    for name in map(archive_name, range(len(logs))):
+        if not (folder / name).exists():
+            raise RecordingError(f"{folder} has facts but no {name}; remove the folder to record anew")
+    return recording
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the unpacked logs of processes that were killed; the caller sees to it that nobody is at work there."""
+    for path in folder.glob("log.*"):
+        path.unlink(missing_ok=True)
+
+
+def packed(part: bytes) -> bytes:
+    """Return a part of a recording as it is kept."""
+    return zstandard.ZstdCompressor().compress(part)
+
+
+def digest(path: Path, size_bytes: int, begin_bytes: int = 0) -> str:
+    """Return the digest of a log, by its place in an unpacked recording."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(begin_bytes)
+        found.update(file.read(size_bytes))
+    return found.hexdigest()
+
+
+def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int) -> None:
+    """Unpack an archive's data to a place in a file of the size of a clone's recording disk."""
+    try:
+        with path.open("r+b") as file:
+            file.seek(begin_bytes)
+            zstandard.ZstdDecompressor().copy_stream(io.BytesIO(data), file)
+            if file.tell() > RECORDING_BYTES:
+                raise RecordingError(
+                    f"{archive}: a log that ends at byte {file.tell()} does not fit the recording disk"
+                )
+            file.truncate(RECORDING_BYTES)
+    except zstandard.ZstdError as error:
+        raise RecordingError(f"{archive} is damaged: {error}; remove the folder to record anew") from None

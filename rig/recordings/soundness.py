@@ -1,0 +1,117 @@
+"""What proves a recording sound, and the facts that are kept of a sound one.
+
+A recording is void, and never kept, unless for each of its disks replaying every entry of the log gives the device byte
+for byte and the disk counted as many flushes as the log holds; no log was cut short; nothing was read from the host's
+disk meanwhile; the engine read back the settings it was told; and, of two disks, both logs hold the same marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rig.contract.arms import SPECS, Arm
+from rig.contract.errors import RecordingError
+from rig.contract.results import LogFacts, RecordingFacts
+from rig.contract.scenario import Scenario
+from rig.faults import EntryFlag, Logs, WriteLog
+from rig.guest.devices import journaldisk
+from rig.guest.devices.disks import CHUNK_BYTES, DISK_MIB, disk_digest
+from rig.recordings import archive
+from rig.recordings.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a recording was made with."""
+
+    # The identity of the recorder's template, and the digest of the guest image.
+    template: str
+    image: str
+    qemu_version: str
+
+
+def log_count(told: Mapping[str, Any]) -> int:
+    """Return how many of the parts that the guest handed over are logs of the recording, the first ones."""
+    return len(_disks(told))
+
+
+def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: Logs) -> RecordingFacts:
+    """Return what is kept of a recording; raise RecordingError, or LogError, naming what voids it."""
+    require_sound(scenario, told, logs)
+    timeline = Timeline(logs.first.marks)
+    counts = [_counts(log) for log in logs.all]
+    return RecordingFacts(
+        key=scenario.recording_key,
+        logs=[
+            LogFacts(archive.digest(log.path, log.end_bytes, log.begin_bytes), log.end_bytes, log.entry_count)
+            for log in logs.all
+        ],
+        template=origin.template,
+        image=origin.image,
+        qemu_version=origin.qemu_version,
+        kernel=told["kernel"],
+        engine_version=f"{told['settings']['version']} {told['settings'].get('source_id', '')}".strip(),
+        settings=told["settings"],
+        seed=scenario.seed,
+        transaction_count=len(timeline.acks),
+        busy_virtual_ns=timeline.busy_ns,
+        span_virtual_ns=timeline.end.time_ns - timeline.setup.time_ns,
+        flush_count=sum(flushes for flushes, _ in counts),
+        written_bytes=sum(written for _, written in counts),
+        user_bytes=told["user_bytes"],
+        reproduced=None,
+        syncs=told["syncs"],
+        live=told["live"],
+        clock=told.get("clock", []),
+    )
+
+
+def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> None:
+    """Raise RecordingError naming what voids the recording."""
+    void = f"the recording of {scenario.id} is void"
+    if told["root_reads"]:
+        raise RecordingError(f"{void}: {told['root_reads']} reads went to the host's disk while it was made")
+    # What remained of live cuts is held against the log by itself, see `rig.recordings.livecuts`.
+    if "rounds" not in told:
+        for disk, log in zip(_disks(told), logs.all, strict=True):
+            _require_same_disk(void, disk, log)
+    if len(logs.all) > 1:
+        # Raises LogError if the marks of the two differ.
+        _ = logs.pair
+    for name, asked in {**scenario.tuning, **scenario.settings}.items():
+        if told["settings"].get(name) != asked:
+            raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
+    acks = sum(mark.text.startswith("ack-") for mark in logs.first.marks)
+    spec = SPECS[scenario.fault]
+    must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection == journaldisk.INJECTION
+    if acks != scenario.workload.transaction_count and must_finish:
+        raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")
+
+
+def _disks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what the guest tells of each disk, that with the data first."""
+    return [told, *([told["journal"]] if "journal" in told else [])]
+
+
+def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> None:
+    """Raise RecordingError unless a log is all that its disk saw."""
+    flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
+    if flush_count != disk["requests"]["flushes"]:
+        raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {disk['requests']['flushes']}")
+    # A digest tells nothing of the zeros at the end of a shorter disk.
+    content = log.replay(log.entry_count, DISK_MIB << 20).reshape(-1, CHUNK_BYTES)
+    if disk_digest(chunk.tobytes() for chunk in content) != disk["device_digest"]:
+        raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
+
+
+def _counts(log: WriteLog) -> tuple[int, int]:
+    """Return the FLUSH entries between begin and ack of all transactions, and the bytes written from setup to end."""
+    timeline = Timeline(log.marks)
+    flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
+    ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]
+    written = log.payload_bytes[timeline.setup.entry_index : timeline.end.entry_index].sum()
+    return sum(int(np.count_nonzero((flushes > begin) & (flushes < ack))) for begin, ack in ranges), int(written)
