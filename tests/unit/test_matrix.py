@@ -26,8 +26,7 @@ def test_ids_are_unique_sorted_and_plain_ascii() -> None:
 
 
 def test_every_fault_of_a_cell_is_a_fault_model_that_exists() -> None:
-    # The model of two disks has two logs, so it is none of those that plan the cuts of one.
-    assert {spec.model for spec in arms.SPECS.values()} - {"", "twodisk"} == set(Fault)
+    assert {spec.model for spec in arms.SPECS.values()} - {""} == set(Fault)
     assert set(arms.FAULTS) == {cell.fault for cell in CELLS}
 
 
@@ -90,12 +89,12 @@ def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -
         ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: ext4"),
         (
             "sqlite-ext4-wal_fulll_powercut",
-            "unknown settings 'wal_fulll' .*wal_full.eatmydata, wal_full.lastwriter, wal_full, ",
+            r"unknown settings 'wal_fulll' .* did you mean wal_full\? there are: wal_full, .* and \d+ more",
         ),
-        ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: bitflip, .*oscrash, plp, powercut, "),
+        ("sqlite-ext4-wal_full_meteor", "unknown fault 'meteor' .* there are: .*misdirected, "),
         ("sqlite-ext4-*_meteor", "unknown fault 'meteor'"),
         ("sqlite-ext4-off_off+eatmydata_torn", "unknown settings 'off_off.eatmydata'"),
-        ("wal_normal", "no cell matches 'wal_normal'; an id is like 'sqlite-ext4-"),
+        ("wal_normal", r"no cell matches 'wal_normal'; did you mean '\*wal_normal\*'\?"),
         ("", "no cell matches ''"),
     ],
 )
