@@ -19,7 +19,7 @@ unexport PYTHONPATH
 
 BIN := .venv/bin
 # A stamp names what the environment was made from: another lock, other entry points or a moved clone make another one.
-KEY := $(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | sha256sum | cut -c1-16)
+KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
 
 .PHONY: help run test bench unit vm durability lint image clean programs programs-of-test

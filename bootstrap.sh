@@ -51,7 +51,7 @@ present() {
 # A Python that can run the rig and make a virtual environment; Debian keeps ensurepip in a package of its own.
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
         if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             type -P "$candidate"
             return 0

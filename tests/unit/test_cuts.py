@@ -171,7 +171,7 @@ def test_an_instant_whose_base_is_in_doubt_is_left_out(tmp_path: Path) -> None:
         assert not any(cut.state.epoch.doubtful for cut in found.cuts)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_run_that_goes_on_judges_what_has_no_verdict_and_nothing_twice(log: WriteLog, data: st.DataObject) -> None:
     timeline = Timeline(log.marks)

@@ -164,7 +164,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
     def after(rank: int) -> None:
         if rank == 1:
             # The limit on the ready message counts for the second clone only, which is stopped before it says so.
-            monkeypatch.setattr(verification, "READY_LIMIT_S", 3)
+            monkeypatch.setattr(session, "READY_LIMIT_S", 3)
             os.kill(_clones[0].process.pid, sent)
         if rank == 2:
             monkeypatch.undo()
