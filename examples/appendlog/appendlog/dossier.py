@@ -1,0 +1,26 @@
+"""What the append-only log promises, which settings must fail, and which syncs matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters
+from rig.contract.arms import CLOCK_FAULTS, FORGETTING_FAULTS
+
+_SOURCE = "examples/appendlog/appendlog/driver.py [SRC]"
+CONTROLS = Controls(must_lose=dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, "livecut-cache"), ("never",)))
+KNOWN_BUGS: tuple[KnownBug, ...] = ()
+
+
+def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
+    """Return that nothing is lost where every record is synced, and when only the process dies."""
+    if fault == "processkill" or (settings["sync"] == "always" and fault in (*FORGETTING_FAULTS, *CLOCK_FAULTS)):
+        # Garbage in a block that holds older records too is beyond a checksum a record.
+        keeps = Keeps.ANYTHING if fault == "shorn" else Keeps.NOTHING_LOST
+        return Promise(keeps, atomic=keeps is not Keeps.ANYTHING, bound="", source=_SOURCE, note="")
+    return Promise(Keeps.ANYTHING, atomic=False, bound="", source=_SOURCE, note="")
+
+
+def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001
+    """Return that the only sync there is matters, on every file system."""
+    return matters("an acknowledged record may still be in memory", _SOURCE) if kind == "log-commit" else None

@@ -1,0 +1,105 @@
+"""The append-only log: one record a transaction, and the content in memory.
+
+A record is its length and its checksum, 4 bytes each, and JSON. Opening reads records up to the first that is not whole
+and cuts the file there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rig.workloads.operations import Content, Operation, Row, Table, Verb
+
+_FILE = "append.log"
+_HEADER = struct.Struct("<II")
+
+
+class AppendLog:
+    """The log, open."""
+
+    def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
+        self._sync = settings["sync"]
+        self._directory = directory
+        path = os.path.join(directory, _FILE)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._rows: dict[str, dict[int, Row]] = {}
+        self._end = 0
+        for record, size in _records(_whole(self._file)):
+            self._apply(record)
+            self._end += size
+        os.ftruncate(self._file, self._end)
+
+    def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
+        """Write the first record, and make the file's name durable with it."""
+        self._append([["table", table.name] for table in tables] + [_packed(row) for row in rows])
+        if self._sync == "always":
+            folder = os.open(self._directory, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Append one record; at sync=always return when it is durable."""
+        self._append([_packed(operation) for operation in operations])
+
+    def content(self, tables: Sequence[Table]) -> Content:
+        """Return every row of every table."""
+        return {table.name: dict(self._rows.get(table.name, {})) for table in tables}
+
+    def problems(self) -> list[str]:
+        """Return nothing: what the checksums refused is cut off when the log is opened."""
+        return []
+
+    def settings(self) -> dict[str, str]:
+        """Return the setting and the version."""
+        return {"sync": self._sync, "version": "0.1.0"}
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _append(self, record: list[Any]) -> None:
+        body = json.dumps(record).encode()
+        data = _HEADER.pack(len(body), zlib.crc32(body)) + body
+        os.pwrite(self._file, data, self._end)
+        if self._sync == "always":
+            os.fdatasync(self._file)
+        self._end += len(data)
+        self._apply(record)
+
+    def _apply(self, record: list[Any]) -> None:
+        for verb, table, *rest in record:
+            rows = self._rows.setdefault(table, {})
+            if verb == Verb.DELETE:
+                del rows[rest[0]]
+            elif verb != "table":
+                rows[rest[0]] = tuple(rest[1])
+
+
+def open_database(directory: str, settings: Mapping[str, str]) -> AppendLog:
+    """Open the log in a directory, or make a new one."""
+    return AppendLog(directory, settings)
+
+
+def _whole(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def _records(data: bytes) -> Iterator[tuple[list[Any], int]]:
+    """Yield each whole record and its size, up to the first that is not whole."""
+    begin = 0
+    while begin + _HEADER.size <= len(data):
+        length, checksum = _HEADER.unpack_from(data, begin)
+        body = data[begin + _HEADER.size : begin + _HEADER.size + length]
+        if not length or len(body) < length or zlib.crc32(body) != checksum:
+            return
+        yield json.loads(body), _HEADER.size + length
+        begin += _HEADER.size + length
+
+
+def _packed(operation: Operation) -> list[Any]:
+    return [str(operation.verb), operation.table, operation.key, list(operation.row)]
