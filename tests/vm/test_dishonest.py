@@ -15,9 +15,10 @@ from rig.faults.state import landable, make_state
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
+from tests.unit.disks import ONE_DISK
 from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario
 
-FAULTS = [fault for fault in Fault if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]
+FAULTS = [fault for fault in ONE_DISK if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]
 
 
 def planned(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
