@@ -92,7 +92,8 @@ def install(stranger: Stranger, wheel: Path, folder: Path) -> set[str]:
 def test_a_stranger_installs_the_wheel_measures_tests_their_project_and_removes_it(
     stranger: Stranger, tmp_path: Path
 ) -> None:
-    wheel = wheels.wheel(wheels.clone(tmp_path / "le clone d'été"), tmp_path / "dist")
+    clone = wheels.clone(tmp_path / "le clone d'été")
+    wheel = wheels.wheel(clone, tmp_path / "dist")
     before = install(stranger, wheel, tmp_path)
     ours = stranger.installed()
     packages = str(stranger.packages.relative_to(stranger.environment))
@@ -109,6 +110,7 @@ def test_a_stranger_installs_the_wheel_measures_tests_their_project_and_removes_
     assert "there are: base" in stranger.call("sh", "-c", "rig image build nosuch 2>&1", code=2)
     measures(stranger)
     guards_a_project(stranger)
+    brings_an_engine(stranger, wheels.wheel(clone / "examples" / "appendlog", tmp_path / "engine"))
 
     assert ours == stranger.installed(), "a run wrote into the environment"
     assert {"runs", "test_durability.py"} == {path.name for path in stranger.project.iterdir()}
@@ -139,3 +141,19 @@ def guards_a_project(stranger: Stranger) -> None:
     assert "1 passed" in said
     assert "sqlite-ext4-wal_normal_powercut" in said
     assert "may lose a suffix" in said, "a test that passes shows its figures with -rA"
+
+
+def brings_an_engine(stranger: Stranger, wheel: Path) -> None:
+    """An engine in a package of its own has ids, controls, promises and mutants, with no line changed in the rig."""
+    stranger.pip("install", "--no-deps", "--no-index", wheel)
+    ids = stranger.rig("plan", "appendlog-*").splitlines()
+    assert {"appendlog-ext4-always_torn", "appendlog-ext4-never_processkill"} < set(ids)
+    said = stranger.rig("run", "appendlog-ext4-*_powercut")
+    assert re.search(r"^ always .* loses nothing +kept", said, re.MULTILINE)
+    assert "control never (powercut) fired" in said
+    assert "control always+eatmydata (powercut) fired" in said
+    assert "left out of appendlog always on ext4: 1 / 1 syncs that matter were noticed" in said
+    refused = stranger.call("sh", "-c", "rig run appendlog-ext4-always_ioerror-write 2>&1", code=2)
+    assert "cannot be measured under ioerror-write" in refused
+    stranger.pip("uninstall", "--yes", "appendlog-for-the-rig")
+    assert "unknown engine 'appendlog'" in stranger.call("sh", "-c", "rig plan 'appendlog-*' 2>&1", code=2)

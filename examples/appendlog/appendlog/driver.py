@@ -11,6 +11,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
@@ -25,8 +26,7 @@ class AppendLog:
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
         self._sync = settings["sync"]
         self._directory = directory
-        path = os.path.join(directory, _FILE)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(Path(directory) / _FILE, os.O_RDWR | os.O_CREAT, 0o644)
         self._rows: dict[str, dict[int, Row]] = {}
         self._end = 0
         for record, size in _records(_whole(self._file)):

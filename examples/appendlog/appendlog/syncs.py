@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
 
@@ -27,7 +27,7 @@ class Namer:
 
 def role(path: str, directory: str) -> str:
     """Return what a file is to the log."""
-    return "log" if path == os.path.join(directory, "append.log") else ""
+    return "log" if Path(path) == Path(directory, "append.log") else ""
 
 
 def word(call: Call) -> str:
