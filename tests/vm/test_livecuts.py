@@ -81,7 +81,8 @@ def test_what_a_live_cut_leaves_is_legal_to_the_checker_and_to_a_generator(
     if kind is Injection.LIVECUT_DROP:
         # All that had completed is there, so the state is known to the byte.
         assert all(one.state for one in found)
-        assert any(one.unflushed_count for one in found)
+        # What syncs nothing has nothing under way so soon after the setup.
+        assert settings == "delete_off" or any(one.unflushed_count for one in found)
     verdicts = live_verdicts("", [one.finding for one in found])
     if settings == "wal_full":
         assert {"durable"} == {verdict.kind for verdict in verdicts}
