@@ -22,7 +22,7 @@ _MEMORY_BYTES = 2 << 30
 
 
 # What a run needs beside QEMU. bootstrap.sh, which needs no Python, has the same list; a test compares the two.
-_PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap", "tar", "setpriv", "prlimit", "taskset", "chrt")
+_PROGRAMS = ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit", "taskset", "chrt")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -103,7 +103,8 @@ def _folder(what: str, writable: Callable[[], Path]) -> Finding:
 def _image(qemu: Finding) -> Iterator[Finding]:
     recipe = image.recipe()
     built = image.is_built(recipe)
-    yield Finding(built, "guest image", recipe.digest if built else "rig image build", optional=True)
+    fix = "not built yet; any user can, without root: rig image build"
+    yield Finding(built, "guest image", recipe.digest if built else fix, optional=True)
     if built and qemu.ok:
         best = best_accelerator(image.build(recipe))
         detail = "; ".join(filter(None, (best.reason, best.advice)))

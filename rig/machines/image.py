@@ -1,8 +1,8 @@
-"""The guest image: a recipe (data, in `vm-images/`) built once by mmdebstrap and kept under the digest of the recipe.
+"""The guest image: a recipe (data, in `vm-images/`) built once from Debian packages and kept under the recipe's digest.
 
 An image is a folder with `vmlinuz`, `initrd.cpio` (busybox, modules, init), `root.img` (ext4, mounted read-only) and
 `packages.txt` (what the recipe resolved to). It is built under a temporary name and renamed, so a half-built image
-is never used. No root is needed: mmdebstrap has its unshare mode, and mke2fs fills a file system from a folder.
+is never used. No root is needed: `debian` unpacks packages as any user, and mke2fs fills a file system from a folder.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from rig import host
 from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, UsageError
-from rig.machines import cpio
+from rig.machines import cpio, debian
 
 RECIPES = Path(__file__).parents[1] / "vm-images"
 _BUILD_LIMIT_S = 1800
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below change what they make of the same recipe.
-_BUILDER_VERSION = 1
+_BUILDER_VERSION = 2
 _KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
 
 
@@ -147,22 +147,10 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _build_in(scratch: Path, wanted: Recipe) -> None:
-    tarball = scratch / "root.tar"
-    host.run(
-        [
-            "mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join((wanted.kernel, *wanted.packages))}",
-            *(f"--dpkgopt=path-exclude={pattern}" for pattern in wanted.exclude), wanted.suite, str(tarball),
-        ],
-        timeout_s=_BUILD_LIMIT_S,
-    )  # fmt: skip
     root = scratch / "root"
-    root.mkdir()
-    # As whoever we are: the guest runs everything as root, so owners do not matter; device nodes come from devtmpfs.
-    host.run(
-        ["tar", "-x", "-f", str(tarball), "-C", str(root), "--no-same-owner", "--exclude=./dev/*"],
-        timeout_s=_BUILD_LIMIT_S,
-    )
-    tarball.unlink()
+    packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root)
+    for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     for folder in ("proc", "sys", "dev", "tmp", "run", "mnt"):
         (root / folder).mkdir(exist_ok=True)
     release = _only(root / "usr/lib/modules")
@@ -171,11 +159,11 @@ def _build_in(scratch: Path, wanted: Recipe) -> None:
     shutil.rmtree(root / "boot")
     shutil.rmtree(root / "usr/lib/modules")
     _make_root_disk(scratch, root, wanted)
-    packages = host.run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W"], timeout_s=60)
-    (scratch / "packages.txt").write_bytes(packages)
+    (scratch / "packages.txt").write_text("".join(f"{line}\n" for line in packages))
 
 
 def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
+    # The files belong to whoever builds. The guest runs everything as root, so that owner does not matter there.
     disk = scratch / "root.img"
     with open(disk, "wb") as file:
         file.truncate(wanted.root_disk_mib << 20)

@@ -163,8 +163,8 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     # Who works with another build of an engine and with the guest's own in turn needs the other one again.
     remove_templates(keep=folder, role=spec.role, spared_count=1)
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
+    folder.mkdir()
     _fill(spec, image, code, folder)
     for attempt in range(1, _BOOT_TRIES + 1):
         try:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import stat
+import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rig import host
 from rig.contract.errors import UsageError
 from rig.machines import image as vm_image
+from rig.machines.argv import Accelerator, Role
 from rig.machines.image import Image
+from rig.machines.template import answers
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
@@ -27,6 +34,47 @@ def test_building_twice_changes_nothing_and_takes_no_time(image: Image) -> None:
     assert image.digest == vm_image.recipe().digest
     assert before == stamps(image.folder)
     assert {"vmlinuz", "initrd.cpio", "root.img", "packages.txt"} == set(before)
+
+
+# Who builds, as far as this machine lets us be it: the first of these prefixes that runs a program. Inside a user
+# namespace anybody is root, and may forbid further ones; where none is allowed to begin with, nobody need forbid them.
+NOTHING_ALLOWED: Sequence[list[str]] = (
+    [
+        "unshare", "--user", "--map-current-user", "--keep-caps",
+        "sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh",
+        "setpriv", "--ambient-caps=-all", "--inh-caps=-all", "--bounding-set=-all",
+    ],
+    [],
+)  # fmt: skip
+ROOT_OF_A_CONTAINER: Sequence[list[str]] = (
+    ["setpriv", "--inh-caps=-sys_admin", "--bounding-set=-sys_admin"],
+    ["unshare", "--user", "--map-root-user", "setpriv", "--inh-caps=-sys_admin", "--bounding-set=-sys_admin"],
+    [],
+)
+
+
+@pytest.mark.parametrize("prefixes", [NOTHING_ALLOWED, ROOT_OF_A_CONTAINER], ids=["nothing", "root"])
+def test_an_image_is_built_from_nothing_without_privileges_and_boots(
+    prefixes: Sequence[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (prefix, *_) = [words for words in prefixes if subprocess.run([*words, "true"], check=False).returncode == 0]
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path))
+    # What this user keeps from others is nothing to the guest, where not every program is root.
+    command = [*prefix, str(Path(sys.executable).with_name("rig")), "image", "build"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, umask=0o077)
+    assert 0 == built.returncode, built.stderr
+    (made,) = vm_image.images()
+    assert f"{made.folder}\n" == built.stdout
+    assert {made.folder, Path(f"{made.folder}.lock")} == set(made.folder.parent.iterdir())
+    entries = listing(made, "/etc") + listing(made, "/usr/lib/python3.13/__pycache__")
+    assert {"passwd", "ld.so.cache", "os.cpython-313.pyc"} <= {entry.split("/")[5] for entry in entries}
+    assert [] == [entry for entry in entries if not int(entry.split("/")[2], 8) & stat.S_IROTH]
+    answers(Role.VERIFIER, made, Accelerator.TCG, 120)
+
+
+def listing(image: Image, folder: str) -> list[str]:
+    """Return a line `/INODE/MODE/UID/GID/NAME/SIZE/` for each entry of a folder of the guest."""
+    return host.run(["debugfs", "-R", f"ls -p {folder}", str(image.root_disk)], timeout_s=60).decode().split()
 
 
 def test_packages_lists_the_kernel_and_what_the_recipe_asks_for(image: Image) -> None:
