@@ -63,6 +63,9 @@ _seed_option = click.option(
 _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
+_controls_option = click.option(
+    "--controls/--no-controls", default=True, show_default=True, help="Whether to add the controls of the cells."
+)
 _library_option = click.option(
     "--sqlite-library", "library", metavar="WHICH", help="A shared library of SQLite, or apsw==VERSION from PyPI."
 )
@@ -71,13 +74,14 @@ _library_option = click.option(
 @main.command()
 @_cells_argument
 @_profile_option
-def plan(cells: tuple[str, ...], profile: str) -> None:
+@_controls_option
+def plan(*, cells: tuple[str, ...], profile: str, controls: bool) -> None:
     """List the cells that a run would measure. CELL may hold * and ?."""
     from rig.contract.arms import SPECS
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
-    chosen = _chosen(cells, wanted)
+    chosen = _chosen(cells, wanted, controls=controls)
     for cell in chosen:
         click.echo(cell.id)
     configured = matrix.configured(chosen, wanted)
@@ -94,6 +98,7 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
 @main.command()
 @_cells_argument
 @_profile_option
+@_controls_option
 @_device_option
 @_seed_option
 @_library_option
@@ -103,6 +108,7 @@ def run(
     *,
     cells: tuple[str, ...],
     profile: str,
+    controls: bool,
     device: str,
     seed: int,
     library: str | None,
@@ -122,7 +128,7 @@ def run(
     wanted = matrix.profile(profile)
     # Before the minute in which image and templates are made.
     require_runs(run_dir or _RUNS.absolute())
-    chosen, speed = _chosen(cells, wanted), matrix.device_profile(device)
+    chosen, speed = _chosen(cells, wanted, controls=controls), matrix.device_profile(device)
     build = libraries.library(library) if library else None
     chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
@@ -233,10 +239,15 @@ def bench(*, quick: bool) -> None:
     measure(click.echo, quick=quick)
 
 
-def _chosen(patterns: tuple[str, ...], profile: Profile) -> list[Scenario]:
-    from rig.planning import matrix
+def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> list[Scenario]:
+    """Return what is to be measured; controls that nobody asked for are said on standard error."""
+    from rig.front import selection
 
-    return matrix.select(patterns) if patterns else matrix.default_cells(profile)
+    asked = selection.chosen(patterns, profile)
+    measured = selection.with_controls(asked) if controls else asked
+    if line := selection.added_line(asked, measured):
+        click.echo(line, err=True)
+    return measured
 
 
 def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:

@@ -143,6 +143,7 @@ def durability(
     record_property: Callable[[str, object], None],
 ) -> Measured:
     """Measure one cell and the controls of its group."""
+    from rig.front.selection import with_controls
     from rig.machines import campaign
     from rig.planning import matrix
     from rig.store import Run
@@ -153,7 +154,7 @@ def durability(
     device = matrix.device_profile(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
     library = rig_library.name if rig_library else ""
-    wanted = matrix.configured([cell, *_controls_of(cell)], profile, device, seed, library)
+    wanted = matrix.configured(with_controls([cell]), profile, device, seed, library)
     definition = {
         "profile": profile.name,
         "device": device,
@@ -188,25 +189,6 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
         return matrix.all_cells() if offer == "all" else matrix.select([offer])
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-
-
-def _controls_of(cell: Scenario) -> list[Scenario]:
-    from rig.analysis.controls import control_settings
-    from rig.contract.scenario import Shim
-    from rig.planning import matrix
-
-    required = control_settings(cell.engine, cell.fault)
-    group = [one for one in matrix.all_cells() if (one.engine, one.filesystem, one.fault) == _group(cell)]
-    return [
-        one
-        for one in group
-        if one.id != cell.id
-        and (one.shim in (Shim.EATMYDATA, Shim.LASTWRITER) or dict(one.settings) in [dict(s) for s in required])
-    ]
-
-
-def _group(cell: Scenario) -> tuple[str, str, str]:
-    return cell.engine, cell.filesystem, cell.fault
 
 
 def _measured(run: object, cell: Scenario, ids: list[str], exposure_min: int) -> Measured:

@@ -23,7 +23,7 @@ GUEST = ("rig.contract", "rig.guest", "rig.engines", "rig.workloads")
 # A module of an engine that stays on the host: it finds and checks builds of the user's own.
 HOST_ONLY = (".builds", ".elf")
 # Only these reach from the rig into the analysis, and only inside functions or for type checkers.
-MAY_USE_ANALYSIS = ("rig.front.cli", "rig.front.pytest_plugin")
+MAY_USE_ANALYSIS = ("rig.front.cli", "rig.front.pytest_plugin", "rig.front.selection")
 # What is stored is read and planned without QEMU: a report can be written where there is none.
 WITHOUT_MACHINES = ("rig.recordings", "rig.planning", "rig.store")
 # Database drivers live in the guest image; whoever needs one imports it inside a function.
