@@ -15,7 +15,7 @@ from rig.contract.errors import RigError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
-    from rig.machines.campaign import Progress
+    from rig.machines.campaign import Machines, Progress
     from rig.planning.matrix import Profile
     from rig.store import Run
 
@@ -81,16 +81,16 @@ def plan(*, cells: tuple[str, ...], profile: str, controls: bool) -> None:
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
-    chosen = _chosen(cells, wanted, controls=controls)
+    chosen, added = _chosen(cells, wanted, controls=controls)
+    if added:
+        click.echo(added, err=True)
     for cell in chosen:
         click.echo(cell.id)
     configured = matrix.configured(chosen, wanted)
-    recordings = len({cell.recording_key for cell in configured})
     states = sum(wanted.states_max_of(cell) for cell in configured if SPECS[cell.fault].model)
     instants = sum(wanted.instants_of(cell) for cell in configured)
     click.echo(
-        f"{len(chosen)} cells from {recordings} recordings; at most {states} crash states and {instants} cut instants "
-        f"(profile {wanted.name})",
+        f"{_extent(configured)}; at most {states} crash states and {instants} cut instants (profile {wanted.name})",
         err=True,
     )
 
@@ -128,10 +128,13 @@ def run(
     wanted = matrix.profile(profile)
     # Before the minute in which image and templates are made.
     require_runs(run_dir or _RUNS.absolute())
-    chosen, speed = _chosen(cells, wanted, controls=controls), matrix.device_profile(device)
+    chosen, added = _chosen(cells, wanted, controls=controls)
+    speed = matrix.device_profile(device)
     build = libraries.library(library) if library else None
     chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+        for line in filter(None, (added, *_introduction(chosen, wanted, machines))):
+            progress.says(line)
         definition = _definition(chosen, wanted.name, machines) | {"sqlite_library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
@@ -239,15 +242,34 @@ def bench(*, quick: bool) -> None:
     measure(click.echo, quick=quick)
 
 
-def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> list[Scenario]:
-    """Return what is to be measured; controls that nobody asked for are said on standard error."""
+def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
+    """Return what is to be measured, and a line about controls that nobody asked for; empty without any."""
     from rig.front import selection
 
     asked = selection.chosen(patterns, profile)
     measured = selection.with_controls(asked) if controls else asked
-    if line := selection.added_line(asked, measured):
-        click.echo(line, err=True)
-    return measured
+    return measured, selection.added_line(asked, measured)
+
+
+def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) -> list[str]:
+    """Return what decides the outcome of a run: with the same, the same comes out."""
+    from rig.machines.template import qemu_version
+
+    cell = chosen[0]
+    library = cell.tuning.get("library", "")
+    sqlite = f"SQLite library {library}" if library else "the SQLite of the guest"
+    measured = f"{_extent(chosen)}: profile {profile.name}, device {cell.profile}, seed {cell.seed}, {sqlite}"
+    templates = f"recorder {machines.recorder.identity}, verifier {machines.verifier.identity}"
+    return [measured, f"image {machines.recorder.image}; templates: {templates}; {qemu_version()}"]
+
+
+def _extent(cells: list[Scenario]) -> str:
+    recordings = len({cell.recording_key for cell in cells})
+    return f"{_counted(len(cells), 'cell')} from {_counted(recordings, 'recording')}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:

@@ -78,6 +78,17 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     assert (folder / "report.html").stat().st_size > 10_000
 
 
+def test_a_run_begins_with_what_decides_its_outcome(
+    ran: tuple[Path, subprocess.CompletedProcess[str]], recorder: Template, verifier: Template, image: Image
+) -> None:
+    lines = ran[1].stderr.splitlines()
+    assert "4 cells from 4 recordings: profile quick, device ssd, seed 1, the SQLite of the guest" in lines
+    (digests,) = [line for line in lines if line.startswith("image ")]
+    assert image.folder.name in digests
+    assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}; QEMU" in digests
+    assert len(lines) < 10
+
+
 def test_the_same_command_again_measures_nothing_and_says_the_same(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
