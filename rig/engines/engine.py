@@ -67,7 +67,8 @@ class EnduringEngine(Protocol):
 class Engine(Protocol):
     """A module of this package."""
 
-    # setting -> its choices; their values, in this order, make the settings part of a test id.
+    # setting -> its choices; their values, in this order, make the settings part of a test id. The last setting says
+    # how much is synced, and its choices begin with the weakest.
     SETTINGS: Mapping[str, tuple[str, ...]]
     # setting -> default, for what matters to an experiment and is not part of its id.
     TUNING: Mapping[str, str]
