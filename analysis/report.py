@@ -14,10 +14,11 @@ from rig import host
 from rig.analysis import grid, known_bugs, mutations, protocol
 from rig.analysis.controls import group_of
 from rig.analysis.dossiers import Keeps
+from rig.analysis.findings import findings
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
-from rig.contract.arms import DISHONEST_FAULTS, MAIN_FAULTS
+from rig.contract.arms import DISHONEST_FAULTS
 from rig.contract.orders import DROP_PREFIX
 from rig.contract.results import Verdict, VerdictKind
 
@@ -69,7 +70,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         headline=headline(summary),
         result=summary.result,
         summary=summary,
-        findings=_findings(summary),
+        findings=findings(summary),
         pictures=_pictures(summary),
         grids=grid.grids(summary.rows) if len({row.outcome.cell.fault for row in summary.rows}) > 1 else [],
         mark=grid.mark,
@@ -121,40 +122,6 @@ def _protocols(summary: Summary) -> list[tuple[str, str, str]]:
 def _kinds(summary: Summary) -> list[VerdictKind]:
     """Return the kinds of verdict that occurred at all, from best to worst."""
     return [kind for kind in VerdictKind if any(row.outcome.kind_counts.get(kind) for row in summary.rows)]
-
-
-def _findings(summary: Summary) -> list[str]:
-    """Return what the numbers say in a few sentences; every sentence names settings and what was measured.
-
-    One for each of the main faults, and only if none of them was run for the others: the grid has them all.
-    """
-    findings = []
-    ordered = _by_group(summary)
-    main = [row for row in ordered if row.outcome.cell.fault in MAIN_FAULTS]
-    for group, rows in groupby(main or ordered, key=_group):
-        honest = [row for row in rows if row.outcome.cell.shim == "none" and row.outcome.transactions_per_s]
-        lossless = [row for row in honest if row.outcome.database_count and not row.outcome.losing_count]
-        # Where nothing is promised, that a few states lost nothing says nothing of the others.
-        lossless = [row for row in lossless if row.promise and row.promise.keeps is Keeps.NOTHING_LOST]
-        lossless = [row for row in lossless if row.judgement.result is Result.KEPT]
-        if lossless:
-            best = max(lossless, key=_speed)
-            text = (
-                f"Fastest in which no acknowledged transaction was lost: {best.outcome.settings_name}, "
-                f"{number(best.outcome.transactions_per_s)} transactions per virtual second."
-            )
-            fastest = max(honest, key=_speed)
-            if _speed(fastest) > _speed(best):
-                text += (
-                    f" {fastest.outcome.settings_name} is {number(_speed(fastest) / _speed(best))} times as fast and"
-                )
-                text += f" lost up to {fastest.outcome.lost_max}, with damage {damage_text(fastest.outcome)}."
-            findings.append(f"{group}: {text}")
-    return findings
-
-
-def _speed(row: Row) -> float:
-    return row.outcome.transactions_per_s or 0.0
 
 
 def _pictures(summary: Summary) -> list[Picture]:

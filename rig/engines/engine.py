@@ -100,7 +100,8 @@ class Spec:
     """What the rig has to know of an engine before anything runs; all in the engine's own words."""
 
     name: str
-    # setting -> its choices; their values, in this order, make the settings part of a test id.
+    # setting -> its choices; their values, in this order, make the settings part of a test id. The last setting says
+    # how much is synced, and its choices begin with the weakest.
     settings: Choices
     # setting -> default, for what matters to an experiment and is not part of its id.
     tuning: Mapping[str, str] = field(default_factory=dict)

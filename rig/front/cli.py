@@ -15,7 +15,7 @@ from rig.contract.errors import RigError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
-    from rig.machines.campaign import Progress
+    from rig.machines.campaign import Machines, Progress
     from rig.planning.matrix import Profile
     from rig.store import Run
 
@@ -63,6 +63,9 @@ _seed_option = click.option(
 _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
+_controls_option = click.option(
+    "--controls/--no-controls", default=True, show_default=True, help="Whether to add the controls of the cells."
+)
 _library_option = click.option(
     "--library", metavar="WHICH", help="Another build of the engine: a shared library, or NAME==VERSION."
 )
@@ -71,22 +74,23 @@ _library_option = click.option(
 @main.command()
 @_cells_argument
 @_profile_option
-def plan(cells: tuple[str, ...], profile: str) -> None:
+@_controls_option
+def plan(*, cells: tuple[str, ...], profile: str, controls: bool) -> None:
     """List the cells that a run would measure. CELL may hold * and ?."""
     from rig.contract.arms import SPECS
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
-    chosen = _chosen(cells, wanted)
+    chosen, added = _chosen(cells, wanted, controls=controls)
+    if added:
+        click.echo(added, err=True)
     for cell in chosen:
         click.echo(cell.id)
     configured = matrix.configured(chosen, wanted)
-    recordings = len({cell.recording_key for cell in configured})
     states = sum(wanted.states_max_of(cell) for cell in configured if SPECS[cell.fault].model)
     instants = sum(wanted.instants_of(cell) for cell in configured)
     click.echo(
-        f"{len(chosen)} cells from {recordings} recordings; at most {states} crash states and {instants} cut instants "
-        f"(profile {wanted.name})",
+        f"{_extent(configured)}; at most {states} crash states and {instants} cut instants (profile {wanted.name})",
         err=True,
     )
 
@@ -94,6 +98,7 @@ def plan(cells: tuple[str, ...], profile: str) -> None:
 @main.command()
 @_cells_argument
 @_profile_option
+@_controls_option
 @_device_option
 @_seed_option
 @_library_option
@@ -103,6 +108,7 @@ def run(
     *,
     cells: tuple[str, ...],
     profile: str,
+    controls: bool,
     device: str,
     seed: int,
     library: str | None,
@@ -123,10 +129,12 @@ def run(
     wanted = matrix.profile(profile)
     # Before the minute in which image and templates are made.
     require_runs(run_dir or _RUNS.absolute())
-    chosen, speed = _chosen(cells, wanted), device_named(device)
+    chosen, added = _chosen(cells, wanted, controls=controls)
     build = library_for({cell.engine for cell in chosen}, library) if library else None
-    chosen = matrix.configured(chosen, wanted, speed, seed, build.name if build else "")
+    chosen = matrix.configured(chosen, wanted, device_named(device), seed, build.name if build else "")
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+        for line in filter(None, (added, *_introduction(chosen, wanted, machines))):
+            progress.says(line)
         definition = _definition(chosen, wanted.name, machines) | {"library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
@@ -236,11 +244,34 @@ def bench(*, quick: bool) -> None:
     measure(click.echo, quick=quick)
 
 
-def _chosen(patterns: tuple[str, ...], profile: Profile) -> list[Scenario]:
-    from rig.analysis.dossiers import control_settings
-    from rig.planning import matrix
+def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
+    """Return what is to be measured, and a line about controls that nobody asked for; empty without any."""
+    from rig.front import selection
 
-    return matrix.select(patterns) if patterns else matrix.default_cells(profile, control_settings)
+    asked = selection.chosen(patterns, profile)
+    measured = selection.with_controls(asked) if controls else asked
+    return measured, selection.added_line(asked, measured)
+
+
+def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) -> list[str]:
+    """Return what decides the outcome of a run: with the same, the same comes out."""
+    from rig.machines.template import qemu_version
+
+    cell = chosen[0]
+    library = cell.tuning.get("library", "")
+    build = f"library {library}" if library else "the guest's own builds"
+    measured = f"{_extent(chosen)}: profile {profile.name}, device {cell.device.name}, seed {cell.seed}, {build}"
+    templates = f"recorder {machines.recorder.identity}, verifier {machines.verifier.identity}"
+    return [measured, f"image {machines.recorder.image}; templates: {templates}; {qemu_version()}"]
+
+
+def _extent(cells: list[Scenario]) -> str:
+    recordings = len({cell.recording_key for cell in cells})
+    return f"{_counted(len(cells), 'cell')} from {_counted(recordings, 'recording')}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:

@@ -145,6 +145,7 @@ def durability(
 ) -> Measured:
     """Measure one cell and the controls of its group."""
     from rig.contract.devices import device_named
+    from rig.front.selection import with_controls
     from rig.machines import campaign
     from rig.planning import matrix
     from rig.store import Run
@@ -155,7 +156,7 @@ def durability(
     device = device_named(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
     library = rig_library.name if rig_library else ""
-    wanted = matrix.configured([cell, *_controls_of(cell)], profile, device, seed, library)
+    wanted = matrix.configured(with_controls([cell]), profile, device, seed, library)
     definition = {
         "profile": profile.name,
         "device": device.name,
@@ -192,18 +193,6 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
         return matrix.all_cells() if offer == "all" else matrix.select([offer])
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-
-
-def _controls_of(cell: Scenario) -> list[Scenario]:
-    from rig.analysis.controls import is_control
-    from rig.planning import matrix
-
-    group = [one for one in matrix.all_cells() if _group(one) == _group(cell)]
-    return [one for one in group if one.id != cell.id and is_control(one)]
-
-
-def _group(cell: Scenario) -> tuple[str, str, str]:
-    return cell.engine, cell.filesystem, cell.fault
 
 
 def _measured(run: object, cell: Scenario, ids: list[str], exposure_min: int) -> Measured:

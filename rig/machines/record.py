@@ -47,7 +47,7 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     if "rounds" in told:
         told["live"] = _proven_live(scenario, told, parts, folder)
     kept = parts[: soundness.log_count(told)]
-    origin = Origin(template.identity, template.spec.root_disk.parent.name, qemu_version())
+    origin = Origin(template.identity, template.image, qemu_version())
     try:
         with archive.write(kept, path).opened() as logs:
             facts = soundness.facts_of(scenario, origin, told, logs)

@@ -62,6 +62,11 @@ class Template:
     folder: Path
     identity: str
 
+    @property
+    def image(self) -> str:
+        """Return the digest of the guest image that it was booted from."""
+        return self.spec.root_disk.parent.name
+
     @contextmanager
     def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
         """Restore a machine for the length of a block; it runs from the moment of the save on."""

@@ -146,10 +146,18 @@ def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
     default = matrix.default_cells(matrix.profile("quick"), control_settings)
     assert [cell.id for cell in default] == result.stdout.splitlines()
     assert "34 cells from 17 recordings; at most 4640 crash states and 1020 cut instants" in result.stderr
-    some = rig("plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", CELL, "--profile", "nightly")
+    words = ["plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", CELL, "--profile", "nightly"]
+    some = rig(*words, "--no-controls")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]
     assert sorted([*full, CELL]) == some.stdout.splitlines()
     assert "3 cells from 3 recordings; at most 680 crash states" in some.stderr
+    all_of_them = rig(*words)
+    controls = [f"{SQLITE}{name}_powercut" for name in ("delete_off", "wal_off")]
+    assert sorted([*full, *controls, CELL]) == all_of_them.stdout.splitlines()
+    said, counted = all_of_them.stderr.splitlines()
+    assert said.startswith("2 controls are measured too (delete_off, wal_off): ")
+    assert said.endswith("; --no-controls leaves them out")
+    assert counted.startswith("5 cells ")
 
 
 @pytest.mark.parametrize(

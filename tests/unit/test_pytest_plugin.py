@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.dossiers import control_settings
-from rig.front.pytest_plugin import _controls_of
 from rig.planning import matrix
 
 pytest_plugins = ["pytester"]
@@ -54,19 +53,6 @@ def test_offered_are_the_cells_of_the_main_job_sorted_and_ascii() -> None:
     assert [cell.id for cell in matrix.default_cells(matrix.profile("quick"), control_settings)] == found
     assert sorted(set(found)) == found
     assert all(name.isascii() for name in found)
-
-
-@pytest.mark.parametrize(
-    ("fault", "names"),
-    [
-        ("clockjump", ["delete_off", "wal_full+lastwriter", "wal_off"]),
-        ("plp", ["delete_off", "wal_full+eatmydata", "wal_off"]),
-        ("processkill", ["memory_off"]),
-    ],
-)
-def test_a_cell_is_measured_together_with_the_controls_of_its_fault(fault: str, names: list[str]) -> None:
-    (cell,) = matrix.select([f"sqlite-ext4-persist_full_{fault}"])
-    assert names == [one.settings_name for one in _controls_of(cell)]
 
 
 def test_nothing_is_started_and_nothing_heavy_imported_at_collection(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import socket
 import subprocess
 import threading
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from matplotlib import image as pictures
 
 from rig.analysis.outcome import Summary, summarise
 from rig.analysis.report import report_html
+from rig.contract.results import VerdictKind
 from tests.unit import samples
 
 _LIMIT_S = 60
@@ -147,6 +150,63 @@ def test_the_screenshot_is_a_picture_and_not_one_colour(page: Path, tmp_path: Pa
     assert (1600, 1200) == pixels.shape[:2]
     colours = np.unique((pixels[:, :, :3] * 255).astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32))
     assert len(colours) > 50
+
+
+SOURCE_ID = "3.46.1 2024-08-13 09:16:08 c9c2ab54ba1f5f46360f1b4f35d849cd3f080e6fc2b6c60e91b16c63f69aalt1"
+# Tells the page around it what is wider than the window though nothing scrolls it sideways; first the two widths.
+_MEASURE = """<script>
+document.querySelectorAll("details").forEach(one => one.open = true);
+const root = document.documentElement;
+const wide = [...document.querySelectorAll("body *")].filter(
+    one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".scrolls"));
+const words = wide.map(one => one.outerHTML.slice(0, 80));
+parent.document.documentElement.dataset.found = [innerWidth, root.scrollWidth, ...words].join("|");
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def full_page() -> str:
+    """A page with everything that a report may hold, and with the long words of real ones."""
+    torn = [samples.verdict(VerdictKind.LOST_SUFFIX, 2, f"e126.f0.r7723fa897303bbd7p50u512i{n}") for n in range(3)]
+    cells = [*samples.matrix(), *samples.matrix("torn"), samples.cell(samples.sqlite("wal", "full"), torn, "plp")]
+    cells += [samples.cell(samples.sqlite("wal", "full"), torn, shim="drop-wal-commit")]
+    facts = [
+        replace(
+            one.recording,
+            engine_version=SOURCE_ID,
+            settings={**one.settings, "source_id": SOURCE_ID},
+            syncs={"journal data, journal header, database, journal removed": 12},
+        )
+        for one in cells
+    ]
+    cells = [replace(one, recording=fact) for one, fact in zip(cells, facts, strict=True)]
+    return report_html(summarise(cells, 100), {"run": "synthetic"})
+
+
+def widths(page: str, width: int, folder: Path) -> tuple[int, int, list[str]]:
+    """Show a page in a window of this width; return the widths of window and page, and what is too wide."""
+    # A frame, for the browser itself may not be as narrow as a phone.
+    around = folder / "around.html"
+    frame = html.escape(page + _MEASURE)
+    around.write_text(f'<!doctype html><iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{frame}">')
+    dom, said, _ = browse(around, folder, "--dump-dom")
+    assert [] == said
+    found = re.search(r'data-found="([^"]*)"', dom)
+    assert found
+    window, page_width, *wide = html.unescape(found[1]).split("|")
+    return int(window), int(page_width), wide
+
+
+@pytest.mark.parametrize("width", [390, 1440], ids=["phone", "desk"])
+def test_nothing_is_wider_than_the_window(full_page: str, tmp_path: Path, width: int) -> None:
+    assert (width, width, []) == widths(full_page, width, tmp_path)
+
+
+def test_the_look_notices_what_is_too_wide(tmp_path: Path) -> None:
+    page = "<!doctype html><body><p style='width: 500px'>wide</p><div class='scrolls'>wide too</div>"
+    window, page_width, wide = widths(page, 390, tmp_path)
+    assert 390 == window < 500 < page_width
+    assert ["<p"] == [one[:2] for one in wide]
 
 
 def test_the_look_notices_a_page_that_complains_or_asks_somebody(tmp_path: Path) -> None:

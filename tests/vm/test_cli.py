@@ -24,10 +24,10 @@ from rig.store import Run
 
 RIG = Path(sys.executable).with_name("rig")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
-# One honest cell, the controls of its group, and an fsync that does nothing.
+# One honest cell, and the controls of its group: two that must lose, and an fsync that does nothing.
 CELL = "sqlite-ext4-wal_full_powercut"
 LOSSY = "sqlite-ext4-delete_off_powercut"
-CELLS = (CELL, LOSSY, "sqlite-ext4-wal_off_powercut")
+CELLS = (CELL, LOSSY, "sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_full+eatmydata_powercut")
 # Far more than it takes. A child that hangs is asked where before it is given up.
 _STOP_LIMIT_S = 90
 _MIDDLE_LIMIT_S = 120
@@ -47,7 +47,7 @@ def ran(
     assert recorder.folder.exists()
     assert verifier.folder.exists()
     folder = tmp_path_factory.mktemp("a run") / "run"
-    return folder, rig("run", *CELLS, "--run-dir", folder, cwd=folder.parent)
+    return folder, rig("run", CELL, "--run-dir", folder, cwd=folder.parent)
 
 
 def facts(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
@@ -63,8 +63,12 @@ def verdicts(folder: Path, cell: str) -> list[Verdict]:
 def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
+    """The controls were not asked for: they are measured along."""
     folder, result = ran
     assert 0 == result.returncode, result.stdout + result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "measured too" in line]
+    assert line.startswith("3 controls are measured too (delete_off, wal_full+eatmydata, wal_off): ")
+    assert sorted(CELLS) == sorted(path.name for path in (folder / "cells").iterdir())
     assert "Every promise was kept: 3 scenarios" in result.stdout
     for name, words in {"wal_full": "kept", "delete_off": "nothing promised", "wal_off": "nothing promised"}.items():
         (row,) = [line for line in result.stdout.splitlines() if line.split()[:1] == [name]]
@@ -74,12 +78,23 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     assert (folder / "report.html").stat().st_size > 10_000
 
 
+def test_a_run_begins_with_what_decides_its_outcome(
+    ran: tuple[Path, subprocess.CompletedProcess[str]], recorder: Template, verifier: Template, image: Image
+) -> None:
+    lines = ran[1].stderr.splitlines()
+    assert "4 cells from 4 recordings: profile quick, device ssd, seed 1, the guest's own builds" in lines
+    (digests,) = [line for line in lines if line.startswith("image ")]
+    assert image.folder.name in digests
+    assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}; QEMU" in digests
+    assert len(lines) < 10
+
+
 def test_the_same_command_again_measures_nothing_and_says_the_same(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, result = ran
     before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-    again = rig("run", *CELLS, "--run-dir", folder, cwd=folder.parent)
+    again = rig("run", CELL, "--run-dir", folder, cwd=folder.parent)
     assert (result.returncode, result.stdout) == (again.returncode, again.stdout)
     assert before == {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -172,7 +187,7 @@ def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, _ = ran
-    result = rig("run", *CELLS, "--seed", "2", "--run-dir", folder, cwd=folder.parent)
+    result = rig("run", CELL, "--seed", "2", "--run-dir", folder, cwd=folder.parent)
     assert (3, "") == (result.returncode, result.stdout)
     assert "holds another run (it differs in orders); name another folder" in result.stderr
 
@@ -188,7 +203,7 @@ def test_controls_that_were_not_run_make_it_inconclusive(
     scenario = Run.open(folder).scenario(CELL)
     run.recording_folder(scenario).parent.mkdir()
     run.recording_folder(scenario).symlink_to(Run.open(folder).recording_folder(scenario))
-    result = rig("run", CELL, "--run-dir", run.folder, cwd=tmp_path)
+    result = rig("run", CELL, "--no-controls", "--run-dir", run.folder, cwd=tmp_path)
     assert 3 == result.returncode
     assert "control wal_off was not run" in result.stdout
     assert "what is not proven is not green" in result.stdout
@@ -243,7 +258,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     scratch, run = tmp_path / "tmp", tmp_path / "run"
     scratch.mkdir()
     shared_memory = set(SHARED_MEMORY.iterdir())
-    command: list[str | Path] = [RIG, "run", *CELLS[:2], "--run-dir", run]
+    command: list[str | Path] = [RIG, "run", *CELLS[:2], "--no-controls", "--run-dir", run]
     environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(
         command, env=environment, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -285,7 +300,7 @@ def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_agai
     (tmp_path / "test_it.py").write_text(_PROMISE)
     # The controls were measured already; the two cells are measured here.
     shutil.copytree(ran[0] / "recordings", tmp_path / "a run" / "recordings")
-    for control in CELLS[1:]:
+    for control in CELLS[1:3]:
         shutil.copytree(ran[0] / "cells" / control, tmp_path / "a run" / "cells" / control)
     words = [
         "-q",

@@ -1,0 +1,106 @@
+"""What the numbers say in a few sentences, for the head of the report.
+
+For the main faults, and only if none of them was run for the others: the grid has them all. Faults that say the same
+share a sentence. Of settings that are equally fast the one that syncs least is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rig.analysis.dossiers import Keeps
+from rig.analysis.outcome import Outcome, Result, Row, Summary
+from rig.analysis.table import damage_text, number
+from rig.contract.arms import MAIN_FAULTS
+from rig.engines import found
+
+# Rates that differ by less are the same: 2 %.
+_EQUAL_SHARE = 0.98
+
+
+def findings(summary: Summary) -> list[str]:
+    """Return a few sentences; each names settings and what was measured."""
+    main = [row for row in summary.rows if row.outcome.cell.fault in MAIN_FAULTS]
+    answers: dict[tuple[str, str, str, str], list[_Answer]] = {}
+    for fault, rows in groupby(sorted(main or summary.rows, key=_place), key=_place):
+        answer = _answer(list(rows))
+        if answer:
+            answers.setdefault((fault[0], fault[2], answer.best, answer.fastest), []).append(answer)
+    return [
+        f"{where}, {_listed(one.fault for one in same)}, device {device}: {best}{_price(fastest, same)}"
+        for (where, device, best, fastest), same in answers.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one fault says: the best setting that loses nothing; what is faster, if anything is; and what that loses."""
+
+    fault: str
+    best: str
+    fastest: str
+    price: str
+
+
+def _place(row: Row) -> tuple[str, str, str]:
+    cell = row.outcome.cell
+    return f"{cell.engine} on {cell.filesystem}", cell.fault, cell.device
+
+
+def _answer(rows: Sequence[Row]) -> _Answer | None:
+    """Return what the rows of one fault say; None where no setting lost nothing."""
+    honest = [row for row in rows if row.outcome.cell.shim == "none" and row.outcome.transactions_per_s]
+    lossless = [row.outcome for row in honest if _loses_nothing(row)]
+    if not lossless:
+        return None
+    top = max(map(_speed, lossless))
+    equal = sorted((one for one in lossless if _speed(one) >= _EQUAL_SHARE * top), key=_strength)
+    best, fastest = equal[0], max((row.outcome for row in honest), key=_speed)
+    others = [one.settings_name for one in equal[1:]]
+    as_fast = f" ({_listed(others)} {'is' if len(others) == 1 else 'are'} as fast)" if others else ""
+    text = (
+        f"Fastest in which no acknowledged transaction was lost: {best.settings_name}{as_fast}, "
+        f"{number(best.transactions_per_s)} transactions per virtual second."
+    )
+    if _speed(fastest) <= top:
+        return _Answer(best.cell.fault, text, "", "")
+    times = f" {fastest.settings_name} is {number(_speed(fastest) / _speed(best))} times as fast and lost "
+    return _Answer(best.cell.fault, text, times, f"up to {fastest.lost_max}, with damage {damage_text(fastest)}")
+
+
+def _loses_nothing(row: Row) -> bool:
+    # Where nothing is promised, that a few states lost nothing says nothing of the others.
+    is_promised = row.promise is not None and row.promise.keeps is Keeps.NOTHING_LOST
+    seen = row.outcome.database_count and not row.outcome.losing_count
+    return bool(seen) and is_promised and row.judgement.result is Result.KEPT
+
+
+def _speed(outcome: Outcome) -> float:
+    return outcome.transactions_per_s or 0.0
+
+
+def _strength(outcome: Outcome) -> tuple[int, ...]:
+    """Return the place of each setting among the engine's choices, the weakest first; the last setting counts most."""
+    settings = outcome.cell.settings
+    engine = found(outcome.cell.engine)
+    choices = engine.spec.settings if engine else {}
+    return tuple(choices[name].index(settings[name]) for name in reversed(list(choices)))
+
+
+def _price(fastest: str, answers: Sequence[_Answer]) -> str:
+    """Say what the fastest setting loses: once where all faults say the same, else for each."""
+    if not fastest:
+        return ""
+    prices: dict[str, list[str]] = {}
+    for answer in answers:
+        prices.setdefault(answer.price, []).append(answer.fault)
+    if len(prices) == 1:
+        return f"{fastest}{answers[0].price}."
+    return fastest + "; ".join(f"{price}, under {_listed(faults)}" for price, faults in prices.items()) + "."
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

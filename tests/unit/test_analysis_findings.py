@@ -1,0 +1,56 @@
+"""The sentences at the head of the report: one for what several faults say, and the plainest of equal settings."""
+
+from __future__ import annotations
+
+from rig.analysis.findings import findings
+from rig.analysis.outcome import summarise
+from rig.contract.results import CellResult
+from tests.unit.samples import SECOND_NS, cell, controls_that_fire, durable, sqlite
+
+
+def lossless(journal_mode: str, synchronous: str, rate: float, fault: str = "powercut") -> CellResult:
+    """A cell that loses nothing, of so many transactions per virtual second."""
+    return cell(sqlite(journal_mode, synchronous), durable(150), fault, busy_virtual_ns=round(40 / rate * SECOND_NS))
+
+
+def said(*cells: CellResult) -> list[str]:
+    return findings(summarise([*controls_that_fire(), *controls_that_fire("torn"), *cells], 100))
+
+
+def test_of_equally_fast_settings_the_one_that_syncs_least_is_named() -> None:
+    (text,) = said(lossless("wal", "full", 256), lossless("wal", "extra", 260))
+    assert "was lost: wal_full (wal_extra is as fast), 256 transactions per virtual second." in text
+    (text,) = said(lossless("wal", "extra", 260), lossless("wal", "full", 250))
+    assert "was lost: wal_extra, 260 transactions per virtual second." in text
+
+
+def test_the_last_setting_counts_most_and_then_the_order_of_the_engines_own_choices() -> None:
+    (text,) = said(lossless("delete", "extra", 100), lossless("truncate", "full", 100), lossless("wal", "full", 99))
+    assert "was lost: truncate_full (wal_full and delete_extra are as fast), 100 " in text
+
+
+def test_faults_that_say_the_same_share_a_sentence() -> None:
+    both = [lossless("wal", "full", 250, fault) for fault in ("powercut", "torn")]
+    (text,) = said(*both)
+    assert text.startswith("sqlite on ext4, powercut and torn, device ssd: Fastest in which ")
+    assert 1 == text.count("wal_full")
+    powercut, torn = said(both[0], lossless("wal", "full", 500, "torn"))
+    assert powercut.startswith("sqlite on ext4, powercut, device ssd: ")
+    assert torn.startswith("sqlite on ext4, torn, device ssd: ")
+
+
+def test_what_the_fastest_setting_loses_is_said_once_or_for_each_fault_where_it_differs() -> None:
+    slow = [lossless("wal", "full", 20, fault) for fault in ("powercut", "torn")]
+    (text,) = said(*slow)
+    assert text.endswith("delete_off is 2 times as fast and lost up to 3, with damage 1 of 2 (<= 98 %).")
+    more = cell(sqlite("delete", "off"), [*controls_that_fire("torn")[0].verdicts, *durable(2)], "torn")
+    cells = [*controls_that_fire(), more, controls_that_fire("torn")[1], *slow]
+    (text,) = findings(summarise(cells, 100))
+    assert "lost up to 3, with damage 1 of 2 (<= 98 %), under powercut; up to 3, with damage 1 of 4 " in text
+    assert text.endswith(", under torn.")
+
+
+def test_where_nothing_is_kept_nothing_is_said() -> None:
+    assert [] == findings(summarise(controls_that_fire(), 100))
+    alone = summarise([lossless("wal", "full", 250)], 100)
+    assert [] == findings(alone)

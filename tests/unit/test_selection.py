@@ -1,0 +1,55 @@
+"""What is measured: the cells that were asked for, and the controls of their groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from rig.analysis.outcome import summarise
+from rig.front.selection import added_line, chosen, with_controls
+from rig.planning import matrix
+from tests.unit import samples
+
+
+@pytest.mark.parametrize(
+    ("fault", "names"),
+    [
+        ("clockjump", ["delete_off", "wal_full+lastwriter", "wal_off"]),
+        ("plp", ["delete_off", "wal_full+eatmydata", "wal_off"]),
+        ("processkill", ["memory_off"]),
+        ("lyingflush", ["delete_full", "wal_full"]),
+        ("bitrot", []),
+    ],
+)
+def test_a_cell_is_measured_together_with_the_controls_of_its_fault(fault: str, names: list[str]) -> None:
+    (cell,) = matrix.select([f"sqlite-ext4-persist_full_{fault}"])
+    measured = with_controls([cell])
+    assert cell in measured
+    assert names == [one.settings_name for one in measured if one != cell]
+    assert {fault} == {one.fault for one in measured}
+
+
+@pytest.mark.parametrize("profile", matrix.PROFILES.values(), ids=matrix.PROFILES)
+def test_what_is_measured_by_default_has_its_controls(profile: matrix.Profile) -> None:
+    asked = chosen((), profile)
+    measured = with_controls(asked)
+    assert asked == measured
+    assert "" == added_line(asked, measured)
+
+
+def test_controls_that_were_asked_for_are_not_added_again() -> None:
+    asked = matrix.select(["sqlite-ext4-wal_*_powercut"])
+    measured = with_controls(asked)
+    assert ["sqlite-ext4-delete_off_powercut"] == [one.id for one in measured if one not in asked]
+    assert sorted(one.id for one in measured) == [one.id for one in measured]
+    assert added_line(asked, measured).startswith("1 control is measured too (delete_off): ")
+    everything = matrix.all_cells()
+    assert everything == with_controls(everything)
+
+
+def test_with_its_controls_a_cell_is_green_and_without_them_it_is_not() -> None:
+    """The names of the controls that are added are those that the judgement asks for."""
+    (cell,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+    alone = summarise([samples.cell(samples.sqlite("wal", "full"), samples.durable(120))], 100)
+    missing = {control.name for control in alone.controls if control.fired is None}
+    assert {"delete_off", "wal_off"} <= missing
+    assert missing - {"damage"} <= {one.settings_name for one in with_controls([cell])}
