@@ -24,7 +24,9 @@ def checkout(folder: Path, recipe: str) -> list[str]:
 
 def temporary(folder: Path) -> dict[str, str]:
     (folder / "tmp").mkdir()
-    return {**os.environ, "TMPDIR": str(folder / "tmp")}
+    # Started by `make test`, these tests would have their own make say where it is.
+    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return {**own, "TMPDIR": str(folder / "tmp")}
 
 
 def ends(pid: str) -> bool:
