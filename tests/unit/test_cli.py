@@ -211,7 +211,7 @@ def without_reader(words: list[str], folder: Path, *, stderr_too: bool = False) 
     said = folder / "said"
     with os.fdopen(writer, "w") as pipe, said.open("w") as file:
         stderr = subprocess.STDOUT if stderr_too else file
-        result = subprocess.run([RIG, *words], cwd=folder, stdout=pipe, stderr=stderr, check=False, timeout=60)
+        result = subprocess.run([RIG, *words], cwd=folder, stdout=pipe, stderr=stderr, check=False, timeout=300)
     return result.returncode, said.read_text()
 
 
