@@ -155,4 +155,4 @@ def brings_an_engine(stranger: Stranger, wheel: Path) -> None:
     refused = stranger.call("sh", "-c", "rig run appendlog-ext4-always_ioerror-write 2>&1", code=2)
     assert "cannot be measured under ioerror-write" in refused
     stranger.pip("uninstall", "--yes", "appendlog-for-the-rig")
-    assert "unknown engine 'appendlog'" in stranger.call("sh", "-c", "rig plan 'appendlog-*' 2>&1", code=2)
+    assert "no cell matches 'appendlog-*'" in stranger.call("sh", "-c", "rig plan 'appendlog-*' 2>&1", code=2)
