@@ -1,8 +1,8 @@
 """The scenarios that must show a loss, so that a night that shows none anywhere proves nothing.
 
 A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run; only
-a group of which every required control fired may hold a green cell. Which settings must fail is said by the engine's
-dossier (`rig.analysis.dossiers.Controls`). Required are:
+a group whose required controls all fired may hold a green scenario. The engine's dossier says which settings must fail
+(`rig.analysis.dossiers.Controls`). Required are:
 - the settings that must lose under this fault do lose at least one acknowledged transaction, and where writes may be
   reordered or torn some damage is seen in the settings that may be damaged;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
@@ -11,12 +11,12 @@ dossier (`rig.analysis.dossiers.Controls`). Required are:
 - with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
 - under a wrong clock each workload read first the right time and then the wrong one, and states were judged under the
   wrong clock and under the right one;
-- under errors each cell whose promise can break was told of an error at least once;
+- under errors each scenario whose promise can break was told of an error at least once;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
-- when the process is killed, every cell was hit inside commits, and the settings that must be damaged then are.
-A cell whose shim swallows every sync must break its promise of losing nothing, and so must, under a wrong clock, one
-whose shim trusts the clock; these controls exist only where such a cell was run. A cell whose shim drops one kind of
-sync is a mutant (`analysis.mutations`) and no control.
+- when the process is killed, every scenario was hit inside commits, and the settings that must be damaged then are.
+A scenario whose shim swallows every sync must break its promise of losing nothing, and so must, under a wrong clock,
+one whose shim trusts the clock; these controls exist only where such a scenario was run. A scenario whose shim drops
+one kind of sync is a mutant (`analysis.mutations`) and no control.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from rig.faults import Holds
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
-    from rig.contract.results import CellResult, VerdictKind
+    from rig.contract.results import MeasuredScenario, VerdictKind
     from rig.contract.scenario import Scenario
 
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """The cells whose verdicts stand or fall together."""
+    """The scenarios whose verdicts stand or fall together."""
 
     engine: str
     filesystem: str
@@ -54,14 +54,14 @@ class Group:
 
 @dataclass(frozen=True)
 class ControlResult:
-    """One control of one group; `fired` is None when no cell of it was run."""
+    """One control of one group; `fired` is None when no scenario of it was run."""
 
     name: str
     group: Group
     fired: bool | None
     # What must be seen, and what was seen.
     what: str
-    cells: tuple[str, ...]
+    scenarios: tuple[str, ...]
 
     @property
     def word(self) -> str:
@@ -73,61 +73,61 @@ _REORDERING_FAULTS = ("powercut", "torn")
 _SWALLOWED = "every sync is swallowed"
 
 
-def group_of(cell: CellResult) -> Group:
-    """Return the group that the cell belongs to."""
-    return Group(cell.engine, cell.filesystem, cell.fault)
+def group_of(scenario: MeasuredScenario) -> Group:
+    """Return the group that the scenario belongs to."""
+    return Group(scenario.engine, scenario.filesystem, scenario.fault)
 
 
-def is_control(cell: CellResult | Scenario) -> bool:
-    """Return whether this cell is one that has to fail, by its settings or by what stands around the engine."""
-    if cell.shim == Shim.NONE:
-        return settings_name(cell.settings) in control_settings(cell.engine, cell.fault)
-    return not is_mutant(cell)
+def is_control(scenario: MeasuredScenario | Scenario) -> bool:
+    """Return whether this scenario is one that has to fail, by its settings or by what stands around the engine."""
+    if scenario.shim == Shim.NONE:
+        return settings_name(scenario.settings) in control_settings(scenario.engine, scenario.fault)
+    return not is_mutant(scenario)
 
 
-def must_lose(cell: CellResult) -> bool:
-    """Return whether this cell is a control that has to lose at least one acknowledged transaction."""
-    names = dossier_of(cell.engine).CONTROLS.must_lose.get(cell.fault, ())
-    return cell.shim == Shim.NONE and settings_name(cell.settings) in names
+def must_lose(scenario: MeasuredScenario) -> bool:
+    """Return whether this scenario is a control that has to lose at least one acknowledged transaction."""
+    names = dossier_of(scenario.engine).CONTROLS.must_lose.get(scenario.fault, ())
+    return scenario.shim == Shim.NONE and settings_name(scenario.settings) in names
 
 
-def must_break(cell: CellResult) -> bool:
-    """Return whether this cell has to break its promise: it promises to lose nothing, and its shim breaks that."""
-    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-    is_control = is_sabotaged(cell) and not is_mutant(cell)
+def must_break(scenario: MeasuredScenario) -> bool:
+    """Return whether this scenario has to break its promise: it promises to lose nothing, and its shim breaks that."""
+    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    is_control = is_sabotaged(scenario) and not is_mutant(scenario)
     return is_control and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
-def is_sabotaged(cell: CellResult) -> bool:
-    """Return whether a broken promise of this cell is the doing of its shim, and not of the engine."""
-    return is_mutant(cell) or bool(_sabotage(cell))
+def is_sabotaged(scenario: MeasuredScenario) -> bool:
+    """Return whether a broken promise of this scenario is the doing of its shim, and not of the engine."""
+    return is_mutant(scenario) or bool(_sabotage(scenario))
 
 
-def _sabotage(cell: CellResult) -> str:
-    """Return why the shim of this cell breaks its promise; empty if there is none, or under a fault that it stands."""
-    if cell.shim == Shim.EATMYDATA:
-        return _SWALLOWED if cell.fault in FORGETTING_FAULTS else ""
-    is_clock = cell.fault in CLOCK_FAULTS
-    return dossier_of(cell.engine).CONTROLS.programs.get(cell.shim, "") if is_clock else ""
+def _sabotage(scenario: MeasuredScenario) -> str:
+    """Return why the shim of this scenario breaks its promise; empty if it has none, or none that matters here."""
+    if scenario.shim == Shim.EATMYDATA:
+        return _SWALLOWED if scenario.fault in FORGETTING_FAULTS else ""
+    is_clock = scenario.fault in CLOCK_FAULTS
+    return dossier_of(scenario.engine).CONTROLS.programs.get(scenario.shim, "") if is_clock else ""
 
 
-def is_mutant(cell: CellResult | Scenario) -> bool:
-    """Return whether the shim of this cell leaves out one kind of sync."""
-    return cell.shim.startswith(DROP_PREFIX)
+def is_mutant(scenario: MeasuredScenario | Scenario) -> bool:
+    """Return whether the shim of this scenario leaves out one kind of sync."""
+    return scenario.shim.startswith(DROP_PREFIX)
 
 
-def is_cross_check(cell: CellResult) -> bool:
-    """Return whether this cell holds the rig to account, by a few cuts that really happened."""
-    spec = SPECS.get(cell.fault)
+def is_cross_check(scenario: MeasuredScenario) -> bool:
+    """Return whether this scenario holds the rig to account, by a few cuts that really happened."""
+    spec = SPECS.get(scenario.fault)
     return spec is not None and spec.is_cross_check
 
 
 def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     """Return every control of every group among the outcomes, in the order of the groups."""
-    groups = sorted({group_of(outcome.cell) for outcome in outcomes})
+    groups = sorted({group_of(outcome.scenario) for outcome in outcomes})
     results: list[ControlResult] = []
     for group in groups:
-        members = [outcome for outcome in outcomes if group_of(outcome.cell) == group]
+        members = [outcome for outcome in outcomes if group_of(outcome.scenario) == group]
         required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ())
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
             results += _kill_controls(group, members)
@@ -145,7 +145,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
 
 
 def doubts(group: Group, controls: Sequence[ControlResult]) -> tuple[str, ...]:
-    """Return why no cell of the group may be green: empty when every one of its controls fired, and there is one."""
+    """Return why no scenario of the group may be green; empty if it has controls and all of them fired."""
     own = [control for control in controls if control.group == group]
     if not own:
         return (f"no control is known for {group}",)
@@ -158,13 +158,13 @@ def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
 
 def _unshimmed(members: Sequence[Outcome], name: str = "") -> list[Outcome]:
     """Return the members that run the engine as it is; with these settings, if a name is given."""
-    plain = [o for o in members if o.cell.shim == Shim.NONE]
-    return [o for o in plain if not name or settings_name(o.cell.settings) == name]
+    plain = [o for o in members if o.scenario.shim == Shim.NONE]
+    return [o for o in plain if not name or settings_name(o.scenario.settings) == name]
 
 
 def _control(group: Group, name: str, own: Sequence[Outcome], what: str, *, fired: bool) -> ControlResult:
-    """Return what became of a control that these cells are; without any it was not run, whatever `fired` says."""
-    return ControlResult(name, group, fired if own else None, what, tuple(sorted(o.cell.id for o in own)))
+    """Return what became of a control that these scenarios are; without any it was not run, whatever `fired` says."""
+    return ControlResult(name, group, fired if own else None, what, tuple(sorted(o.scenario.id for o in own)))
 
 
 def _loss_control(group: Group, name: str, members: Sequence[Outcome]) -> ControlResult:
@@ -177,10 +177,10 @@ def _loss_control(group: Group, name: str, members: Sequence[Outcome]) -> Contro
 
 def _damage_control(group: Group, required: Sequence[str], members: Sequence[Outcome]) -> ControlResult:
     damaging = dossier_of(group.engine).CONTROLS.damaging
-    own = [o for o in _unshimmed(members) if _holds(o.cell.settings, damaging)]
+    own = [o for o in _unshimmed(members) if _holds(o.scenario.settings, damaging)]
     damage_count = sum(o.damage.count for o in own if not o.settings_mismatches)
     part = ", ".join(f"{name}={value}" for name, value in damaging.items())
-    what = f"some cell with {part} must show damage; {damage_count} damaged contents seen"
+    what = f"some scenario with {part} must show damage; {damage_count} damaged contents seen"
     result = _control(group, "damage", own, what, fired=damage_count > 0)
     was_run = all(_unshimmed(members, name) for name in required)
     # Only what all of them did not show was not there to be seen.
@@ -189,7 +189,7 @@ def _damage_control(group: Group, required: Sequence[str], members: Sequence[Out
 
 def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
-    inside_count = sum(o.cell.plan.inside_count for o in own if o.state_count >= o.cell.plan.state_count)
+    inside_count = sum(o.scenario.plan.inside_count for o in own if o.state_count >= o.scenario.plan.state_count)
     what = f"some recovery must be cut while it writes to the database; {inside_count} states are such cuts"
     return _control(group, "inside", own, what, fired=inside_count > 0)
 
@@ -197,7 +197,7 @@ def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """A disk that drops writes must have dropped some that were acknowledged; what came back anyway has no verdict."""
     own = _unshimmed(members)
-    live = [one for o in own for one in o.cell.recording.live]
+    live = [one for o in own for one in o.scenario.recording.live]
     gone = [one for one in live if one["recovered"] is not None and one["recovered"] <= one["issued"]]
     void_count = sum(one.get("acked_after", 0) for one in gone)
     what = f"transactions must be acknowledged behind a cut and be gone; {void_count} were"
@@ -206,28 +206,30 @@ def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
-    blind = sorted(o.cell.id for o in _unshimmed(members) if _can_break(o.cell) and not o.cell.recording.live)
+    blind = sorted(
+        o.scenario.id for o in _unshimmed(members) if _can_break(o.scenario) and not o.scenario.recording.live
+    )
     blind_text = f", none by {', '.join(blind)}" if blind else ""
-    told_count = sum(len(o.cell.recording.live) for o in members)
-    what = f"every cell that promises anything must see an error; {told_count} seen{blind_text}"
+    told_count = sum(len(o.scenario.recording.live) for o in members)
+    what = f"every scenario that promises anything must see an error; {told_count} seen{blind_text}"
     return _control(group, "errors", members, what, fired=told_count > 0 and not blind)
 
 
-def _can_break(cell: CellResult) -> bool:
-    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+def _can_break(scenario: MeasuredScenario) -> bool:
+    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
     return promise is not None and promise.keeps is not Keeps.ANYTHING
 
 
 def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
-    late_count = sum(verdict.holds == Holds.DISCARD for o in own for verdict in o.cell.verdicts)
+    late_count = sum(verdict.holds == Holds.DISCARD for o in own for verdict in o.scenario.verdicts)
     what = f"some state must hold a discard that took effect; {late_count} do"
     return _control(group, "late", own, what, fired=late_count > 0)
 
 
 def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
-    judged = [v for o in own for v in o.cell.verdicts if v.holds == Holds.GARBAGE]
+    judged = [v for o in own for v in o.scenario.verdicts if v.holds == Holds.GARBAGE]
     # What only the file system noticed has reached no database.
     garbage_count = sum(not v.kind.is_infrastructure for v in judged)
     what = f"some state that a database was judged on must hold garbage; {garbage_count} do"
@@ -236,23 +238,23 @@ def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
-    apart_count = sum(o.cell.plan.apart_count for o in own)
+    apart_count = sum(o.scenario.plan.apart_count for o in own)
     what = f"some state must hold what one disk made durable after the other was cut; {apart_count} do"
     return _control(group, "apart", own, what, fired=apart_count > 0)
 
 
 def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
-    # By cell, content and instant.
+    # By scenario, content and instant.
     right: dict[tuple[str, str, int], set[VerdictKind]] = {}
     wrong: dict[tuple[str, str, int], set[VerdictKind]] = {}
     # A program that trusts the clock has a control of its own: what differs here is the engine's.
-    for o in (o for o in members if o.cell.shim == Shim.NONE):
-        for verdict in o.cell.verdicts:
+    for o in (o for o in members if o.scenario.shim == Shim.NONE):
+        for verdict in o.scenario.verdicts:
             if verdict.clock and not verdict.kind.is_infrastructure:
                 judged = right if verdict.clock == Clock.RIGHT else wrong
-                judged.setdefault((o.cell.id, verdict.content, verdict.entry), set()).add(verdict.kind)
-    true_count = sum(not is_wrong(group.fault, o.cell.recording.clock) for o in members)
+                judged.setdefault((o.scenario.id, verdict.content, verdict.entry), set()).add(verdict.kind)
+    true_count = sum(not is_wrong(group.fault, o.scenario.recording.clock) for o in members)
     both = right.keys() & wrong.keys()
     differing_count = sum(right[state] != wrong[state] for state in both)
     what = (
@@ -272,8 +274,8 @@ def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
     own = _unshimmed(members)
-    hits = [sum(one["issued"] > one["acked"] for one in o.cell.recording.live) for o in own]
-    what = f"every cell must be killed inside commits; {min(hits, default=0)} times or more"
+    hits = [sum(one["issued"] > one["acked"] for one in o.scenario.recording.live) for o in own]
+    what = f"every scenario must be killed inside commits; {min(hits, default=0)} times or more"
     results = [_control(group, "mid-commit", own, what, fired=all(hits))]
     for name in dossier_of(group.engine).CONTROLS.must_damage.get(group.fault, ()):
         without = _unshimmed(members, name)
@@ -286,13 +288,13 @@ def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResu
 def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
     results = []
     for outcome in members:
-        cell = outcome.cell
-        promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
-        if promise is None or not must_break(cell):
+        scenario = outcome.scenario
+        promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+        if promise is None or not must_break(scenario):
             continue
-        broken_count = sum(violates(promise, verdict) for verdict in cell.verdicts)
-        what = f"{_sabotage(cell)}, so the promise must break; {broken_count} states break it"
-        name = f"{settings_name(cell.settings)}+{cell.shim}"
+        broken_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
+        what = f"{_sabotage(scenario)}, so the promise must break; {broken_count} states break it"
+        name = f"{settings_name(scenario.settings)}+{scenario.shim}"
         fired = broken_count > 0 and not outcome.settings_mismatches
         results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)

@@ -22,7 +22,7 @@ _EQUAL_SHARE = 0.98
 
 def findings(summary: Summary) -> list[str]:
     """Return a few sentences; each names settings and what was measured."""
-    main = [row for row in summary.rows if row.outcome.cell.fault in MAIN_FAULTS]
+    main = [row for row in summary.rows if row.outcome.scenario.fault in MAIN_FAULTS]
     answers: dict[tuple[str, str, str, str], list[_Answer]] = {}
     for fault, rows in groupby(sorted(main or summary.rows, key=_place), key=_place):
         answer = _answer(list(rows))
@@ -45,13 +45,13 @@ class _Answer:
 
 
 def _place(row: Row) -> tuple[str, str, str]:
-    cell = row.outcome.cell
-    return f"{cell.engine} on {cell.filesystem}", cell.fault, cell.device
+    scenario = row.outcome.scenario
+    return f"{scenario.engine} on {scenario.filesystem}", scenario.fault, scenario.device
 
 
 def _answer(rows: Sequence[Row]) -> _Answer | None:
     """Return what the rows of one fault say; None where no setting lost nothing."""
-    honest = [row for row in rows if row.outcome.cell.shim == "none" and row.outcome.transactions_per_s]
+    honest = [row for row in rows if row.outcome.scenario.shim == "none" and row.outcome.transactions_per_s]
     lossless = [row.outcome for row in honest if _loses_nothing(row)]
     if not lossless:
         return None
@@ -65,9 +65,9 @@ def _answer(rows: Sequence[Row]) -> _Answer | None:
         f"{number(best.transactions_per_s)} transactions per virtual second."
     )
     if _speed(fastest) <= top:
-        return _Answer(best.cell.fault, text, "", "")
+        return _Answer(best.scenario.fault, text, "", "")
     times = f" {fastest.settings_name} is {number(_speed(fastest) / _speed(best))} times as fast and lost "
-    return _Answer(best.cell.fault, text, times, f"up to {fastest.lost_max}, with damage {damage_text(fastest)}")
+    return _Answer(best.scenario.fault, text, times, f"up to {fastest.lost_max}, with damage {damage_text(fastest)}")
 
 
 def _loses_nothing(row: Row) -> bool:
@@ -83,8 +83,8 @@ def _speed(outcome: Outcome) -> float:
 
 def _strength(outcome: Outcome) -> tuple[int, ...]:
     """Return the place of each setting among the engine's choices, the weakest first; the last setting counts most."""
-    settings = outcome.cell.settings
-    engine = found(outcome.cell.engine)
+    settings = outcome.scenario.settings
+    engine = found(outcome.scenario.engine)
     choices = engine.spec.settings if engine else {}
     return tuple(choices[name].index(settings[name]) for name in reversed(list(choices)))
 

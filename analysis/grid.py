@@ -1,7 +1,7 @@
-"""Settings against faults: the whole run at a glance, one mark a cell, for the terminal and for the page.
+"""Settings against faults: the whole run at a glance, one mark a scenario, for the terminal and for the page.
 
 A line is a fault, the arms in the order of `rig.contract.arms.Arm`; a column is a value of the engine's first
-setting, and within it stands one mark for each value of the others. Cells under a shim are left
+setting, and within it stands one mark for each value of the others. Scenarios under a shim are left
 out: they speak of the rig's teeth, not of the engine.
 """
 
@@ -18,7 +18,7 @@ from rig.contract.arms import SPECS, Arm
 if TYPE_CHECKING:
     from rich.table import Table
 
-# From this many faults on, one line a cell is more than anybody reads.
+# From this many faults on, one line a scenario is more than anybody reads.
 FAULTS_MIN = 4
 LEGEND = "+ kept   X broken   ? inconclusive   . nothing promised"
 _MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?"}
@@ -28,7 +28,7 @@ _ARMS = list(Arm)
 
 @dataclass(frozen=True)
 class Line:
-    """One fault: for each column the rows of its cells, None where a cell was not run."""
+    """One fault: for each column the rows of its scenarios, None where a scenario was not run."""
 
     fault: str
     arm: Arm
@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of one engine on one file system and device."""
+    """The scenarios of one engine on one file system and device."""
 
     title: str
     # The values of the first setting, and those of the others, in the order of the run's rows.
@@ -50,14 +50,14 @@ def grids(rows: Sequence[Row]) -> list[Grid]:
     """Return a grid for each engine, file system and device, in the order of the rows."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        cell = row.outcome.cell
-        if cell.shim == "none":
-            groups.setdefault(f"{cell.engine} on {cell.filesystem}, device {cell.device}", []).append(row)
+        scenario = row.outcome.scenario
+        if scenario.shim == "none":
+            groups.setdefault(f"{scenario.engine} on {scenario.filesystem}, device {scenario.device}", []).append(row)
     return [_grid(title, group) for title, group in groups.items()]
 
 
 def mark(row: Row | None) -> str:
-    """Return the mark of a cell; a blank where there is none."""
+    """Return the mark of a scenario; a blank where there is none."""
     if row is None:
         return " "
     if row.judgement.result is Result.KEPT and row.promise and row.promise.keeps is Keeps.ANYTHING:
@@ -79,8 +79,8 @@ def table(grid: Grid) -> Table:
         if index and line.arm is not grid.lines[index - 1].arm:
             found.add_section()
         marks = [[mark(row) for row in column] for column in line.columns]
-        cells = [Text(" ").join(Text(one, style=_STYLES.get(one, "")) for one in column) for column in marks]
-        found.add_row(Text(line.fault), *cells)
+        scenarios = [Text(" ").join(Text(one, style=_STYLES.get(one, "")) for one in column) for column in marks]
+        found.add_row(Text(line.fault), *scenarios)
     return found
 
 
@@ -90,10 +90,10 @@ def caption(grid: Grid) -> str:
 
 
 def _grid(title: str, rows: Sequence[Row]) -> Grid:
-    found = {(row.outcome.cell.fault, *_place(row)): row for row in rows}
+    found = {(row.outcome.scenario.fault, *_place(row)): row for row in rows}
     columns = tuple(dict.fromkeys(_place(row)[0] for row in rows))
     levels = tuple(dict.fromkeys(_place(row)[1] for row in rows))
-    faults = sorted({row.outcome.cell.fault for row in rows}, key=_fault_order)
+    faults = sorted({row.outcome.scenario.fault for row in rows}, key=_fault_order)
     lines = tuple(
         Line(
             fault,
@@ -106,7 +106,7 @@ def _grid(title: str, rows: Sequence[Row]) -> Grid:
 
 
 def _place(row: Row) -> tuple[str, str]:
-    first, *others = row.outcome.cell.settings.values()
+    first, *others = row.outcome.scenario.settings.values()
     return first, "_".join(others)
 
 

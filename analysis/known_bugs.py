@@ -30,13 +30,13 @@ def known_bugs(engine: str, version: str, settings: Mapping[str, str]) -> list[K
 
 
 def warnings(summary: Summary) -> list[str]:
-    """Return a line for each known bug that the cells of a run can meet, naming their settings."""
+    """Return a line for each known bug that the scenarios of a run can meet, naming their settings."""
     met: dict[tuple[str, str, str], tuple[KnownBug, dict[str, None]]] = {}
     for row in summary.rows:
-        cell = row.outcome.cell
-        version = cell.recording.engine_version.partition(" ")[0]
-        for bug in known_bugs(cell.engine, version, cell.settings):
-            _, names = met.setdefault((cell.engine, version, bug.name), (bug, {}))
+        scenario = row.outcome.scenario
+        version = scenario.recording.engine_version.partition(" ")[0]
+        for bug in known_bugs(scenario.engine, version, scenario.settings):
+            _, names = met.setdefault((scenario.engine, version, bug.name), (bug, {}))
             names[row.outcome.settings_name] = None
     return [
         f"{engine} {version} has the known bug {bug.name}, corrected in {_dotted([*bug.backported, bug.fixed])}: "

@@ -1,6 +1,6 @@
 """Which syncs a rig that leaves them out one by one finds to matter, beside what the documentation says of each.
 
-A mutant is a cell whose shim drops one kind of sync. It is noticed when a state breaks the promise of its settings:
+A mutant is a scenario whose shim drops one kind of sync. It is noticed when a state breaks the promise of its settings:
 more is lost, or more is damaged, than is allowed. The score of a setting is noticed / mattering. A mutant that ought to
 matter and is not noticed is a hole: in what was looked at, or in what is believed of the sync; its reason is unknown.
 """
@@ -17,14 +17,14 @@ from rig.contract.orders import DROP_PREFIX
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row, Summary
-    from rig.contract.results import CellResult
+    from rig.contract.results import MeasuredScenario
     from rig.contract.scenario import Scenario
 
 
-def expectation(cell: CellResult | Scenario) -> Expectation | None:
+def expectation(scenario: MeasuredScenario | Scenario) -> Expectation | None:
     """Return what is known of the sync that a mutant leaves out, or None."""
-    kind = cell.shim.removeprefix(DROP_PREFIX)
-    return dossier_of(cell.engine).expectation(cell.filesystem, cell.settings, kind)
+    kind = scenario.shim.removeprefix(DROP_PREFIX)
+    return dossier_of(scenario.engine).expectation(scenario.filesystem, scenario.settings, kind)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Mutant:
     """One sync left out of one setting, under every fault that was tried."""
 
     kind: str
-    cells: tuple[str, ...]
-    # None while a cell is inconclusive and no other has broken the promise.
+    scenarios: tuple[str, ...]
+    # None while a scenario is inconclusive and no other has broken the promise.
     noticed: bool | None
     expectation: Expectation | None
 
@@ -73,10 +73,10 @@ class Score:
 def scores(summary: Summary) -> tuple[Score, ...]:
     """Return the score of every setting of which mutants were run, in the order of the rows."""
     found = []
-    rows = [row for row in summary.rows if row.outcome.cell.shim.startswith(DROP_PREFIX)]
+    rows = [row for row in summary.rows if row.outcome.scenario.shim.startswith(DROP_PREFIX)]
     for name, own in groupby(rows, key=_name):
         same = list(own)
-        kinds = dict.fromkeys(row.outcome.cell.shim.removeprefix(DROP_PREFIX) for row in same)
+        kinds = dict.fromkeys(row.outcome.scenario.shim.removeprefix(DROP_PREFIX) for row in same)
         found.append(Score(name, tuple(_mutant(kind, same) for kind in kinds)))
     return tuple(found)
 
@@ -91,13 +91,13 @@ def lines(summary: Summary) -> list[str]:
 
 
 def _mutant(kind: str, rows: Sequence[Row]) -> Mutant:
-    own = [row for row in rows if row.outcome.cell.shim == f"{DROP_PREFIX}{kind}"]
+    own = [row for row in rows if row.outcome.scenario.shim == f"{DROP_PREFIX}{kind}"]
     results = {row.judgement.result.value for row in own}
     noticed = True if "broken" in results else None if "inconclusive" in results else False
-    cells = tuple(row.outcome.cell.id for row in own)
-    return Mutant(kind, cells, noticed, expectation(own[0].outcome.cell))
+    scenarios = tuple(row.outcome.scenario.id for row in own)
+    return Mutant(kind, scenarios, noticed, expectation(own[0].outcome.scenario))
 
 
 def _name(row: Row) -> str:
-    cell = row.outcome.cell
-    return f"{cell.engine} {'_'.join(cell.settings.values())} on {cell.filesystem}"
+    scenario = row.outcome.scenario
+    return f"{scenario.engine} {'_'.join(scenario.settings.values())} on {scenario.filesystem}"

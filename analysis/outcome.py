@@ -1,4 +1,4 @@
-"""The verdicts of one cell summed up, judged against its promise, and all cells summed up into one answer.
+"""The verdicts of one scenario summed up, judged against its promise, and all scenarios summed up into one answer.
 
 The rules of judgement, in this order:
 1. Settings read back that differ from those asked for: inconclusive, for the promise speaks of other settings.
@@ -8,7 +8,7 @@ The rules of judgement, in this order:
    sync calls of a transaction are not the documented ones; fewer distinct contents than asked for, unless every epoch
    was enumerated or nothing is promised anyway.
 4. Else kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
-Then the controls speak (`summarise`): a kept cell of a group whose controls did not all fire becomes inconclusive.
+Then the controls speak (`summarise`): a kept scenario of a group whose controls did not all fire becomes inconclusive.
 A kept promise of "anything goes" says so among its reasons.
 """
 
@@ -34,7 +34,7 @@ from rig.analysis.protocol import difference
 from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import MAIN_FAULTS
 from rig.contract.orders import Shim
-from rig.contract.results import CellResult, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.engines import found, settings_name
 
 # Above this share of states without a verdict the rest is not trusted to speak for the whole.
@@ -61,9 +61,9 @@ EXIT_CODES: Mapping[Result, int] = {Result.KEPT: 0, Result.BROKEN: 1, Result.INC
 
 @dataclass(frozen=True)
 class Outcome:
-    """The metrics of one cell. Losses are counted over states that some prefix of the transactions explains."""
+    """The metrics of one scenario. Losses are counted over states that some prefix of the transactions explains."""
 
-    cell: CellResult
+    scenario: MeasuredScenario
     state_count: int
     # States whose verdict says something of the database, and the distinct contents among them: the exposure.
     database_count: int
@@ -94,8 +94,8 @@ class Outcome:
     @property
     def settings_name(self) -> str:
         """Return the settings as they stand in ids, with the shim if there is one."""
-        name = settings_name(self.cell.settings)
-        return name if self.cell.shim == Shim.NONE else f"{name}+{self.cell.shim}"
+        name = settings_name(self.scenario.settings)
+        return name if self.scenario.shim == Shim.NONE else f"{name}+{self.scenario.shim}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Row:
-    """One cell with all that is known about it."""
+    """One scenario with all that is known about it."""
 
     outcome: Outcome
     promise: Promise | None
@@ -120,7 +120,7 @@ class Row:
     @property
     def result_text(self) -> str:
         """Return the result as it is shown; a promise that a shim broke on purpose is a control and says so."""
-        if is_mutant(self.outcome.cell):
+        if is_mutant(self.outcome.scenario):
             return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
         if self.is_sabotaged and self.judgement.result is Result.BROKEN:
             return "broken (control)"
@@ -131,7 +131,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """All cells of a run, its controls and the one answer."""
+    """All scenarios of a run, its controls and the one answer."""
 
     rows: tuple[Row, ...]
     controls: tuple[ControlResult, ...]
@@ -143,10 +143,10 @@ class Summary:
         return EXIT_CODES[self.result]
 
 
-def outcome(cell: CellResult) -> Outcome:
-    """Return the metrics of one cell; the order of its verdicts does not matter."""
-    facts = cell.recording
-    judged = [verdict for verdict in cell.verdicts if not verdict.kind.is_infrastructure]
+def outcome(scenario: MeasuredScenario) -> Outcome:
+    """Return the metrics of one scenario; the order of its verdicts does not matter."""
+    facts = scenario.recording
+    judged = [verdict for verdict in scenario.verdicts if not verdict.kind.is_infrastructure]
     explained = [verdict for verdict in judged if not verdict.kind.is_damage]
     contents = {verdict.content for verdict in judged}
     damaged = {verdict.content for verdict in judged if verdict.kind.is_damage}
@@ -154,11 +154,13 @@ def outcome(cell: CellResult) -> Outcome:
     weight_ns = sum(verdict.instant_weight_ns for verdict in instants)
     lost_counts = Counter(verdict.lost for verdict in explained)
     return Outcome(
-        cell=cell,
-        state_count=len(cell.verdicts),
+        scenario=scenario,
+        state_count=len(scenario.verdicts),
         database_count=len(judged),
         content_count=len(contents),
-        kind_counts=dict(sorted(Counter(v.kind for v in cell.verdicts).items(), key=lambda item: _SEVERITY[item[0]])),
+        kind_counts=dict(
+            sorted(Counter(v.kind for v in scenario.verdicts).items(), key=lambda item: _SEVERITY[item[0]])
+        ),
         lost_max=max(lost_counts, default=None),
         lost_mean=_ratio(sum(verdict.lost for verdict in explained), len(explained)),
         lost_counts=dict(sorted(lost_counts.items())),
@@ -167,16 +169,19 @@ def outcome(cell: CellResult) -> Outcome:
         instant_count=len(instants),
         instant_share_losing=_ratio(sum(v.instant_weight_ns for v in instants if loses(v)), weight_ns),
         damage=proportion(len(damaged), len(contents)),
-        detected_count=sum(verdict.kind in _DETECTED for verdict in cell.verdicts),
+        detected_count=sum(verdict.kind in _DETECTED for verdict in scenario.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
         # A supervised workload stops at its calls, a live cut ends one, and a program of its own does not do what the
         # workload says: the speed of these says nothing of the setting.
         transactions_per_s=None
-        if is_mutant(cell) or cell.fault == "processkill" or is_cross_check(cell) or cell.shim not in list(Shim)
+        if is_mutant(scenario)
+        or scenario.fault == "processkill"
+        or is_cross_check(scenario)
+        or scenario.shim not in list(Shim)
         else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
-        settings_mismatches=_settings_mismatches(cell),
+        settings_mismatches=_settings_mismatches(scenario),
     )
 
 
@@ -199,10 +204,10 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     shown = _filesystem_damage(outcome)
     if promise is None:
         return Judgement(Result.INCONCLUSIVE, ("no promise is known for these settings under this fault", *shown), ())
-    broken_by = worst_first(verdict for verdict in outcome.cell.verdicts if violates(promise, verdict))
+    broken_by = worst_first(verdict for verdict in outcome.scenario.verdicts if violates(promise, verdict))
     if broken_by:
         reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
-        strange = difference(outcome.cell)
+        strange = difference(outcome.scenario)
         return Judgement(Result.BROKEN, (reason, *([strange] if strange else []), *shown), broken_by)
     found = _doubts(outcome, promise, exposure_min)
     if found:
@@ -212,9 +217,9 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
 
 
-def summarise(cells: Iterable[CellResult], exposure_min: int) -> Summary:
-    """Return every cell judged, the controls, and the one answer; broken wins over inconclusive, no cells over kept."""
-    outcomes = [outcome(cell) for cell in sorted(cells, key=_cell_order)]
+def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summary:
+    """Judge every scenario and the controls, and return one answer: broken before inconclusive before kept."""
+    outcomes = [outcome(scenario) for scenario in sorted(scenarios, key=_scenario_order)]
     controls = check_controls(outcomes)
     rows = tuple(_row(one, controls, exposure_min) for one in outcomes)
     results = [row.judgement.result for row in rows if not row.is_sabotaged]
@@ -225,35 +230,35 @@ def summarise(cells: Iterable[CellResult], exposure_min: int) -> Summary:
 
 
 def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:
-    cell = one.cell
-    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+    scenario = one.scenario
+    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
     judgement = judge(one, promise, exposure_min)
-    voids = doubts(group_of(cell), controls)
+    voids = doubts(group_of(scenario), controls)
     if judgement.result is not Result.BROKEN and voids:
         judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=(*voids, *judgement.reasons))
-    return Row(one, promise, judgement, is_sabotaged(cell))
+    return Row(one, promise, judgement, is_sabotaged(scenario))
 
 
 def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str, ...]:
-    cell, plan = outcome.cell, outcome.cell.plan
+    scenario, plan = outcome.scenario, outcome.scenario.plan
     found = []
     unjudged_count = sum(outcome.kind_counts.get(kind, 0) for kind in _UNJUDGED)
     if outcome.database_count == 0:
         found.append("no state has a verdict on the database")
     if outcome.state_count < plan.state_count:
         found.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
-    if cell.fault == "recoverycut" and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
+    if scenario.fault == "recoverycut" and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
         found.append("no recovery was cut after it had begun to write to the files of the database")
     if unjudged_count > UNJUDGED_SHARE_MAX * outcome.state_count:
         found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
-    if cell.recording.reproduced is False:
+    if scenario.recording.reproduced is False:
         found.append("a second run of the same scenario gave another recording")
-    if strange := difference(cell):
+    if strange := difference(scenario):
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    share = _MUTANT_SHARE if is_mutant(cell) else 1 if cell.fault in MAIN_FAULTS else _SIDE_SHARE
+    share = _MUTANT_SHARE if is_mutant(scenario) else 1 if scenario.fault in MAIN_FAULTS else _SIDE_SHARE
     exposure_min = -(-exposure_min // share)
-    is_enough = is_exhaustive or is_cross_check(cell)
+    is_enough = is_exhaustive or is_cross_check(scenario)
     if outcome.content_count < exposure_min and not is_enough and promise.keeps is not Keeps.ANYTHING:
         found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")
     return tuple(found)
@@ -264,37 +269,37 @@ def _filesystem_damage(outcome: Outcome) -> tuple[str, ...]:
     return (f"{count} states of file-system damage, not blamed on the database",) if count else ()
 
 
-def _settings_mismatches(cell: CellResult) -> tuple[str, ...]:
-    read_back = cell.recording.settings
+def _settings_mismatches(scenario: MeasuredScenario) -> tuple[str, ...]:
+    read_back = scenario.recording.settings
     return tuple(
         f"{name}={asked} was asked for, {read_back.get(name, 'nothing')} was read back"
-        for name, asked in cell.settings.items()
+        for name, asked in scenario.settings.items()
         if read_back.get(name) != asked
     )
 
 
-def _cell_order(cell: CellResult) -> tuple[object, ...]:
+def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
     return (
-        cell.engine,
-        cell.filesystem,
-        _settings_rank(cell),
-        cell.shim != Shim.NONE,
-        cell.shim,
-        cell.device,
+        scenario.engine,
+        scenario.filesystem,
+        _settings_rank(scenario),
+        scenario.shim != Shim.NONE,
+        scenario.shim,
+        scenario.device,
         # The first row of a setting tells its speed, which a live cut has none of.
-        is_cross_check(cell),
-        cell.fault,
-        cell.id,
+        is_cross_check(scenario),
+        scenario.fault,
+        scenario.id,
     )
 
 
-def _settings_rank(cell: CellResult) -> tuple[tuple[int, str], ...]:
+def _settings_rank(scenario: MeasuredScenario) -> tuple[tuple[int, str], ...]:
     """Return a sort key that lists settings in the order of the engine's own choices; words it lacks come last."""
-    engine = found(cell.engine)
+    engine = found(scenario.engine)
     choices = engine.spec.settings if engine else {}
     return tuple(
         (choices[name].index(value) if value in choices.get(name, ()) else len(choices.get(name, ())), value)
-        for name, value in cell.settings.items()
+        for name, value in scenario.settings.items()
     )
 
 

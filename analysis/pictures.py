@@ -1,4 +1,4 @@
-"""The pictures of the report as SVG text: speed against loss, and the distribution of losses of one cell.
+"""The pictures of the report as SVG text: speed against loss, and the distribution of losses of one scenario.
 
 The same input gives the same bytes: ids come from a fixed salt, no date is written. Colours are CSS variables of the
 page, so that one picture serves light and dark; damage is a shape as well as a colour.

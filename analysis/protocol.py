@@ -15,7 +15,7 @@ from rig.engines import found
 from rig.engines.syncs import in_roles, syncs_of
 
 if TYPE_CHECKING:
-    from rig.contract.results import CellResult
+    from rig.contract.results import MeasuredScenario
 
 
 def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -27,9 +27,9 @@ def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(in_roles(known, sequence) for sequence in syncs.sequences(settings)))
 
 
-def difference(cell: CellResult) -> str:
+def difference(scenario: MeasuredScenario) -> str:
     """Return how the sampled sync calls differ from the known ones, naming both; empty if they agree or are unknown."""
-    known, measured = known_sequences(cell.engine, cell.settings), cell.recording.syncs
+    known, measured = known_sequences(scenario.engine, scenario.settings), scenario.recording.syncs
     if not known or not measured:
         return ""
     strange = sorted(sequence for sequence in measured if sequence not in known)

@@ -38,7 +38,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The states of one cell that are worth a replay, as (command, verdict) pairs, worst first."""
+    """The states of one scenario that are worth a replay, as (command, verdict) pairs, worst first."""
 
     row: Row
     title: str
@@ -72,7 +72,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         summary=summary,
         findings=findings(summary),
         pictures=_pictures(summary),
-        grids=grid.grids(summary.rows) if len({row.outcome.cell.fault for row in summary.rows}) > 1 else [],
+        grids=grid.grids(summary.rows) if len({row.outcome.scenario.fault for row in summary.rows}) > 1 else [],
         mark=grid.mark,
         groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
         bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
@@ -85,7 +85,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),
         common=_common_facts(summary),
-        audited_count=sum(row.outcome.cell.plan.audited_count for row in summary.rows),
+        audited_count=sum(row.outcome.scenario.plan.audited_count for row in summary.rows),
         versions=versions(summary),
         known_bugs=known_bugs.warnings(summary),
         Result=Result,
@@ -95,8 +95,8 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
 
 
 def _group(row: Row) -> str:
-    cell = row.outcome.cell
-    return f"{group_of(cell)}, device {cell.device}"
+    scenario = row.outcome.scenario
+    return f"{group_of(scenario)}, device {scenario.device}"
 
 
 def _by_group(summary: Summary) -> list[Row]:
@@ -111,11 +111,11 @@ def _protocols(summary: Summary) -> list[tuple[str, str, str]]:
     """Return settings, what their transactions were seen to sync, and how that differs; once for each setting."""
     found = {}
     for row in summary.rows:
-        cell = row.outcome.cell
-        if cell.recording.syncs:
-            seen = sorted(cell.recording.syncs.items(), key=lambda item: (-item[1], item[0]))
+        scenario = row.outcome.scenario
+        if scenario.recording.syncs:
+            seen = sorted(scenario.recording.syncs.items(), key=lambda item: (-item[1], item[0]))
             shown = "; ".join(f"{sequence} ({count})" for sequence, count in seen)
-            found[row.outcome.settings_name, shown] = protocol.difference(cell)
+            found[row.outcome.settings_name, shown] = protocol.difference(scenario)
     return [(name, shown, difference) for (name, shown), difference in found.items()]
 
 
@@ -126,11 +126,13 @@ def _kinds(summary: Summary) -> list[VerdictKind]:
 
 def _pictures(summary: Summary) -> list[Picture]:
     pictures: list[Picture] = []
-    faults = {row.outcome.cell.fault for row in summary.rows}
+    faults = {row.outcome.scenario.fault for row in summary.rows}
     # Speed is that of the recording, so the pictures of many faults would differ in little.
     wanted = faults & set(_PICTURED_FAULTS) if len(faults) >= grid.FAULTS_MIN else faults
     for index, (group, rows) in enumerate(groupby(_by_group(summary), key=_group)):
-        outcomes = [row.outcome for row in rows if row.outcome.transactions_per_s and row.outcome.cell.fault in wanted]
+        outcomes = [
+            row.outcome for row in rows if row.outcome.transactions_per_s and row.outcome.scenario.fault in wanted
+        ]
         most = [_point(outcome, outcome.lost_max) for outcome in outcomes if outcome.lost_max is not None]
         often = [
             _point(outcome, outcome.instant_share_losing)
@@ -159,20 +161,20 @@ def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
     """Return the broken promises with all their states first, then the worst states of every allowed loss."""
     broken, allowed = [], []
     for row in summary.rows:
-        cell = row.outcome.cell
+        scenario = row.outcome.scenario
         states = row.judgement.broken_by
         if states:
             title = f"broke its promise: {row.promise.text if row.promise else ''}"
-            title += f", because its shim {_shim_text(cell.shim)}" if row.is_sabotaged else ""
-            broken.append(Evidence(row, title, _commands(cell.id, states, run_dir), 0))
+            title += f", because its shim {_shim_text(scenario.shim)}" if row.is_sabotaged else ""
+            broken.append(Evidence(row, title, _commands(scenario.id, states, run_dir), 0))
             continue
-        losing = worst_first(verdict for verdict in cell.verdicts if loses(verdict))
+        losing = worst_first(verdict for verdict in scenario.verdicts if loses(verdict))
         if losing:
             title = f"lost, as allowed: {row.promise.keeps.value}" if row.promise else "lost; no promise is known"
             if row.judgement.result is Result.INCONCLUSIVE:
                 title = f"lost; {'; '.join(row.judgement.reasons)}"
             shown = losing[:_ILLUSTRATIONS_MAX]
-            allowed.append(Evidence(row, title, _commands(cell.id, shown, run_dir), len(losing) - len(shown)))
+            allowed.append(Evidence(row, title, _commands(scenario.id, shown, run_dir), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
 
 
@@ -181,13 +183,13 @@ def _shim_text(shim: str) -> str:
     return controls.get(shim, f"leaves out {shim.removeprefix(DROP_PREFIX)}")
 
 
-def _commands(cell_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:
-    return tuple((replay_line(cell_id, verdict, run_dir), verdict) for verdict in states)
+def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:
+    return tuple((replay_line(scenario_id, verdict, run_dir), verdict) for verdict in states)
 
 
 def _common_facts(summary: Summary) -> dict[str, str]:
     """Return what the recordings were made with; where they differ, every value is named."""
-    facts = [row.outcome.cell.recording for row in summary.rows]
+    facts = [row.outcome.scenario.recording for row in summary.rows]
     columns = {
         "engine version": [fact.engine_version for fact in facts],
         "guest kernel": [fact.kernel for fact in facts],

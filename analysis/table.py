@@ -1,6 +1,6 @@
 """The table that ends a run: one row a setting, one line a fault within it, the answer below.
 
-A run of many faults gets a grid instead, one mark a cell (`analysis.grid`); the report has every line.
+A run of many faults gets a grid instead, one mark a scenario (`analysis.grid`); the report has every line.
 
 Colour never stands alone: every result is a word first. Lines are plain text when the output is no terminal.
 """
@@ -57,8 +57,12 @@ def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
 def versions(summary: Summary) -> list[str]:
     """Return a line for each build that was measured: engine, version and source id, read back from it."""
     found = {
-        (cell.engine, *cell.recording.engine_version.partition(" ")[::2], cell.recording.settings.get("library", ""))
-        for cell in (row.outcome.cell for row in summary.rows)
+        (
+            scenario.engine,
+            *scenario.recording.engine_version.partition(" ")[::2],
+            scenario.recording.settings.get("library", ""),
+        )
+        for scenario in (row.outcome.scenario for row in summary.rows)
     }
     return [
         f"{engine} {version}"
@@ -69,10 +73,10 @@ def versions(summary: Summary) -> list[str]:
 
 
 def _figures(summary: Summary, width: int) -> list[Table | Text]:
-    """Return what shows the cells: a line each, or one mark each where there are too many faults for that."""
+    """Return what shows the scenarios: a line each, or one mark each where there are too many faults for that."""
     from rich.text import Text
 
-    if len({row.outcome.cell.fault for row in summary.rows}) < grid.FAULTS_MIN:
+    if len({row.outcome.scenario.fault for row in summary.rows}) < grid.FAULTS_MIN:
         return [_table(rows, has_promise=width >= _WIDTH_WITH_PROMISES) for rows in _tables(summary.rows, width)]
     return [
         part for one in grid.grids(summary.rows) for part in (Text(one.title), grid.table(one), Text(grid.caption(one)))
@@ -95,7 +99,7 @@ def headline(summary: Summary) -> str:
     of_scenarios = f"{len(rows)} scenario{'' if len(rows) == 1 else 's'}, {state_count} crash states judged"
     if summary.result is Result.BROKEN:
         broken = [row.outcome for row in rows if row.judgement.result is Result.BROKEN]
-        names = ", ".join(f"{one.settings_name} under {one.cell.fault}" for one in broken[:_NAMES_MAX])
+        names = ", ".join(f"{one.settings_name} under {one.scenario.fault}" for one in broken[:_NAMES_MAX])
         names += ", and others" if len(broken) > _NAMES_MAX else ""
         return f"A promise was broken by {names}: {len(broken)} of {of_scenarios}."
     if summary.result is Result.INCONCLUSIVE:
@@ -108,18 +112,18 @@ def _documented_damage(rows: Sequence[Row]) -> str:
     """Return a sentence on damage that breaks no promise only because the documentation warns of it."""
     warned = [row for row in rows if row.promise and row.promise.keeps is not Keeps.ANYTHING]
     names = [
-        f"{row.outcome.settings_name} under {row.outcome.cell.fault}" for row in warned if row.outcome.damage.count
+        f"{row.outcome.settings_name} under {row.outcome.scenario.fault}" for row in warned if row.outcome.damage.count
     ]
     return f" Damage was seen where the documentation does not exclude it: {', '.join(names)}." if names else ""
 
 
-def replay_line(cell_id: str, verdict: Verdict, run_dir: str = "") -> str:
+def replay_line(scenario_id: str, verdict: Verdict, run_dir: str = "") -> str:
     """Return the command that rebuilds one crash state and shows its verdict, ready to paste.
 
     `run_dir` is needed only for a run that is not where the command looks by itself.
     """
     place = ["--run-dir", run_dir] if run_dir else []
-    return shlex.join(["rig", "replay", cell_id, verdict.state, *place])
+    return shlex.join(["rig", "replay", scenario_id, verdict.state, *place])
 
 
 def number(value: float | None) -> str:
@@ -147,25 +151,25 @@ def damage_text(outcome: Outcome) -> str:
 
 def detection_text(outcome: Outcome) -> str:
     """Return such as `38 / 40`: states in which a dishonest disk was noticed, and in which nobody complained."""
-    if outcome.cell.fault not in DISHONEST_FAULTS:
+    if outcome.scenario.fault not in DISHONEST_FAULTS:
         return "-"
     return f"{outcome.detected_count} / {outcome.silent_count}"
 
 
 def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
     """Return the rows of each table: all in one, or one a fault where a line with the fault would not fit."""
-    faults = sorted({row.outcome.cell.fault for row in rows})
+    faults = sorted({row.outcome.scenario.fault for row in rows})
     if width >= _WIDTH_WITH_FAULTS:
         return [rows] if rows else []
-    return [[row for row in rows if row.outcome.cell.fault == fault] for fault in faults]
+    return [[row for row in rows if row.outcome.scenario.fault == fault] for fault in faults]
 
 
 def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
     from rich import box
     from rich.table import Table
 
-    has_fault = len({row.outcome.cell.fault for row in rows}) > 1
-    has_detection = any(row.outcome.cell.fault in DISHONEST_FAULTS for row in rows)
+    has_fault = len({row.outcome.scenario.fault for row in rows}) > 1
+    has_detection = any(row.outcome.scenario.fault in DISHONEST_FAULTS for row in rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     table.title, table.title_justify = _title(rows), "left"
     table.add_column("settings", no_wrap=True)
@@ -188,19 +192,19 @@ def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
 
 
 def _title(rows: Sequence[Row]) -> str:
-    cells = [row.outcome.cell for row in rows]
+    scenarios = [row.outcome.scenario for row in rows]
     names = (
-        {cell.engine for cell in cells},
-        {cell.filesystem for cell in cells},
-        {f"device {cell.device}" for cell in cells},
-        {cell.fault for cell in cells},
+        {scenario.engine for scenario in scenarios},
+        {scenario.filesystem for scenario in scenarios},
+        {f"device {scenario.device}" for scenario in scenarios},
+        {scenario.fault for scenario in scenarios},
     )
     return " | ".join(", ".join(sorted(name)) for name in names)
 
 
 def _settings_key(row: Row) -> tuple[str, ...]:
-    cell = row.outcome.cell
-    return (cell.engine, cell.filesystem, row.outcome.settings_name, cell.device)
+    scenario = row.outcome.scenario
+    return (scenario.engine, scenario.filesystem, row.outcome.settings_name, scenario.device)
 
 
 def _columns(row: Row, *, is_first: bool, has_fault: bool, has_detection: bool) -> list[Text]:
@@ -210,7 +214,7 @@ def _columns(row: Row, *, is_first: bool, has_fault: bool, has_detection: bool) 
     speed = [outcome.settings_name, number(outcome.transactions_per_s), number(outcome.flush_per_transaction)]
     columns = [
         *(speed if is_first else ["", "", ""]),
-        *([outcome.cell.fault] if has_fault else []),
+        *([outcome.scenario.fault] if has_fault else []),
         "-" if outcome.lost_max is None else str(outcome.lost_max),
         share(outcome.instant_share_losing),
         damage_text(outcome),
@@ -236,9 +240,9 @@ def _explanation(row: Row, run_dir: str) -> list[str]:
     """Return the lines below the table for a result that is not green: why, and what to paste."""
     if row.judgement.result is Result.KEPT or row.is_sabotaged:
         return []
-    cell_id = row.outcome.cell.id
-    lines = [f"{row.judgement.result.value} {cell_id}: {'; '.join(row.judgement.reasons)}"]
+    scenario_id = row.outcome.scenario.id
+    lines = [f"{row.judgement.result.value} {scenario_id}: {'; '.join(row.judgement.reasons)}"]
     if row.judgement.result is Result.BROKEN and row.promise and row.promise.note:
         lines.append(f"  {row.promise.note}")
     worst = row.judgement.broken_by[:_REPLAYS_MAX]
-    return lines + [f"  {replay_line(cell_id, one, run_dir)}  # {one.kind.value}, lost {one.lost}" for one in worst]
+    return lines + [f"  {replay_line(scenario_id, one, run_dir)}  # {one.kind.value}, lost {one.lost}" for one in worst]

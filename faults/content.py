@@ -1,8 +1,8 @@
 """Digests of whole disk contents, at the price of what a crash state changes.
 
 `ContentIndex(log).digest(state)` is equal for two states of one log iff the whole disk is equal in both. The digest
-is the sum over all cells of 512 bytes (the smallest sector, so a tear never splits one) of a hash of (cell number,
-data), where a cell of zeros counts 0: it starts as zeros, so writing zeros over nothing changes nothing. The hash is
+is the sum over all sectors of 512 bytes (the smallest sector, so a tear never splits one) of a hash of (sector number,
+data), where a sector of zeros counts 0: it starts as zeros, so writing zeros over nothing changes nothing. The hash is
 blake2b, taken as two 64-bit lanes that are added modulo 2**64 each. A sum does not depend on order and can be changed
 in place: take the old hash out, put the new one in. It is enough here because nobody chooses the data against it: two
 different contents collide with a probability of about 2**-128. (A XOR would do as well against chance; a sum is not
@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.faults.epochs import epochs
-from rig.faults.log import Int64Array, WriteLog
+from rig.faults.log import SECTOR_BYTES, Int64Array, WriteLog
 from rig.faults.state import CrashState
 
-CELL_BYTES = 512
-_ZEROS = bytes(CELL_BYTES)
-# Not the length of a cell, so no cell that can be read has this content.
+_ZEROS = bytes(SECTOR_BYTES)
+# Not the length of a sector, so no sector that can be read has this content.
 _UNREADABLE = b"unreadable"
 
 _Lanes = NDArray[np.uint64]
@@ -34,44 +33,44 @@ class ContentIndex:
 
     def __init__(self, log: WriteLog) -> None:
         self._log = log
-        counts = log.payload_bytes // CELL_BYTES
-        # Where the cells of each entry begin, in one row of all cells that were ever written.
+        counts = log.payload_bytes // SECTOR_BYTES
+        # Where the sectors of each entry begin, in one row of all sectors that were ever written.
         self._first = np.cumsum(counts) - counts
         owner = np.repeat(np.arange(log.entry_count), counts)
         rank = np.arange(len(owner)) - self._first[owner]
-        cells = log.offset_bytes[owner] // CELL_BYTES + rank
-        self._hash = _hash_cells(log, cells)
-        # The cells there are, ascending, and for each one written the place of its cell among them.
-        self._cells, self._place = np.unique(cells, return_inverse=True)
-        # All writings, by cell and then in log order, as one ascending key.
-        self._history = np.sort(self._place * len(cells) + np.arange(len(cells)))
+        sectors = log.offset_bytes[owner] // SECTOR_BYTES + rank
+        self._hash = _hash_sectors(log, sectors)
+        # The sectors there are, ascending, and for each one written the place of its sector among them.
+        self._sectors, self._place = np.unique(sectors, return_inverse=True)
+        # All writings, by sector and then in log order, as one ascending key.
+        self._history = np.sort(self._place * len(sectors) + np.arange(len(sectors)))
         self._totals = dict(self._walk())
 
     def digest(self, state: CrashState) -> str:
         """Return the digest of the whole disk in this state: 32 hexadecimal digits."""
         pieces = state.pieces(self._log)
-        written = _spans(self._first[pieces[:, 0]] + pieces[:, 1] // CELL_BYTES, pieces[:, 2] // CELL_BYTES)
+        written = _spans(self._first[pieces[:, 0]] + pieces[:, 1] // SECTOR_BYTES, pieces[:, 2] // SECTOR_BYTES)
         # The first of each place in reverse order is its last writer, which wins.
         places, newest = np.unique(self._place[written][::-1], return_index=True)
         new = self._hash[written[::-1][newest]]
         base_end = self._bound(state.base_end)
         total = self._totals[state.base_end]
         total = total + (new - self._old(places, base_end)).sum(axis=0, dtype=np.uint64)
-        for cell, data in _damaged_cells(self._log, state).items():
-            place = int(np.searchsorted(self._cells, cell))
+        for sector, data in _damaged_sectors(self._log, state).items():
+            place = int(np.searchsorted(self._sectors, sector))
             old = np.zeros(2, dtype=np.uint64)
-            if place < len(self._cells) and self._cells[place] == cell:
+            if place < len(self._sectors) and self._sectors[place] == sector:
                 found = int(np.searchsorted(places, place))
                 is_written = found < len(places) and places[found] == place
                 old = new[found] if is_written else self._old(np.array([place]), base_end)[0]
-            total = total + (_hash_cell(cell, data) - old)
+            total = total + (_hash_sector(sector, data) - old)
         return f"{int(total[0]):016x}{int(total[1]):016x}"
 
     def _bound(self, entry: int) -> int:
         return int(self._first[entry]) if entry < len(self._first) else len(self._place)
 
     def _old(self, places: Int64Array, bound: int) -> _Lanes:
-        """Return the hashes of cells as the writings before `bound` left them; 0 where there was none."""
+        """Return the hashes of sectors as the writings before `bound` left them; 0 where there was none."""
         count = len(self._place)
         last = np.searchsorted(self._history, places * count + bound) - 1
         key = self._history[np.maximum(last, 0)] if count else last
@@ -95,34 +94,34 @@ def _spans(begins: Int64Array, counts: Int64Array) -> Int64Array:
     return spans
 
 
-def _damaged_cells(log: WriteLog, state: CrashState) -> dict[int, bytes]:
-    """Return what the damages of a state leave in which cells; a cell that cannot be read is content of its own."""
-    cells: dict[int, bytes] = {}
+def _damaged_sectors(log: WriteLog, state: CrashState) -> dict[int, bytes]:
+    """Return what the damages of a state leave in which sectors; a sector that cannot be read is content of its own."""
+    sectors: dict[int, bytes] = {}
     for extent in state.damage_extents(log):
-        data, first = extent.data(log), extent.device_offset_bytes // CELL_BYTES
-        for begin in range(0, len(data), CELL_BYTES):
-            cells[first + begin // CELL_BYTES] = data[begin : begin + CELL_BYTES]
+        data, first = extent.data(log), extent.device_offset_bytes // SECTOR_BYTES
+        for begin in range(0, len(data), SECTOR_BYTES):
+            sectors[first + begin // SECTOR_BYTES] = data[begin : begin + SECTOR_BYTES]
     for offset_bytes, length_bytes in state.unreadable:
-        for begin in range(offset_bytes, offset_bytes + length_bytes, CELL_BYTES):
-            cells[begin // CELL_BYTES] = _UNREADABLE
-    return cells
+        for begin in range(offset_bytes, offset_bytes + length_bytes, SECTOR_BYTES):
+            sectors[begin // SECTOR_BYTES] = _UNREADABLE
+    return sectors
 
 
-def _hash_cell(number: int, data: bytes) -> _Lanes:
+def _hash_sector(number: int, data: bytes) -> _Lanes:
     if data == _ZEROS:
         return np.zeros(2, dtype=np.uint64)
     digest = blake2b(data, digest_size=16, salt=number.to_bytes(8, "little")).digest()
     return np.frombuffer(digest, dtype="<u8").astype(np.uint64)
 
 
-def _hash_cells(log: WriteLog, cells: Int64Array) -> _Lanes:
+def _hash_sectors(log: WriteLog, sectors: Int64Array) -> _Lanes:
     digests = []
     empty = bytes(16)
-    numbers = iter(cells.tolist())
+    numbers = iter(sectors.tolist())
     for entry in np.flatnonzero(log.payload_bytes).tolist():
         data = bytes(log.payload(entry))
-        for begin in range(0, len(data), CELL_BYTES):
-            cell, number = data[begin : begin + CELL_BYTES], next(numbers)
+        for begin in range(0, len(data), SECTOR_BYTES):
+            sector, number = data[begin : begin + SECTOR_BYTES], next(numbers)
             salt = number.to_bytes(8, "little")
-            digests.append(empty if cell == _ZEROS else blake2b(cell, digest_size=16, salt=salt).digest())
+            digests.append(empty if sector == _ZEROS else blake2b(sector, digest_size=16, salt=salt).digest())
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64)

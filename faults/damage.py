@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from rig.faults.extents import Extent, literal_extent, overlaps, touching
-from rig.faults.log import EntryFlag, Int64Array, WriteLog
+from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, WriteLog
 
 if TYPE_CHECKING:
     from rig.faults.state import CrashState
 
-SECTOR_BYTES = 512
 BLOCK_BYTES = 4096
 # A damaged range travels as literal bytes; longer ones than this are not made.
 LENGTH_BYTES_MAX = 1 << 20

@@ -1,7 +1,7 @@
 """Whether an honest disk could hold exactly this content after a power cut at that instant; an independent checker.
 
 The generators of crash states choose entries of the log and apply them. This goes the other way: it takes a whole
-disk, asks for each cell of 512 bytes who can have written what it holds, and whether one story explains all of them.
+disk, asks for each sector of 512 bytes who can have written what it holds, and whether one story explains all of them.
 It shares nothing with the generators but the reader of the log. What is legal follows from the log alone:
 
 An instant is a position in the log: everything before that entry was logged, the entry itself was not. Let it lie
@@ -12,7 +12,7 @@ behind FLUSH k and not behind FLUSH n, the next one (or the end of the log).
   at the instant itself, for nothing but its completion is missing.
 - Perhaps even submitted, so nobody knows: FUA writes behind the instant up to the FLUSH after n; the ordinary writes
   between k and n at any earlier instant; those behind n, which may have completed while n was in flight.
-- Which of an ordinary write and a FUA write of one cell came last is open where `faults.order` says so.
+- Which of an ordinary write and a FUA write of one sector came last is open where `faults.order` says so.
 The rules say which choice of those that may be on the medium is one story:
 - whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one.
 - torn: the same for each unit of 512 or of 4096 bytes, aligned on the device.
@@ -22,13 +22,13 @@ The rules say which choice of those that may be on the medium is one story:
 - durable (a disk that died earlier than told, see `faults.jointlegality`): none of them.
 - seen (crash of the system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones, if it
   answers for an instant with no mark between the last FUA write of the epoch and it: nobody knows of later marks.
-- discards: as whole; and any cell of a DISCARD that is durable or may be on the medium may read zeros instead of what
+- discards: as whole; and any sector of a DISCARD that is durable or may be on the medium may read zeros instead of what
   was there when it completed, until a write that landed covers it.
 
 Three answers. Legal: there is a story of sure things only, whatever the open orders are. Illegal: there is none, even
 if every doubt is resolved in favour. Undecided: between the two; no state that is claimed to be legal may be that.
 Where several writes hold the same bytes, one story that fits is enough. The search is exact, not a sample: writes are
-looked at from the newest to the oldest, and one lands if all its cells that no newer one covers hold its bytes. What
+looked at from the newest to the oldest, and one lands if all its sectors that no newer one covers hold its bytes. What
 lands so covers at least what any other story covers, so what remains must be what was there before; if it is not, no
 story fits.
 """
@@ -42,11 +42,11 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.faults.log import ByteArray, EntryFlag, WriteLog
-from rig.faults.order import CELL_BYTES, NONE, Order
+from rig.faults.log import SECTOR_BYTES, ByteArray, EntryFlag, WriteLog
+from rig.faults.order import NONE, Order
 
 _Mask = NDArray[np.bool_]
-_BLOCK_CELLS = 4096 // CELL_BYTES
+_BLOCK_SECTORS = 4096 // SECTOR_BYTES
 # Two devices are compared in parts of this size, so that what is compared fits the processor's cache.
 _CHUNK_BYTES = 1 << 20
 
@@ -73,7 +73,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the checker says; where it is not legal, the first offending cell and why."""
+    """What the checker says; where it is not legal, the first offending sector and why."""
 
     legality: Legality
     offset_bytes: int = 0
@@ -82,7 +82,7 @@ class Answer:
     def __str__(self) -> str:
         if self.legality is Legality.LEGAL:
             return "legal"
-        sector = self.offset_bytes // CELL_BYTES
+        sector = self.offset_bytes // SECTOR_BYTES
         return f"{self.legality}: sector {sector} (byte {self.offset_bytes}): {self.reason}"
 
 
@@ -96,7 +96,7 @@ class Checker:
         self._floor: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
         self._floor_at = 0
 
-    def check(self, content: ByteArray, instant: int, rule: Rule, *, unit_bytes: int = CELL_BYTES) -> Answer:
+    def check(self, content: ByteArray, instant: int, rule: Rule, *, unit_bytes: int = SECTOR_BYTES) -> Answer:
         """Say whether a cut just before entry `instant` can leave this content; `unit_bytes` is for torn writes."""
         if len(content) != len(self._floor):
             raise ValueError(f"a content of {len(content)} bytes, and the device has {len(self._floor)}")
@@ -112,21 +112,21 @@ class Checker:
             cut = self._cut(cut.end)
             story = _Story(self._log, self._order, cut, Rule.ORDERED, unit_bytes)
             with_fuas = [fua for fua in self._order.fuas.tolist() if cut.begin <= fua < cut.end]
-        kept = [floor[_bytes(self._order.cells(fua))].copy() for fua in with_fuas]
+        kept = [floor[_bytes(self._order.sectors(fua))].copy() for fua in with_fuas]
         for fua in with_fuas:
-            floor[_bytes(self._order.cells(fua))] = np.frombuffer(self._log.payload(fua), dtype=np.uint8)
+            floor[_bytes(self._order.sectors(fua))] = np.frombuffer(self._log.payload(fua), dtype=np.uint8)
         try:
             wrong = _differing(content, floor)
             sure = story.offender(content, wrong.copy(), is_sure=True)
             if sure is None:
                 return Answer(Legality.LEGAL)
             possible = story.offender(content, wrong, is_sure=False)
-            cell = sure if possible is None else possible
+            sector = sure if possible is None else possible
             legality = Legality.UNDECIDED if possible is None else Legality.ILLEGAL
-            return Answer(legality, cell * CELL_BYTES, self._reason(content, cell, cut))
+            return Answer(legality, sector * SECTOR_BYTES, self._reason(content, sector, cut))
         finally:
             for fua, data in zip(reversed(with_fuas), reversed(kept), strict=True):
-                floor[_bytes(self._order.cells(fua))] = data
+                floor[_bytes(self._order.sectors(fua))] = data
 
     def _cut(self, instant: int) -> _Cut:
         flushes, log = self._order.flushes, self._log
@@ -152,18 +152,18 @@ class Checker:
         sizes = self._log.payload_bytes[self._floor_at : to]
         for entry in (self._floor_at + np.flatnonzero(sizes)).tolist():
             data = np.frombuffer(self._log.payload(entry), dtype=np.uint8)
-            place = _bytes(self._order.cells(entry))
+            place = _bytes(self._order.sectors(entry))
             if place.stop > len(self._floor):
                 raise self._log.error(entry, f"writes up to byte {place.stop} of {len(self._floor)}")
             self._floor[place] = data
         self._floor_at = to
 
-    def _reason(self, content: ByteArray, cell: int, cut: _Cut) -> str:
-        """Say of a cell what it holds and what was durable there."""
-        data = bytes(content[cell * CELL_BYTES : (cell + 1) * CELL_BYTES])
+    def _reason(self, content: ByteArray, sector: int, cut: _Cut) -> str:
+        """Say of a sector what it holds and what was durable there."""
+        data = bytes(content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])
         begins, sizes = self._log.offset_bytes, self._log.payload_bytes
-        writers = np.flatnonzero((begins <= cell * CELL_BYTES) & (begins + sizes > cell * CELL_BYTES)).tolist()
-        alike = [entry for entry in writers if self._order.data(entry, cell) == data]
+        writers = np.flatnonzero((begins <= sector * SECTOR_BYTES) & (begins + sizes > sector * SECTOR_BYTES)).tolist()
+        alike = [entry for entry in writers if self._order.data(entry, sector) == data]
         holds = f"holds what entry {alike[-1]} wrote" if alike else "holds what no write of the log holds"
         if not alike and not any(data):
             holds = "holds zeros"
@@ -193,10 +193,10 @@ class _Story:
         self._order = order
         self._cut = cut
         self._rule = rule
-        self._unit_cells = unit_bytes // CELL_BYTES
+        self._unit_sectors = unit_bytes // SECTOR_BYTES
 
     def offender(self, content: ByteArray, wrong: _Mask, *, is_sure: bool) -> int | None:
-        """Return the first cell that no choice explains, or None; `wrong` holds the cells unlike the durable ones."""
+        """Return the first sector that no choice explains, or None; `wrong` marks sectors unlike the durable ones."""
         self._content, self._is_sure = content, is_sure
         self._waiting = self._in_flight()
         self._weigh_open_floor(wrong)
@@ -211,7 +211,7 @@ class _Story:
             if self._log.payload_bytes[entry]:
                 self._land(entry, self._fits(entry), covered, covered)
             elif self._rule is Rule.DISCARDS:
-                place = self._order.cells(entry)
+                place = self._order.sectors(entry)
                 covered[place] |= self._zeroed(entry, self._cut.instant)
         wrong &= ~covered
         if self._rule is Rule.DISCARDS:
@@ -239,32 +239,32 @@ class _Story:
         return [fua for fua in fuas.tolist() if cut.instant <= fua < cut.after]
 
     def _alike(self, entry: int) -> _Mask:
-        """Return which cells of a write hold its bytes."""
-        place = _bytes(self._order.cells(entry))
+        """Return which sectors of a write hold its bytes."""
+        place = _bytes(self._order.sectors(entry))
         return _rows_alike(self._content[place], np.frombuffer(self._log.payload(entry), dtype=np.uint8))
 
     def _fits(self, entry: int) -> _Mask:
-        """Return which cells of an ordinary write can be what is seen if it is the newest that landed."""
-        fits, place = self._alike(entry), self._order.cells(entry)
-        for cell in self._order.mixed_in(place):
-            rank = cell - place.start
-            for fua in self._open_fuas(entry, cell):
-                same = self._order.data(fua, cell) == self._cell(cell)
+        """Return which sectors of an ordinary write can be what is seen if it is the newest that landed."""
+        fits, place = self._alike(entry), self._order.sectors(entry)
+        for sector in self._order.mixed_in(place):
+            rank = sector - place.start
+            for fua in self._open_fuas(entry, sector):
+                same = self._order.data(fua, sector) == self._sector(sector)
                 fits[rank] = (fits[rank] and same) if self._is_sure else (fits[rank] or same)
         return fits
 
-    def _open_fuas(self, entry: int, cell: int) -> Iterator[int]:
-        """Yield the FUA writes of a cell that may have come after an ordinary write, as far as they may be there."""
-        fua = int(self._order.last_fua(np.array([cell]), self._cut.instant)[0])
+    def _open_fuas(self, entry: int, sector: int) -> Iterator[int]:
+        """Yield the FUA writes of a sector that may have come after an ordinary write, as far as they may be there."""
+        fua = int(self._order.last_fua(np.array([sector]), self._cut.instant)[0])
         if self._order.is_open(entry, fua):
             yield fua
-        # Elsewhere those that landed have covered their cells.
+        # Elsewhere those that landed have covered their sectors.
         if not self._is_sure and self._rule in (Rule.ORDERED, Rule.SEEN):
-            yield from (one for one in self._waiting if _holds(self._order.cells(one), cell))
+            yield from (one for one in self._waiting if _holds(self._order.sectors(one), sector))
 
     def _land(self, entry: int, fits: _Mask, covered: _Mask, excused: _Mask) -> None:
         """Let a write land, each unit of it by itself if writes tear, where nothing uncovered contradicts it."""
-        place = self._order.cells(entry)
+        place = self._order.sectors(entry)
         fine = fits | covered[place] | excused[place]
         for part in self._units(place):
             inside = slice(part.start - place.start, part.stop - place.start)
@@ -275,43 +275,43 @@ class _Story:
         if self._rule not in (Rule.TORN, Rule.SHORN):
             yield place
             return
-        size = self._unit_cells
+        size = self._unit_sectors
         for begin in range(place.start // size * size, place.stop, size):
             yield slice(max(begin, place.start), min(begin + size, place.stop))
 
     def _hidden(self, writes: Sequence[int]) -> _Mask:
-        """Return the cells in which some ordinary write may hide a FUA write whose order to it nobody knows."""
-        hidden = np.zeros(len(self._content) // CELL_BYTES, dtype=bool)
+        """Return the sectors in which some ordinary write may hide a FUA write whose order to it nobody knows."""
+        hidden = np.zeros(len(self._content) // SECTOR_BYTES, dtype=bool)
         for entry in writes:
-            hidden[self._order.cells(entry)] |= self._alike(entry)
+            hidden[self._order.sectors(entry)] |= self._alike(entry)
         return hidden
 
     def _weigh_open_floor(self, wrong: _Mask) -> None:
-        """Judge anew the cells of which the log does not tell what was durable there."""
+        """Judge anew the sectors of which the log does not tell what was durable there."""
         order, cut = self._order, self._cut
         plains = order.last_plain(order.mixed, cut.begin)
         fuas = order.last_fua(order.mixed, cut.instant)
         near = (plains != NONE) & (fuas != NONE)
         near[near] = order.epoch_of[fuas[near]] >= order.epoch_of[plains[near]] - 1
-        for plain, fua, cell in zip(
+        for plain, fua, sector in zip(
             plains[near].tolist(), fuas[near].tolist(), order.mixed[near].tolist(), strict=True
         ):
-            alike = [order.data(entry, cell) == self._cell(cell) for entry in order.newest(plain, fua)]
-            wrong[cell] = not (all(alike) if self._is_sure else any(alike))
+            alike = [order.data(entry, sector) == self._sector(sector) for entry in order.newest(plain, fua)]
+            wrong[sector] = not (all(alike) if self._is_sure else any(alike))
 
     def _ordered_offender(self, wrong: _Mask) -> int | None:
-        """Return None if some first m of the writes explain the content, else a cell that the nearest m does not."""
+        """Return None if some first m of the writes explain the content, else a sector that the nearest m does not."""
         writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
         all_only = self._rule is Rule.SEEN and self._is_sure
         offender, fewest = None, len(wrong) + 1
         for fua_count in range(len(self._waiting) + 1):
             state = wrong.copy()
             for fua in self._waiting[:fua_count]:
-                state[self._order.cells(fua)] = ~self._alike(fua)
+                state[self._order.sectors(fua)] = ~self._alike(fua)
             left = int(np.count_nonzero(state))
             for rank in range(len(writes) + 1):
                 if rank:
-                    place = self._order.cells(writes[rank - 1])
+                    place = self._order.sectors(writes[rank - 1])
                     left -= int(np.count_nonzero(state[place]))
                     state[place] = ~self._fits(writes[rank - 1])
                     left += int(np.count_nonzero(state[place]))
@@ -320,9 +320,9 @@ class _Story:
         return offender
 
     def _zeroed(self, discard: int, before: int) -> _Mask:
-        """Return which cells of a DISCARD read zeros and may do so because of it."""
-        place = self._order.cells(discard)
-        zeros = ~self._content[_bytes(place)].reshape(-1, CELL_BYTES).any(axis=1)
+        """Return which sectors of a DISCARD read zeros and may do so because of it."""
+        place = self._order.sectors(discard)
+        zeros = ~self._content[_bytes(place)].reshape(-1, SECTOR_BYTES).any(axis=1)
         fuas = self._order.last_fua(np.arange(place.start, place.stop), before)
         # A FUA write of this epoch or the one before may have come before or after, a later one came after.
         reach = self._order.epoch_of[discard] - (2 if self._is_sure else 0)
@@ -330,41 +330,41 @@ class _Story:
         return found
 
     def _forgive_discarded(self, wrong: _Mask) -> None:
-        """Clear the cells that read zeros because of a durable DISCARD which nothing durable has covered since."""
+        """Clear the sectors that read zeros because of a durable DISCARD which nothing durable has covered since."""
         flags = self._log.flags[: self._cut.begin]
         for discard in np.flatnonzero(flags & EntryFlag.DISCARD).tolist():
-            place = self._order.cells(discard)
+            place = self._order.sectors(discard)
             if wrong[place].any():
-                cells = np.arange(place.start, place.stop)
-                since = self._order.last_plain(cells, self._cut.begin) < discard
+                sectors = np.arange(place.start, place.stop)
+                since = self._order.last_plain(sectors, self._cut.begin) < discard
                 wrong[place] &= ~(since & self._zeroed(discard, self._cut.instant))
 
     def _is_shorn(self, wrong: _Mask, writes: Sequence[int]) -> bool:
         """Whether all that is wrong is the rest of one block of one write, behind its first sector there."""
-        cells = np.flatnonzero(wrong)
-        if not len(cells):
+        sectors = np.flatnonzero(wrong)
+        if not len(sectors):
             return True
-        block = int(cells[0]) // _BLOCK_CELLS * _BLOCK_CELLS
+        block = int(sectors[0]) // _BLOCK_SECTORS * _BLOCK_SECTORS
         for rank, entry in enumerate(writes):
-            place = self._order.cells(entry)
-            head, end = max(place.start, block), min(place.stop, block + _BLOCK_CELLS)
-            if head < cells[0] and cells[-1] < end:
+            place = self._order.sectors(entry)
+            head, end = max(place.start, block), min(place.stop, block + _BLOCK_SECTORS)
+            if head < sectors[0] and sectors[-1] < end:
                 # The sector is the first of the write in this block, and holds what it or a later one wrote.
-                wrote = [one for one in writes[rank:] if _holds(self._order.cells(one), head)]
-                if any(self._order.data(one, head) == self._cell(head) for one in wrote):
+                wrote = [one for one in writes[rank:] if _holds(self._order.sectors(one), head)]
+                if any(self._order.data(one, head) == self._sector(head) for one in wrote):
                     return True
         return False
 
-    def _cell(self, cell: int) -> bytes:
-        return bytes(self._content[cell * CELL_BYTES : (cell + 1) * CELL_BYTES])
+    def _sector(self, sector: int) -> bytes:
+        return bytes(self._content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])
 
 
-def _bytes(cells: slice) -> slice:
-    return slice(cells.start * CELL_BYTES, cells.stop * CELL_BYTES)
+def _bytes(sectors: slice) -> slice:
+    return slice(sectors.start * SECTOR_BYTES, sectors.stop * SECTOR_BYTES)
 
 
-def _holds(cells: slice, cell: int) -> bool:
-    return bool(cells.start <= cell < cells.stop)
+def _holds(sectors: slice, sector: int) -> bool:
+    return bool(sectors.start <= sector < sectors.stop)
 
 
 def _first(wrong: _Mask) -> int | None:
@@ -372,16 +372,16 @@ def _first(wrong: _Mask) -> int | None:
 
 
 def _rows_alike(one: ByteArray, other: ByteArray) -> _Mask:
-    alike: _Mask = (one.reshape(-1, CELL_BYTES) == other.reshape(-1, CELL_BYTES)).all(axis=1)
+    alike: _Mask = (one.reshape(-1, SECTOR_BYTES) == other.reshape(-1, SECTOR_BYTES)).all(axis=1)
     return alike
 
 
 def _differing(one: ByteArray, other: ByteArray) -> _Mask:
-    """Return which cells of two devices differ."""
-    wrong = np.zeros(len(one) // CELL_BYTES, dtype=bool)
+    """Return which sectors of two devices differ."""
+    wrong = np.zeros(len(one) // SECTOR_BYTES, dtype=bool)
     for begin in range(0, len(one), _CHUNK_BYTES):
         part = slice(begin, begin + _CHUNK_BYTES)
         if not np.array_equal(one[part], other[part]):
-            cells = slice(begin // CELL_BYTES, (begin + _CHUNK_BYTES) // CELL_BYTES)
-            wrong[cells] = ~_rows_alike(one[part], other[part])
+            sectors = slice(begin // SECTOR_BYTES, (begin + _CHUNK_BYTES) // SECTOR_BYTES)
+            wrong[sectors] = ~_rows_alike(one[part], other[part])
     return wrong

@@ -35,7 +35,8 @@ MAGIC = 0x6A736677736872
 VERSION = 1
 SUPERBLOCK = struct.Struct("<QQQI")
 HEADER = struct.Struct("<QQQQ")
-SECTOR_BYTES_MIN = 512
+# The smallest sector, and the unit in which the kernel counts.
+SECTOR_BYTES = 512
 SECTOR_BYTES_MAX = 65536
 # Offsets on the device stay well inside int64, in which the columns are kept.
 DEVICE_BYTES_MAX = 1 << 60
@@ -113,7 +114,7 @@ class WriteLog:
         path = Path(path)
         with path.open("rb") as file:
             size_bytes = file.seek(0, 2) - begin_bytes
-            if size_bytes < SECTOR_BYTES_MIN:
+            if size_bytes < SECTOR_BYTES:
                 raise LogError(path, None, 0, f"the file has {size_bytes} bytes, less than one sector")
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, offset=begin_bytes)
         try:
@@ -189,7 +190,7 @@ def _read_superblock(path: Path, data: mmap.mmap) -> tuple[int, int]:
     if version != VERSION:
         raise LogError(path, None, 8, f"version is {version}, expected {VERSION}")
     power_of_two = sector_bytes & (sector_bytes - 1) == 0
-    if not (SECTOR_BYTES_MIN <= sector_bytes <= SECTOR_BYTES_MAX and power_of_two):
+    if not (SECTOR_BYTES <= sector_bytes <= SECTOR_BYTES_MAX and power_of_two):
         raise LogError(path, None, 24, f"sectorsize is {sector_bytes}, expected a power of two from 512 to 65536")
     if len(data) < sector_bytes:
         raise LogError(path, None, 24, f"sectorsize is {sector_bytes}, but the whole file has {len(data)} bytes")

@@ -1,13 +1,13 @@
-"""Which of two writes to one cell came last, as far as a write log tells.
+"""Which of two writes to one sector came last, as far as a write log tells.
 
-A cell is 512 bytes of the device, the smallest sector. Ordinary writes (and DISCARDs) stand in the log in the order in
-which they completed, and so do FUA writes; between the two kinds the order is known only in part, because a FUA write
+A sector is 512 bytes of the device, the smallest there is. The log has ordinary writes (and DISCARDs) in the order in
+which they completed, and so FUA writes; between the two kinds the order is known only in part, because a FUA write
 is logged when it completes and an ordinary one when the next FLUSH after it does. With one FLUSH in flight at a time:
 an ordinary write of epoch E completed after the FLUSH before E was submitted and before the FLUSH behind E was. So a
 FUA write of epoch E+1 or later came after it, one of E-2 or earlier before it, and one of E-1 or E is open.
 
 `is_replay` says that the device at the end of the recording is known to equal a replay of all entries in log order. An
-ordinary write that is the last of a cell in the log, and differs there from the last FUA write, then came after that
+ordinary write that is the last of a sector in the log, and differs there from the last FUA write, then came after that
 FUA write, and so after all FUA writes before it.
 """
 
@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rig.faults.log import EntryFlag, Int64Array, WriteLog
+from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, WriteLog
 
-CELL_BYTES = 512
 # No entry; sorts before every one.
 NONE = -1
 
 
 class Order:
-    """The writers of every cell of a log, and what is known of their order."""
+    """The writers of every sector of a log, and what is known of their order."""
 
     def __init__(self, log: WriteLog, *, is_replay: bool) -> None:
         self._log = log
@@ -36,30 +35,30 @@ class Order:
         self.epoch_of: Int64Array = np.cumsum(is_flush) - is_flush
         self._plain_keys = self._keys(self.plain)
         self._fua_keys = self._keys(self.fuas)
-        # The cells of which the order can be open.
+        # The sectors of which the order can be open.
         self.mixed = np.intersect1d(self._plain_keys // self._stride, self._fua_keys // self._stride)
         # Ordinary write -> the last FUA write that it is proven to have come after.
         self._proven: dict[int, int] = self._proofs() if is_replay else {}
 
-    def data(self, entry: int, cell: int) -> bytes:
-        """Return what a write holds for one of its cells; zeros for no entry."""
+    def data(self, entry: int, sector: int) -> bytes:
+        """Return what a write holds for one of its sectors; zeros for no entry."""
         if entry == NONE:
-            return bytes(CELL_BYTES)
-        begin = cell * CELL_BYTES - int(self._log.offset_bytes[entry])
-        return bytes(self._log.payload(entry)[begin : begin + CELL_BYTES])
+            return bytes(SECTOR_BYTES)
+        begin = sector * SECTOR_BYTES - int(self._log.offset_bytes[entry])
+        return bytes(self._log.payload(entry)[begin : begin + SECTOR_BYTES])
 
-    def cells(self, entry: int) -> slice:
-        """Return the cells that an entry covers."""
-        begin = int(self._log.offset_bytes[entry]) // CELL_BYTES
-        return slice(begin, begin + int(self._log.length_bytes[entry]) // CELL_BYTES)
+    def sectors(self, entry: int) -> slice:
+        """Return the sectors that an entry covers."""
+        begin = int(self._log.offset_bytes[entry]) // SECTOR_BYTES
+        return slice(begin, begin + int(self._log.length_bytes[entry]) // SECTOR_BYTES)
 
-    def last_plain(self, cells: Int64Array, before: int) -> Int64Array:
-        """Return the last ordinary write of each cell before an entry, or NONE."""
-        return self._last(self._plain_keys, cells, before)
+    def last_plain(self, sectors: Int64Array, before: int) -> Int64Array:
+        """Return the last ordinary write of each sector before an entry, or NONE."""
+        return self._last(self._plain_keys, sectors, before)
 
-    def last_fua(self, cells: Int64Array, before: int) -> Int64Array:
-        """Return the last FUA write of each cell before an entry, or NONE."""
-        return self._last(self._fua_keys, cells, before)
+    def last_fua(self, sectors: Int64Array, before: int) -> Int64Array:
+        """Return the last FUA write of each sector before an entry, or NONE."""
+        return self._last(self._fua_keys, sectors, before)
 
     def is_open(self, plain: int, fua: int) -> bool:
         """Whether an ordinary write, or a DISCARD, and a FUA write may have completed in either order."""
@@ -68,16 +67,16 @@ class Order:
         return bool(self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain])
 
     def newest(self, plain: int, fua: int) -> tuple[int, ...]:
-        """Return which of two writes of one cell may be the later one: one of them, or both."""
+        """Return which of two writes of one sector may be the later one: one of them, or both."""
         if self.is_open(plain, fua):
             return plain, fua
         if plain == NONE or (fua != NONE and self.epoch_of[fua] > self.epoch_of[plain]):
             return (fua,)
         return (plain,)
 
-    def mixed_in(self, cells: slice) -> list[int]:
-        """Return the cells of a range that have writers of both kinds."""
-        begin, end = np.searchsorted(self.mixed, [cells.start, cells.stop])
+    def mixed_in(self, sectors: slice) -> list[int]:
+        """Return the sectors of a range that have writers of both kinds."""
+        begin, end = np.searchsorted(self.mixed, [sectors.start, sectors.stop])
         found: list[int] = self.mixed[begin:end].tolist()
         return found
 
@@ -86,19 +85,19 @@ class Order:
         return self._log.entry_count + 1
 
     def _keys(self, entries: Int64Array) -> Int64Array:
-        """Return (cell, entry) of all that is written, as one ascending key."""
-        counts = self._log.payload_bytes[entries] // CELL_BYTES
+        """Return (sector, entry) of all that is written, as one ascending key."""
+        counts = self._log.payload_bytes[entries] // SECTOR_BYTES
         owner = np.repeat(np.arange(len(entries)), counts)
         rank = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
-        cells = (self._log.offset_bytes[entries] // CELL_BYTES)[owner] + rank
-        keys: Int64Array = np.sort(cells * self._stride + entries[owner])
+        sectors = (self._log.offset_bytes[entries] // SECTOR_BYTES)[owner] + rank
+        keys: Int64Array = np.sort(sectors * self._stride + entries[owner])
         return keys
 
-    def _last(self, keys: Int64Array, cells: Int64Array, before: int) -> Int64Array:
+    def _last(self, keys: Int64Array, sectors: Int64Array, before: int) -> Int64Array:
         if not len(keys):
-            return np.full(len(cells), NONE, dtype=np.int64)
-        found = keys[np.maximum(np.searchsorted(keys, cells * self._stride + before) - 1, 0)]
-        hit = (found // self._stride == cells) & (found % self._stride < before)
+            return np.full(len(sectors), NONE, dtype=np.int64)
+        found = keys[np.maximum(np.searchsorted(keys, sectors * self._stride + before) - 1, 0)]
+        hit = (found // self._stride == sectors) & (found % self._stride < before)
         last: Int64Array = np.where(hit, found % self._stride, NONE)
         return last
 
@@ -106,8 +105,8 @@ class Order:
         proofs: dict[int, int] = {}
         end = self._log.entry_count
         lasts = zip(self.last_plain(self.mixed, end), self.last_fua(self.mixed, end), self.mixed, strict=True)
-        for plain, fua, cell in lasts:
+        for plain, fua, sector in lasts:
             in_reach = self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain]
-            if in_reach and plain > fua and self.data(int(plain), int(cell)) != self.data(int(fua), int(cell)):
+            if in_reach and plain > fua and self.data(int(plain), int(sector)) != self.data(int(fua), int(sector)):
                 proofs[int(plain)] = max(int(fua), proofs.get(int(plain), NONE))
         return proofs

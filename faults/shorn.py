@@ -25,9 +25,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from rig.faults.damage import SECTOR_BYTES, Garbage, block_rests
+from rig.faults.damage import Garbage, block_rests
 from rig.faults.epochs import Epoch
-from rig.faults.log import WriteLog
+from rig.faults.log import SECTOR_BYTES, WriteLog
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import CrashState, Tear, landable, make_state, unit_count
 

@@ -2,10 +2,10 @@
 
     manifest.json            everything that defines the run; written once
     recordings/KEY/          the logs and facts.json, see `rig.recordings.archive`
-    cells/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
-    cells/ID/plan.json       how much of what could happen is looked at; written before the first verdict
-    cells/ID/failure         why the cell could not be measured, if it could not
-    cells/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recordings.recoveries`
+    scenarios/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
+    scenarios/ID/plan.json       how much of what could happen is looked at; written before the first verdict
+    scenarios/ID/failure         why the scenario could not be measured, if it could not
+    scenarios/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recordings.recoveries`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
 A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
@@ -27,13 +27,13 @@ from typing import Any, BinaryIO, TextIO
 from rig import host
 from rig.contract.devices import Device
 from rig.contract.errors import RecordingError, RigError, StoreError
-from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, Workload
 from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
 # 2: a recording owns its logs, and a verdict says which entry and which clock it is of.
-_FORMAT = 2
+_FORMAT = 3
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
@@ -90,16 +90,16 @@ class Run:
         return cls(folder, definition)
 
     def recording_folder(self, scenario: Scenario) -> Path:
-        """Return the folder of the recording that a cell is cut from."""
+        """Return the folder of the recording that a scenario is cut from."""
         return self.folder / "recordings" / scenario.recording_key
 
-    def recoveries(self, cell: str) -> Recoveries:
-        """Return the recordings of recoveries of a cell, for a fault that cuts these."""
-        return Recoveries(self._cell(cell) / "recoveries")
+    def recoveries(self, scenario_id: str) -> Recoveries:
+        """Return the recordings of recoveries of a scenario, for a fault that cuts these."""
+        return Recoveries(self._folder(scenario_id) / "recoveries")
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
-        """Keep other processes away from a recording and its cells; raise StoreError if stopped while waiting."""
+        """Keep other processes away from a recording and its scenarios; raise StoreError if stopped while waiting."""
         folder = self.recording_folder(scenario)
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "lock", "w") as file:
@@ -110,31 +110,31 @@ class Run:
             yield
 
     def write_plan(self, scenario: Scenario, facts: PlanFacts) -> None:
-        """Note the scenario and the plan of a cell; forget an earlier failure."""
-        folder = self._cell(scenario.id)
+        """Note a scenario and its plan; forget an earlier failure."""
+        folder = self._folder(scenario.id)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failure").unlink(missing_ok=True)
         text = json.dumps({"scenario": asdict(scenario), "plan": asdict(facts)}, indent=1)
         host.atomic_write(folder / "plan.json", text.encode())
 
     def write_failure(self, scenario: Scenario, message: str) -> None:
-        """Note why a cell could not be measured."""
-        folder = self._cell(scenario.id)
+        """Note why a scenario could not be measured."""
+        folder = self._folder(scenario.id)
         folder.mkdir(parents=True, exist_ok=True)
         host.atomic_write(folder / "failure", message.encode())
 
     def void(self, scenario: Scenario, message: str) -> None:
-        """Note why nothing of a cell can be trusted, and let none of it count as a result."""
+        """Note why nothing of a scenario can be trusted, and let none of it count as a result."""
         self.write_failure(scenario, message)
-        (self._cell(scenario.id) / "plan.json").unlink(missing_ok=True)
+        (self._folder(scenario.id) / "plan.json").unlink(missing_ok=True)
 
     def failures(self) -> dict[str, str]:
-        """Return why cells could not be measured, by cell."""
-        return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("cells/*/failure"))}
+        """Return why scenarios could not be measured, by scenario."""
+        return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("scenarios/*/failure"))}
 
-    def append(self, cell: str, verdicts: Iterable[Verdict]) -> None:
-        """Append verdicts of a cell and sync them; the caller sees to it that one thread at a time does so."""
-        path = self._cell(cell) / "verdicts.jsonl"
+    def append(self, scenario_id: str, verdicts: Iterable[Verdict]) -> None:
+        """Append verdicts of a scenario and sync them; the caller sees to it that one thread at a time does so."""
+        path = self._folder(scenario_id) / "verdicts.jsonl"
         try:
             with open(path, "a+b") as file:
                 _drop_cut_line(file)
@@ -144,9 +144,9 @@ class Run:
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror}; the verdicts before this one are kept") from None
 
-    def verdicts(self, cell: str) -> tuple[list[Verdict], list[StoreError]]:
-        """Return the verdicts of a cell, and one error for each damaged line."""
-        path = self._cell(cell) / "verdicts.jsonl"
+    def verdicts(self, scenario_id: str) -> tuple[list[Verdict], list[StoreError]]:
+        """Return the verdicts of a scenario, and one error for each damaged line."""
+        path = self._folder(scenario_id) / "verdicts.jsonl"
         found: list[Verdict] = []
         damaged: list[StoreError] = []
         offset = 0
@@ -159,28 +159,27 @@ class Run:
             offset += len(line) + 1
         return found, damaged
 
-    def mend(self, cell: str) -> list[StoreError]:
-        """Drop the damaged lines among the verdicts of a cell and return what was wrong with each."""
-        found, damaged = self.verdicts(cell)
+    def mend(self, scenario_id: str) -> list[StoreError]:
+        """Drop the damaged lines among the verdicts of a scenario and return what was wrong with each."""
+        found, damaged = self.verdicts(scenario_id)
         if damaged:
-            host.atomic_write(self._cell(cell) / "verdicts.jsonl", _lines(found))
+            host.atomic_write(self._folder(scenario_id) / "verdicts.jsonl", _lines(found))
         return damaged
 
-    def scenario(self, cell: str) -> Scenario:
-        """Return the scenario of a cell of this run; raise StoreError naming the cells there are."""
-        path = self._cell(cell) / "plan.json"
+    def scenario(self, scenario_id: str) -> Scenario:
+        """Return a scenario of this run; raise StoreError naming the scenarios there are."""
+        path = self._folder(scenario_id) / "plan.json"
         if not path.exists():
-            known = ", ".join(sorted(found.parent.name for found in self.folder.glob("cells/*/plan.json")))
-            raise StoreError(f"{self.folder} has no cell {cell!r}; it has: {known}")
+            known = ", ".join(sorted(found.parent.name for found in self.folder.glob("scenarios/*/plan.json")))
+            raise StoreError(f"{self.folder} has no scenario {scenario_id!r}; it has: {known}")
         return _plan(path)[0]
 
-    def results(self, cells: Sequence[str] | None = None) -> tuple[list[CellResult], list[RigError]]:
-        """Return the results of all cells, or of those named, and what is damaged in the files; the rest is kept."""
-        found: list[CellResult] = []
+    def results(self, scenarios: Sequence[str] | None = None) -> tuple[list[MeasuredScenario], list[RigError]]:
+        """Return all measured scenarios, or those named, and an error for each damaged file."""
+        found: list[MeasuredScenario] = []
         damaged: list[RigError] = []
-        for path in sorted(self.folder.glob("cells/*/plan.json")):
-            cell = path.parent.name
-            if cells is not None and cell not in cells:
+        for path in sorted(self.folder.glob("scenarios/*/plan.json")):
+            if scenarios is not None and path.parent.name not in scenarios:
                 continue
             try:
                 scenario, facts = _plan(path)
@@ -189,23 +188,23 @@ class Run:
                 damaged.append(error)
                 continue
             if recorded is None:
-                damaged.append(StoreError(f"{cell}: its recording is gone"))
+                damaged.append(StoreError(f"{scenario.id}: its recording is gone"))
                 continue
-            verdicts, errors = self.verdicts(cell)
+            verdicts, errors = self.verdicts(scenario.id)
             damaged += errors
             found.append(
-                CellResult(
+                MeasuredScenario(
                     scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
                     scenario.device.name, scenario.shim, recorded.facts, facts, tuple(verdicts),
                 )
             )  # fmt: skip
         return found, damaged
 
-    def _cell(self, cell: str) -> Path:
-        return self.folder / "cells" / cell
+    def _folder(self, scenario_id: str) -> Path:
+        return self.folder / "scenarios" / scenario_id
 
 
-def write_parquet(results: Sequence[CellResult], path: Path) -> None:
+def write_parquet(results: Sequence[MeasuredScenario], path: Path) -> None:
     """Write all verdicts as one Parquet table: a column for each field of `Verdict`, and the engine's version."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -264,4 +263,4 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
         scenario = Scenario(**{**known, **parts})
         return scenario, PlanFacts(**plan["plan"])
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the cell anew") from None
+        raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the scenario anew") from None

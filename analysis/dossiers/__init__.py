@@ -159,6 +159,6 @@ def parsed(version: str) -> Version:
 
 
 def control_settings(engine: str, fault: str) -> tuple[str, ...]:
-    """Return the settings, by name, whose cells must be run as controls for any green cell of this engine and fault."""
+    """Return the names of the settings that must be run as controls of this engine under this fault."""
     controls = dossier_of(engine).CONTROLS
     return (*controls.must_lose.get(fault, ()), *controls.must_damage.get(fault, ()))

@@ -29,7 +29,7 @@ class FaultSpec:
     name: str
     arm: Arm
     # The module of `faults` that plans the crash states; empty if all verdicts come from the recording itself. A word,
-    # so that asking for the ids of the cells imports no numpy.
+    # so that asking for the ids of the scenarios imports no numpy.
     model: str
     # What is done while the workload runs.
     injection: Injection = Injection.NONE

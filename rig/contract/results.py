@@ -42,7 +42,7 @@ class VerdictKind(StrEnum):
 class Verdict:
     """One crash state judged. `recovered` is the p with content == model(p), or None if there is none."""
 
-    cell: str
+    scenario: str
     # The address of the crash state, as it is typed to replay it; the next four say what nobody has to read out of it.
     state: str
     content: str
@@ -154,8 +154,8 @@ class PlanFacts:
 
 
 @dataclass(frozen=True)
-class CellResult:
-    """All that is stored of one cell of the matrix; `settings` as asked for, in the engine's own words."""
+class MeasuredScenario:
+    """All that is stored of one scenario of the matrix; `settings` as asked for, in the engine's own words."""
 
     id: str
     engine: str

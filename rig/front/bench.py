@@ -114,15 +114,15 @@ def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: P
 
 
 def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path, fault: str) -> None:
-    """Time the cell of a fault in the quick profile, its recording apart from all that follows."""
+    """Time the scenario of a fault in the quick profile, its recording apart from all that follows."""
     profile = matrix.profile("quick")
-    (cell,) = matrix.configured([_subject(fault)], profile)
+    (scenario,) = matrix.configured([_subject(fault)], profile)
     run = Run.create(folder, {"bench": fault})
-    record_s = _seconds(lambda: record.record(cell, machines.recorder, run.recording_folder(cell)))
-    judge_s = _seconds(lambda: campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell]))
+    record_s = _seconds(lambda: record.record(scenario, machines.recorder, run.recording_folder(scenario)))
+    judge_s = _seconds(lambda: campaign.Campaign(run, profile, machines, campaign.Silent()).measure([scenario]))
     if failures := run.failures():
-        raise RigError(f"{cell.id} could not be measured: {failures[cell.id]}")
-    count = len(run.verdicts(cell.id)[0])
+        raise RigError(f"{scenario.id} could not be measured: {failures[scenario.id]}")
+    count = len(run.verdicts(scenario.id)[0])
     rate = f"{count / judge_s:.1f}" if SPECS[fault].model else f"{count / record_s:.1f}, while it is recorded"
     say(f"| {fault} | {count} | {rate} | {record_s:.1f} s |")
 
@@ -147,15 +147,15 @@ def _check(
 
 
 def _scenario(transaction_count: int) -> Scenario:
-    (cell,) = matrix.configured([_subject("powercut")], matrix.profile("quick"))
-    return replace(cell, workload=Workload(transaction_count))
+    (scenario,) = matrix.configured([_subject("powercut")], matrix.profile("quick"))
+    return replace(scenario, workload=Workload(transaction_count))
 
 
 def _subject(fault: str) -> Scenario:
     """Return what is measured under a fault: the first engine and file system, at settings that lose nothing."""
     engine, filesystem = engines()[0], filesystems()[0]
-    (cell,) = matrix.select([f"{engine.name}-{filesystem.word}-{engine.spec.strict[0]}_{fault}"])
-    return cell
+    (scenario,) = matrix.select([f"{engine.name}-{filesystem.word}-{engine.spec.strict[0]}_{fault}"])
+    return scenario
 
 
 def _seconds(act: Callable[[], object]) -> float:

@@ -54,7 +54,7 @@ def main() -> None:
     """Tell what a database loses when the power goes, and how fast each setting is."""
 
 
-_cells_argument = click.argument("cells", nargs=-1, metavar="[CELL]...")
+_scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option("--profile", default="quick", show_default=True, help="How closely to look.")
 _device_option = click.option("--device", default="ssd", show_default=True, help="Device profile: none, ssd or hdd.")
 _seed_option = click.option(
@@ -64,7 +64,7 @@ _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
 _controls_option = click.option(
-    "--controls/--no-controls", default=True, show_default=True, help="Whether to add the controls of the cells."
+    "--controls/--no-controls", default=True, show_default=True, help="Whether to add the controls of the scenarios."
 )
 _library_option = click.option(
     "--library", metavar="WHICH", help="Another build of the engine: a shared library, or NAME==VERSION."
@@ -72,23 +72,23 @@ _library_option = click.option(
 
 
 @main.command()
-@_cells_argument
+@_scenarios_argument
 @_profile_option
 @_controls_option
-def plan(*, cells: tuple[str, ...], profile: str, controls: bool) -> None:
-    """List the cells that a run would measure. CELL may hold * and ?."""
+def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
+    """List the scenarios that a run would measure. SCENARIO may hold * and ?."""
     from rig.contract.arms import SPECS
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
-    chosen, added = _chosen(cells, wanted, controls=controls)
+    chosen, added = _chosen(scenarios, wanted, controls=controls)
     if added:
         click.echo(added, err=True)
-    for cell in chosen:
-        click.echo(cell.id)
+    for scenario in chosen:
+        click.echo(scenario.id)
     configured = matrix.configured(chosen, wanted)
-    states = sum(wanted.states_max_of(cell) for cell in configured if SPECS[cell.fault].model)
-    instants = sum(wanted.instants_of(cell) for cell in configured)
+    states = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
+    instants = sum(wanted.instants_of(scenario) for scenario in configured)
     click.echo(
         f"{_extent(configured)}; at most {states} crash states and {instants} cut instants (profile {wanted.name})",
         err=True,
@@ -96,7 +96,7 @@ def plan(*, cells: tuple[str, ...], profile: str, controls: bool) -> None:
 
 
 @main.command()
-@_cells_argument
+@_scenarios_argument
 @_profile_option
 @_controls_option
 @_device_option
@@ -106,7 +106,7 @@ def plan(*, cells: tuple[str, ...], profile: str, controls: bool) -> None:
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one a processor].")
 def run(
     *,
-    cells: tuple[str, ...],
+    scenarios: tuple[str, ...],
     profile: str,
     controls: bool,
     device: str,
@@ -115,7 +115,7 @@ def run(
     run_dir: Path | None,
     jobs: int,
 ) -> None:
-    """Measure cells (default: the main matrix), print the table and write the report.
+    """Measure scenarios (default: the main matrix), print the table and write the report.
 
     A run that was stopped goes on where it stopped when the same command is given again.
     """
@@ -129,8 +129,8 @@ def run(
     wanted = matrix.profile(profile)
     # Before the minute in which image and templates are made.
     require_runs(run_dir or _RUNS.absolute())
-    chosen, added = _chosen(cells, wanted, controls=controls)
-    build = library_for({cell.engine for cell in chosen}, library) if library else None
+    chosen, added = _chosen(scenarios, wanted, controls=controls)
+    build = library_for({scenario.engine for scenario in chosen}, library) if library else None
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, build.name if build else "")
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
         for line in filter(None, (added, *_introduction(chosen, wanted, machines))):
@@ -153,11 +153,11 @@ def report(run_dir: Path | None) -> None:
 
 
 @main.command()
-@click.argument("cell")
+@click.argument("scenario")
 @click.argument("state")
 @_library_option
 @_run_dir_option
-def replay(cell: str, state: str, library: str | None, run_dir: Path | None) -> None:
+def replay(scenario: str, state: str, library: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and show the verdict beside the stored one."""
     from rig.engines.builds import library_of_run
     from rig.front.progress import shown
@@ -165,10 +165,10 @@ def replay(cell: str, state: str, library: str | None, run_dir: Path | None) -> 
     from rig.machines.replay import replay as replay_state
     from rig.store import Run
 
-    target = Run.open(run_dir or _newest_run(having=cell))
-    build = library_of_run(target.scenario(cell), library)
+    target = Run.open(run_dir or _newest_run(having=scenario))
+    build = library_of_run(target.scenario(scenario), library)
     with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
-        answer = replay_state(target, cell, state, machines)
+        answer = replay_state(target, scenario, state, machines)
     for name, value in answer.facts.items():
         click.echo(f"{name:12} {value}")
     if not answer.agrees:
@@ -257,17 +257,19 @@ def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) 
     """Return what decides the outcome of a run: with the same, the same comes out."""
     from rig.machines.template import qemu_version
 
-    cell = chosen[0]
-    library = cell.tuning.get("library", "")
+    scenario = chosen[0]
+    library = scenario.tuning.get("library", "")
     build = f"library {library}" if library else "the guest's own builds"
-    measured = f"{_extent(chosen)}: profile {profile.name}, device {cell.device.name}, seed {cell.seed}, {build}"
+    measured = (
+        f"{_extent(chosen)}: profile {profile.name}, device {scenario.device.name}, seed {scenario.seed}, {build}"
+    )
     templates = f"recorder {machines.recorder.identity}, verifier {machines.verifier.identity}"
     return [measured, f"image {machines.recorder.image}; templates: {templates}; {qemu_version()}"]
 
 
-def _extent(cells: list[Scenario]) -> str:
-    recordings = len({cell.recording_key for cell in cells})
-    return f"{_counted(len(cells), 'cell')} from {_counted(recordings, 'recording')}"
+def _extent(scenarios: list[Scenario]) -> str:
+    recordings = len({scenario.recording_key for scenario in scenarios})
+    return f"{_counted(len(scenarios), 'scenario')} from {_counted(recordings, 'recording')}"
 
 
 def _counted(count: int, what: str) -> str:
@@ -278,8 +280,8 @@ def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str
     """Return what makes two runs the same run, so that one may go on with the other's verdicts."""
     return {
         "profile": profile,
-        "cells": [cell.id for cell in chosen],
-        "orders": {cell.id: cell.orders.message for cell in chosen},
+        "scenarios": [scenario.id for scenario in chosen],
+        "orders": {scenario.id: scenario.orders.message for scenario in chosen},
         "recorder": machines.recorder.identity,
         "verifier": machines.verifier.identity,
     }
@@ -311,9 +313,9 @@ def _runs() -> list[Path]:
 
 def _newest_run(having: str = "") -> Path:
     for folder in _runs():
-        if not having or (folder / "cells" / having).exists():
+        if not having or (folder / "scenarios" / having).exists():
             return folder
-    what = f"run with the cell {having!r}" if having else "run"
+    what = f"run with the scenario {having!r}" if having else "run"
     raise StoreError(f"there is no {what} in {_RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
 
 
@@ -327,7 +329,7 @@ def _conclude(target: Run, exposure_min: int) -> int:
 
     results, damaged = target.results()
     if not results:
-        raise StoreError(f"{target.folder} holds no measured cell")
+        raise StoreError(f"{target.folder} holds no measured scenario")
     summary = summarise(results, exposure_min)
     # A pasted line looks in runs/ by itself.
     run_dir = "" if target.folder.parent == _RUNS else str(target.folder)
@@ -337,8 +339,8 @@ def _conclude(target: Run, exposure_min: int) -> int:
     write_report(summary, run_info, _report(target), run_dir)
     print_table(summary, standard_output(), run_dir)
     failures = target.failures()
-    for cell, message in failures.items():
-        click.echo(f"not measured {cell}: {message}", err=True)
+    for scenario, message in failures.items():
+        click.echo(f"not measured {scenario}: {message}", err=True)
     for error in damaged:
         click.echo(f"damaged: {error}; run the same command again to judge it anew", err=True)
     click.echo(f"report: {_report(target)}")

@@ -1,13 +1,13 @@
-"""The pytest plugin: durability tests are the cells of the matrix, selected as any test is, by `-k`.
+"""The pytest plugin: durability tests are the scenarios of the matrix, selected as any test is, by `-k`.
 
     @pytest.mark.durability("ENGINE-FILESYSTEM-SETTINGS_FAULT")
     def test_promise(durability):
         durability.check()
 
-A test with the argument `durability` runs once for each cell that its marker names, under the cell's id; without such
-a marker, for each of the matrix. The fixture measures the cell with the controls of its group, and `check` fails the
-test unless it came out as it must. Nothing is started at import or collection; a run directory is shared by all
-workers of a session.
+A test with the argument `durability` runs once for each scenario that its marker names, under the scenario's id;
+without a marker, once for each of the matrix. The fixture measures the scenario with the controls of its group, and
+`check` fails the test unless it came out as it must. Nothing is started at import or collection; a run directory is
+shared by all workers of a session.
 """
 
 from __future__ import annotations
@@ -36,30 +36,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rig-seed", default=1, type=int, help="seed of workload and sampling")
     group.addoption("--rig-library", default=None, help="another build of the engine: a library, or NAME==VERSION")
     group.addoption("--rig-run-dir", default=None, help="keep the run here; goes on with what is there")
-    group.addoption("--rig-cells", default="default", help="where a marker names no cells: default, all, or a pattern")
+    group.addoption(
+        "--rig-scenarios", default="default", help="where a marker names no scenarios: default, all, or a pattern"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    line = "durability(*cells): measures what a database loses, in virtual machines; cells are ids and may hold * and ?"
+    line = "durability(*scenarios): measures what a database loses, in virtual machines; ids may hold * and ?"
     config.addinivalue_line("markers", line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that wants `durability` for the cells of its marker; without one, for those of `--rig-cells`."""
+    """Run a test that wants `durability` for the scenarios of its marker, or else of `--rig-scenarios`."""
     if "durability" not in metafunc.fixturenames:
         return
     patterns = [str(pattern) for mark in metafunc.definition.iter_markers("durability") for pattern in mark.args]
     metafunc.parametrize(
         "durability",
-        [pytest.param(cell, marks=pytest.mark.durability, id=cell.id) for cell in _offered(metafunc.config, patterns)],
+        [
+            pytest.param(scenario, marks=pytest.mark.durability, id=scenario.id)
+            for scenario in _offered(metafunc.config, patterns)
+        ],
         indirect=True,
     )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One cell, measured together with the controls of its group."""
+    """One scenario, measured together with the controls of its group."""
 
     row: Row
     summary: Summary
@@ -67,7 +72,7 @@ class Measured:
     run_dir: Path
 
     def check(self) -> None:
-        """Fail the test, with the table and a line to replay each loss, unless the cell came out as it must.
+        """Fail the test, with the table and a line to replay each loss, unless the scenario came out as it must.
 
         A promise must be kept. Under a shim that swallows fsync it must break: that is how the rig shows that it would
         notice. Where a sync is left out that does not matter to the promise, both are right.
@@ -78,16 +83,16 @@ class Measured:
             pytest.fail(f"{result}, expected {right}\n{self.text()}", pytrace=False)
 
     def text(self) -> str:
-        """Return the figures of the cell and its controls, and what broke the promise, with a line to replay it."""
+        """Return the figures of the scenario and its controls, and what broke the promise, with a line to replay it."""
         from rig.analysis.outcome import Result
         from rig.analysis.table import replay_line, table_text
 
         lines = [table_text(self.summary, 110)]
-        lines += [f"not measured {cell}: {message}" for cell, message in self.failures.items()]
+        lines += [f"not measured {scenario}: {message}" for scenario, message in self.failures.items()]
         if self.row.judgement.result is Result.BROKEN:
             for verdict in self.row.judgement.broken_by[:_SHOWN_MAX]:
                 lines.append(f"{verdict.state}: {verdict.kind}, lost {verdict.lost}; {verdict.detail}")
-                lines.append(f"    {replay_line(verdict.cell, verdict, str(self.run_dir.absolute()))}")
+                lines.append(f"    {replay_line(verdict.scenario, verdict, str(self.run_dir.absolute()))}")
         return "\n".join(lines)
 
     @property
@@ -96,9 +101,9 @@ class Measured:
         from rig.analysis.outcome import Result
         from rig.contract.orders import DROP_PREFIX
 
-        cell = self.row.outcome.cell
-        found = expectation(cell)
-        if cell.shim.startswith(DROP_PREFIX) and found is not None and not found.matters:
+        scenario = self.row.outcome.scenario
+        found = expectation(scenario)
+        if scenario.shim.startswith(DROP_PREFIX) and found is not None and not found.matters:
             return {Result.KEPT, Result.BROKEN}
         return {Result.BROKEN if self.row.is_sabotaged else Result.KEPT}
 
@@ -143,7 +148,7 @@ def durability(
     rig_run_dir: Path,
     record_property: Callable[[str, object], None],
 ) -> Measured:
-    """Measure one cell and the controls of its group."""
+    """Measure one scenario and the controls of its group."""
     from rig.contract.devices import device_named
     from rig.front.selection import with_controls
     from rig.machines import campaign
@@ -151,12 +156,12 @@ def durability(
     from rig.store import Run
 
     config = request.config
-    cell: Scenario = request.param
+    scenario: Scenario = request.param
     profile = matrix.profile(config.getoption("--rig-profile"))
     device = device_named(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
     library = rig_library.name if rig_library else ""
-    wanted = matrix.configured(with_controls([cell]), profile, device, seed, library)
+    wanted = matrix.configured(with_controls([scenario]), profile, device, seed, library)
     definition = {
         "profile": profile.name,
         "device": device.name,
@@ -168,7 +173,7 @@ def durability(
     run = Run.create(rig_run_dir, definition)
     jobs = 1 if hasattr(config, "workerinput") else 0
     campaign.Campaign(run, profile, rig_machines, campaign.Silent(), jobs).measure(wanted)
-    measured = _measured(run, cell, [one.id for one in wanted], profile.exposure_min)
+    measured = _measured(run, scenario, [one.id for one in wanted], profile.exposure_min)
     for name, value in _properties(measured.row).items():
         record_property(name, value)
     print(measured.text())  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
@@ -181,7 +186,7 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
     from rig.contract.errors import UsageError
     from rig.planning import matrix
 
-    offer = config.getoption("--rig-cells")
+    offer = config.getoption("--rig-scenarios")
     try:
         # Known to be wrong before anything is started.
         matrix.profile(config.getoption("--rig-profile"))
@@ -189,13 +194,13 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
         if patterns:
             return matrix.select(patterns)
         if offer == "default":
-            return matrix.default_cells(matrix.profile("quick"), control_settings)
-        return matrix.all_cells() if offer == "all" else matrix.select([offer])
+            return matrix.default_scenarios(matrix.profile("quick"), control_settings)
+        return matrix.all_scenarios() if offer == "all" else matrix.select([offer])
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
 
 
-def _measured(run: object, cell: Scenario, ids: list[str], exposure_min: int) -> Measured:
+def _measured(run: object, scenario: Scenario, ids: list[str], exposure_min: int) -> Measured:
     from rig.analysis.outcome import summarise
     from rig.store import Run
 
@@ -203,10 +208,10 @@ def _measured(run: object, cell: Scenario, ids: list[str], exposure_min: int) ->
     results, damaged = run.results(ids)
     failures = {name: text for name, text in run.failures().items() if name in ids}
     failures |= {f"damaged {number}": str(error) for number, error in enumerate(damaged)}
-    if cell.id not in {result.id for result in results}:
-        pytest.fail(f"{cell.id} could not be measured: {failures.get(cell.id, 'no result')}", pytrace=False)
+    if scenario.id not in {result.id for result in results}:
+        pytest.fail(f"{scenario.id} could not be measured: {failures.get(scenario.id, 'no result')}", pytrace=False)
     summary = summarise(results, exposure_min)
-    row = next(row for row in summary.rows if row.outcome.cell.id == cell.id)
+    row = next(row for row in summary.rows if row.outcome.scenario.id == scenario.id)
     return Measured(row, summary, failures, run.folder)
 
 
@@ -222,5 +227,5 @@ def _properties(row: Row) -> dict[str, object]:
         "damage": outcome.damage.text,
         "transactions_per_virtual_s": outcome.transactions_per_s,
         "flush_per_transaction": outcome.flush_per_transaction,
-        "recording": outcome.cell.recording.digest,
+        "recording": outcome.scenario.recording.digest,
     }

@@ -1,4 +1,4 @@
-"""What a command measures: the cells that were asked for, and the controls without which none of them can be green."""
+"""What a command measures: the scenarios that were asked for, and the controls without which none can be green."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
 
 
 def chosen(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
-    """Return the cells of the patterns, or where there are none those that the profile measures by default."""
+    """Return the scenarios of the patterns, or where there are none those that the profile measures by default."""
     from rig.analysis.dossiers import control_settings
     from rig.planning import matrix
 
-    return matrix.select(patterns) if patterns else matrix.default_cells(profile, control_settings)
+    return matrix.select(patterns) if patterns else matrix.default_scenarios(profile, control_settings)
 
 
-def with_controls(cells: Sequence[Scenario]) -> list[Scenario]:
-    """Return the cells and the controls of their groups, each once, sorted by id."""
+def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """Return the scenarios and the controls of their groups, each once, sorted by id."""
     from rig.analysis.controls import is_control
     from rig.planning import matrix
 
-    groups = {_group(cell) for cell in cells}
-    controls = [cell for cell in matrix.all_cells() if _group(cell) in groups and is_control(cell)]
-    found = {cell.id: cell for cell in (*controls, *cells)}
+    groups = {_group(scenario) for scenario in scenarios}
+    controls = [scenario for scenario in matrix.all_scenarios() if _group(scenario) in groups and is_control(scenario)]
+    found = {scenario.id: scenario for scenario in (*controls, *scenarios)}
     return [found[name] for name in sorted(found)]
 
 
 def added_line(asked: Sequence[Scenario], measured: Sequence[Scenario]) -> str:
-    """Return a line about the controls that are measured beside the cells that were asked for; empty without any."""
-    ids = {cell.id for cell in asked}
-    added = [cell for cell in measured if cell.id not in ids]
+    """Return a line naming the controls that are measured beside what was asked for; empty without any."""
+    ids = {scenario.id for scenario in asked}
+    added = [scenario for scenario in measured if scenario.id not in ids]
     if not added:
         return ""
-    names = sorted({cell.settings_name for cell in added})
+    names = sorted({scenario.settings_name for scenario in added})
     what = "1 control is measured" if len(added) == 1 else f"{len(added)} controls are measured"
     return f"{what} too ({', '.join(names)}): without them nothing is green; --no-controls leaves them out"
 
 
-def _group(cell: Scenario) -> tuple[str, str, str]:
-    return cell.engine, cell.filesystem, cell.fault
+def _group(scenario: Scenario) -> tuple[str, str, str]:
+    return scenario.engine, scenario.filesystem, scenario.fault

@@ -1,7 +1,7 @@
 """A campaign: record every scenario once, cut it many times, and store a verdict for every cut.
 
 Work is done recording by recording. What was measured stays measured: a void recording or a lost machine
-costs its own cells a result and the others nothing, and verdicts are stored as they come.
+costs its own scenarios a result and the others nothing, and verdicts are stored as they come.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[
 
 
 class Campaign:
-    """The cells of a run that are still to be measured, and the threads that measure them."""
+    """The scenarios of a run that are still to be measured, and the threads that measure them."""
 
     def __init__(self, run: Run, profile: Profile, machines_: Machines, progress: Progress, jobs: int = 0) -> None:
         self._run = run
@@ -115,10 +115,10 @@ class Campaign:
         self._stopped = threading.Event()
         self._part_min = 1
 
-    def measure(self, cells: Sequence[Scenario]) -> None:
-        """Measure all cells that the run lacks. Whatever interrupts it, no machine is left running."""
-        ordered = sorted(cells, key=lambda cell: (cell.recording_key, cell.id))
-        groups = [list(group) for _, group in groupby(ordered, key=lambda cell: cell.recording_key)]
+    def measure(self, scenarios: Sequence[Scenario]) -> None:
+        """Measure all scenarios that the run lacks. Whatever interrupts it, no machine is left running."""
+        ordered = sorted(scenarios, key=lambda scenario: (scenario.recording_key, scenario.id))
+        groups = [list(group) for _, group in groupby(ordered, key=lambda scenario: scenario.recording_key)]
         groups.sort(key=lambda group: group[0].id)
         self._part_min = _PART_MIN if len(groups) > self._jobs else 1
         vms = ThreadPoolExecutor(self._jobs, "vm")
@@ -163,18 +163,18 @@ class Campaign:
         found: list[Cut] = []
         parts: list[_Part] = []
         with ExitStack() as stack:
-            for cell in group:
+            for scenario in group:
                 try:
-                    batches, plan = self._planned(cell, logs, auditor, timeline, vms, stack)
+                    batches, plan = self._planned(scenario, logs, auditor, timeline, vms, stack)
                 except (RigError, LogError, TimeoutError) as error:
-                    # Recoveries are of one cell only; the others are cut from a recording that is sound.
-                    self._failed([cell], error)
+                    # Recoveries are of one scenario only; the others are cut from a recording that is sound.
+                    self._failed([scenario], error)
                     continue
-                self._run.write_plan(cell, replace(plan, state_count=plan.state_count + len(facts.live)))
-                for damage in self._run.mend(cell.id):
+                self._run.write_plan(scenario, replace(plan, state_count=plan.state_count + len(facts.live)))
+                for damage in self._run.mend(scenario.id):
                     self._progress.says(f"{damage}; it is judged again")
-                verdicts, _ = self._run.verdicts(cell.id)
-                self._store_live(cell, facts, verdicts)
+                verdicts, _ = self._run.verdicts(scenario.id)
+                self._store_live(scenario, facts, verdicts)
                 for opened, planned in batches:
                     lacking = missing(planned, verdicts)
                     if opened:
@@ -197,33 +197,33 @@ class Campaign:
 
     def _planned(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
         self,
-        cell: Scenario,
+        scenario: Scenario,
         logs: Logs,
         auditor: Auditor,
         timeline: Timeline,
         vms: ThreadPoolExecutor,
         stack: ExitStack,
     ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
-        """Return the cuts of a cell, each batch with the recovery it is cut from, None for the recording itself."""
-        if not SPECS[cell.fault].cuts_recovery:
-            planned = cuts(cell, self._profile, logs, timeline)
-            audited_count = auditor.audit(cell, planned.cuts, self._profile.audit_count)
+        """Return the cuts of a scenario, each batch with the recovery it is cut from, None for the recording itself."""
+        if not SPECS[scenario.fault].cuts_recovery:
+            planned = cuts(scenario, self._profile, logs, timeline)
+            audited_count = auditor.audit(scenario, planned.cuts, self._profile.audit_count)
             return [(None, planned.cuts)], replace(planned.facts, audited_count=audited_count)
-        kept = self._run.recoveries(cell.id)
+        kept = self._run.recoveries(scenario.id)
         kept.remove_leftovers()
         if kept.index() is None:
             verifier = self._machines.verifier
-            vms.submit(recover.record, cell, self._profile, verifier, logs, kept, self._stopped).result()
-        recoveries, facts = recoverycuts.cuts(cell, self._profile, logs, kept, stack)
-        audited_count = auditor.audit_recoveries(cell, recoveries, self._profile.audit_count)
+            vms.submit(recover.record, scenario, self._profile, verifier, logs, kept, self._stopped).result()
+        recoveries, facts = recoverycuts.cuts(scenario, self._profile, logs, kept, stack)
+        audited_count = auditor.audit_recoveries(scenario, recoveries, self._profile.audit_count)
         return recoveries, replace(facts, audited_count=audited_count)
 
-    def _store_live(self, cell: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
-        """Store what the recording itself showed of a cell, unless that was done before."""
+    def _store_live(self, scenario: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
+        """Store what the recording itself showed of a scenario, unless that was done before."""
         known = {one.state for one in stored}
-        fresh = [one for one in live_verdicts(cell.id, facts.live) if one.state not in known]
+        fresh = [one for one in live_verdicts(scenario.id, facts.live) if one.state not in known]
         if fresh:
-            self._run.append(cell.id, fresh)
+            self._run.append(scenario.id, fresh)
 
     def _verify_part(self, part: _Part, judge: _Judge) -> None:
         found = closing(verify(part.job, self._machines.verifier, self._stopped))
@@ -231,14 +231,14 @@ class Campaign:
             for same, finding in zip(part.contents, findings, strict=True):
                 add(same, finding)
 
-    def _failed(self, cells: Sequence[Scenario], error: Exception) -> None:
-        """Note why cells could not be measured; raise the error if that is because we are being stopped."""
+    def _failed(self, scenarios: Sequence[Scenario], error: Exception) -> None:
+        """Note why scenarios could not be measured; raise the error if that is because we are being stopped."""
         if self._stopped.is_set():
             raise error
-        for cell in cells:
+        for scenario in scenarios:
             note = self._run.void if isinstance(error, LegalityError) else self._run.write_failure
-            note(cell, str(error))
-            self._progress.says(f"{cell.id} could not be measured: {error}")
+            note(scenario, str(error))
+            self._progress.says(f"{scenario.id} could not be measured: {error}")
 
 
 @dataclass(frozen=True)
@@ -279,11 +279,11 @@ class _Judge:
 
     def _store(self, pending: list[Verdict]) -> None:
         with self._lock:
-            for cell in sorted({one.cell for one in pending}):
-                own = [one for one in pending if one.cell == cell]
+            for scenario in sorted({one.scenario for one in pending}):
+                own = [one for one in pending if one.scenario == scenario]
                 # Handed over whatever comes of it: what could not be stored is judged again, not stored twice.
-                pending[:] = [one for one in pending if one.cell != cell]
-                self._run.append(cell, own)
+                pending[:] = [one for one in pending if one.scenario != scenario]
+                self._run.append(scenario, own)
 
 
 class _Add(Protocol):

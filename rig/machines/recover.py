@@ -28,7 +28,7 @@ def record(  # noqa: PLR0917 - each is of another type, so none can stand in ano
     kept: Recoveries,
     stopped: threading.Event | None = None,
 ) -> None:
-    """Record the recoveries of a cell, and then recoveries from cuts of these; raise RecordingError if one is void."""
+    """Record the recoveries of a scenario, and recoveries from cuts of these; raise RecordingError if one is void."""
     candidates = recoverycuts.candidates(scenario, profile, logs)
     found = recover(scenario, verifier, logs.first, candidates, stopped)
     addresses = [state.id for state in candidates]

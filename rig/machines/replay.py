@@ -38,40 +38,42 @@ class Replay:
     agrees: bool
 
 
-def replay(run: Run, cell: str, state_id: str, machines: Machines) -> Replay:
-    """Rebuild a crash state from the recording of its cell and judge it; raise UsageError for an id that is none."""
-    scenario = run.scenario(cell)
+def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Replay:
+    """Rebuild a crash state from its recording and judge it; raise UsageError for an id that is none."""
+    scenario = run.scenario(scenario_id)
     recorded = archive.load(run.recording_folder(scenario))
     if recorded is None:
-        raise StoreError(f"the recording of {cell} is gone from {run.folder}")
+        raise StoreError(f"the recording of {scenario_id} is gone from {run.folder}")
     if any(one["state"] == state_id for one in recorded.facts.live):
         return _replay_live(run, scenario, recorded.facts, state_id, machines.recorder)
     if not SPECS[scenario.fault].model:
         names = ", ".join(one["state"] for one in recorded.facts.live[:_NAMES_MAX])
-        raise UsageError(f"{state_id!r} is no finding of {cell}; there are {len(recorded.facts.live)}: {names}, ...")
+        raise UsageError(
+            f"{state_id!r} is no finding of {scenario_id}; there are {len(recorded.facts.live)}: {names}, ..."
+        )
     address = _address(scenario, state_id)
     clock = Clock(address.clock) if address.clock else None
-    stored = [one for one in run.verdicts(cell)[0] if one.state == state_id]
+    stored = [one for one in run.verdicts(scenario_id)[0] if one.state == state_id]
     with ExitStack() as stack:
         logs = stack.enter_context(recorded.opened())
         timeline = Timeline(logs.first.marks)
-        first = _state(address.first, cell, logs)
+        first = _state(address.first, scenario_id, logs)
         if address.way:
-            logs = stack.enter_context(_recovery(run, cell, address.before)).logs
-        state = _state(address.content, cell, logs) if address.way else first
+            logs = stack.enter_context(_recovery(run, scenario_id, address.before)).logs
+        state = _state(address.content, scenario_id, logs) if address.way else first
         content = logs.digest(state)
         job = Job(scenario, logs.file, ((state.id, clock),))
         (finding,) = verify(job, machines.verifier)
         extents = state.extents(logs.first)
 
     def judged(entry: int) -> Verdict:
-        return verdict(Cut(cell, state, content, entry, 0, clock, address.way), finding, timeline)
+        return verdict(Cut(scenario_id, state, content, entry, 0, clock, address.way), finding, timeline)
 
     # One content may have been judged at several instants; the last one had the most to lose.
     fresh = judged(max((one.entry for one in stored), default=first.instant))
     same = [one for one in stored if one.entry == fresh.entry]
     facts = {
-        "cell": cell,
+        "scenario": scenario_id,
         "state": f"{state_id} (content {fresh.content})",
         "cut": f"just before log entry {fresh.entry}, {fresh.acked} transactions acknowledged",
         "disk": f"{state.base_text}, and {sum(e.length_bytes for e in extents)} bytes more",
@@ -99,19 +101,21 @@ def _address(scenario: Scenario, state_id: str) -> Address:
     return address
 
 
-def _state(content: str, cell: str, logs: Logs) -> CrashState:
+def _state(content: str, scenario_id: str, logs: Logs) -> CrashState:
     try:
         return logs.parse(content)
     except StateIdError as error:
-        raise UsageError(f"{content!r} is no crash state of {cell}: {error}") from None
+        raise UsageError(f"{content!r} is no crash state of {scenario_id}: {error}") from None
 
 
-def _recovery(run: Run, cell: str, state_id: str) -> AbstractContextManager[OpenRecovery]:
+def _recovery(run: Run, scenario_id: str, state_id: str) -> AbstractContextManager[OpenRecovery]:
     """Open the recovery from a crash state; raise UsageError, with those there are, if it was not recorded."""
-    kept = run.recoveries(cell)
+    kept = run.recoveries(scenario_id)
     recorded = [one.state for one in kept.index() or ()]
     if state_id not in recorded:
-        raise UsageError(f"no recovery from {state_id!r} was recorded for {cell}; those are: {', '.join(recorded)}")
+        raise UsageError(
+            f"no recovery from {state_id!r} was recorded for {scenario_id}; those are: {', '.join(recorded)}"
+        )
     return kept.opened(state_id)
 
 
@@ -124,7 +128,7 @@ def _replay_live(run: Run, scenario: Scenario, facts: RecordingFacts, state_id: 
     (fresh,) = live_verdicts(scenario.id, again)
     is_same = recorder.identity == facts.template
     shown = {
-        "cell": scenario.id,
+        "scenario": scenario.id,
         "state": f"{state_id}, found while the machine went on running",
         "run again": "in a clone of the same template" if is_same else "on another template than the recording's",
         "acknowledged": f"{fresh.acked} transactions, {again[0]['issued']} begun",

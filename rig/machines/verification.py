@@ -89,7 +89,7 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     # A state that answers for fewer marks than were written by then may still hold what those transactions wrote.
     issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
     blank = Verdict(
-        cut.cell, cut.address, cut.content, cut.entry, cut.clock or "", cut.state.holds,
+        cut.scenario, cut.address, cut.content, cut.entry, cut.clock or "", cut.state.holds,
         VerdictKind.INCONCLUSIVE, acked, None, 0, 0, cut.weight_ns, "",
     )  # fmt: skip
     return _verdict(
@@ -130,12 +130,24 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
     return replace(blank, kind=kind, recovered=finding.recovered, lost=lost, lost_virtual_ns=lost_ns, detail=detail)
 
 
-def live_verdicts(cell: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
+def live_verdicts(scenario_id: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
     """Judge what was found in the running guest: there `acked` transactions had been acknowledged, `issued` begun."""
     judged = [
         _verdict(
             Verdict(
-                cell, one["state"], one["state"], 0, "", "", VerdictKind.INCONCLUSIVE, one["acked"], None, 0, 0, 0, ""
+                scenario_id,
+                one["state"],
+                one["state"],
+                0,
+                "",
+                "",
+                VerdictKind.INCONCLUSIVE,
+                one["acked"],
+                None,
+                0,
+                0,
+                0,
+                "",
             ),
             Finding.of(one),
             one["issued"],

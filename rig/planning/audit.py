@@ -1,6 +1,6 @@
 """The audit of a run: some planned crash states, built whole on the host, before a checker that planned none of them.
 
-A state that the checker does not call legal is a fault of the rig, and nothing of its cell can be trusted: the cell is
+A state that the checker does not call legal is a fault of the rig, so nothing of its scenario can be trusted: it is
 void, which is neither a promise kept nor one broken.
 
 Of two disks each is held against its own log, and both instants against the marks, see `faults.jointlegality`. The cut
@@ -30,7 +30,7 @@ _DEVICE_BYTES = DISK_MIB << 20
 
 
 class Auditor:
-    """Audits the cells of one recording; reads the order of writes once."""
+    """Audits the scenarios of one recording; reads the order of writes once."""
 
     def __init__(self, logs: Logs) -> None:
         """Take logs that passed the recording's self-check: replaying all of each gives its device."""
@@ -45,9 +45,9 @@ class Auditor:
         return JointChecker(self._logs.all, (JOURNAL_FIRST_BYTE, _DEVICE_BYTES - JOURNAL_FIRST_BYTE))
 
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
-        """Check a seeded sample of the cuts of a cell and return how many were found legal.
+        """Check a seeded sample of the cuts of a scenario and return how many were found legal.
 
-        Raise LegalityError at the first that is not; 0 for a cell that is not cut as an honest disk is.
+        Raise LegalityError at the first that is not; 0 for a scenario that is not cut as an honest disk is.
         """
         rule = _rule(scenario)
         if rule is None:
@@ -109,7 +109,7 @@ class Auditor:
 
 
 def _rule(scenario: Scenario) -> Rule | None:
-    """Return what the states of a cell are held to; None for a disk that lies, and where nothing is cut."""
+    """Return what the states of a scenario are held to; None for a disk that lies, and where nothing is cut."""
     model = SPECS[scenario.fault].model
     return Fault.of(model).rule if model else None
 

@@ -1,10 +1,10 @@
-"""Which crash states of a recording are checked for a cell, and which acknowledgements must hold in each.
+"""Which crash states of a recording are checked for a scenario, and which acknowledgements must hold in each.
 
 Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
 spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
 which the share of losing instants follows. States of equal content are put on a disk once.
-Of the states of a cell that leaves out a sync up to half are planned for the epochs in which it did: all others
-are much as in the cell that leaves out nothing, and what the sync protects may show in few states of few epochs.
+Of the states of a scenario that leaves out a sync up to half are planned for the epochs in which it did: all others
+are much as in the scenario that leaves out nothing, and what the sync protects may show in few states of few epochs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RIGHT_EVERY = 8
 class Cut:
     """One crash state to be judged at one instant: just before log entry `entry` of the recording completes."""
 
-    cell: str
+    scenario: str
     state: CrashState
     content: str
     entry: int
@@ -48,14 +48,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Cuts:
-    """All cuts of one cell."""
+    """All cuts of one scenario."""
 
     cuts: tuple[Cut, ...]
     facts: PlanFacts
 
 
 def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline) -> Cuts:
-    """Plan the cuts of one cell; deterministic."""
+    """Plan the cuts of one scenario; deterministic."""
     if not SPECS[scenario.fault].model:
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = _planned(scenario, profile, logs, timeline)

@@ -1,4 +1,4 @@
-"""The cells there are, by the ids that users type, and the profiles that say how closely each is looked at."""
+"""The scenarios there are, by the ids that users type, and the profiles that say how closely each is looked at."""
 
 from __future__ import annotations
 
@@ -31,51 +31,51 @@ _CHOICES_MAX = 8
 
 @dataclass(frozen=True)
 class Profile:
-    """How closely the cells are looked at."""
+    """How closely the scenarios are looked at."""
 
     name: str
     transaction_count: int
-    # Crash states planned for each cell, and cut instants spread over its virtual time.
+    # Crash states planned for each scenario, and cut instants spread over its virtual time.
     states_max: int
     instants: int
     # Distinct contents below which a promise counts as not tested.
     exposure_min: int
     # Whether every plain recording, under no shim or injection, is made twice and compared, or only the first.
     reproduce_all: bool
-    # Whether every cell there is belongs to it when none is named.
+    # Whether every scenario there is belongs to it when none is named.
     is_whole: bool = True
     # The same for all but the main faults; half as many states where there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
     kill_transaction_count: int = 34
-    # Planned states of each cell that an independent checker has to find legal.
+    # Planned states of each scenario that an independent checker has to find legal.
     audit_count: int = 4
 
-    def reproduces(self, cell: Scenario) -> bool:
-        """Return whether the recording of a cell is made twice wherever it stands among the others."""
-        return self.reproduce_all and cell.shim == "none" and not SPECS[cell.fault].injection
+    def reproduces(self, scenario: Scenario) -> bool:
+        """Return whether the recording of a scenario is made twice wherever it stands among the others."""
+        return self.reproduce_all and scenario.shim == "none" and not SPECS[scenario.fault].injection
 
-    def transactions_of(self, cell: Scenario) -> int:
-        """Return how many transactions are recorded for a cell."""
-        if SPECS[cell.fault].injection is Injection.KILL:
+    def transactions_of(self, scenario: Scenario) -> int:
+        """Return how many transactions are recorded for a scenario."""
+        if SPECS[scenario.fault].injection is Injection.KILL:
             # Three kills each: more transactions than the exposure asks for would take long, and tell little.
-            is_volatile = named(cell.engine).spec.is_volatile(cell.settings)
+            is_volatile = named(scenario.engine).spec.is_volatile(scenario.settings)
             return _VOLATILE_KILL_TRANSACTION_COUNT if is_volatile else self.kill_transaction_count
-        is_side = SPECS[cell.fault].injection or cell.shim != "none"
+        is_side = SPECS[scenario.fault].injection or scenario.shim != "none"
         return self.side_transaction_count if is_side else self.transaction_count
 
-    def instants_of(self, cell: Scenario) -> int:
-        """Return how many cut instants are spread over a cell; mutants get none."""
-        return self.instants if cell.fault == "powercut" and not cell.dropped_sync else 0
+    def instants_of(self, scenario: Scenario) -> int:
+        """Return how many cut instants are spread over a scenario; mutants get none."""
+        return self.instants if scenario.fault == "powercut" and not scenario.dropped_sync else 0
 
-    def states_max_of(self, cell: Scenario) -> int:
-        """Return how many crash states are planned for a cell; those of a mutant see `rig.planning.cuts`."""
-        spec = SPECS[cell.fault]
-        if cell.dropped_sync:
+    def states_max_of(self, scenario: Scenario) -> int:
+        """Return how many crash states are planned for a scenario; those of a mutant see `rig.planning.cuts`."""
+        spec = SPECS[scenario.fault]
+        if scenario.dropped_sync:
             return self.side_states_max * 3 // 2
-        if is_unprotected(cell) or spec.arm is Arm.DISHONEST or spec.is_unpromised or cell.shim != "none":
+        if is_unprotected(scenario) or spec.arm is Arm.DISHONEST or spec.is_unpromised or scenario.shim != "none":
             return max(1, self.side_states_max // 2)
-        return self.states_max if cell.fault in MAIN_FAULTS else self.side_states_max
+        return self.states_max if scenario.fault in MAIN_FAULTS else self.side_states_max
 
 
 PROFILES = {
@@ -116,17 +116,17 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def all_cells() -> list[Scenario]:
-    """Return every cell that has an id, sorted by it."""
+def all_scenarios() -> list[Scenario]:
+    """Return every scenario that has an id, sorted by it."""
     return sorted(
         (
-            cell
+            scenario
             for engine in engines()
             for filesystem, fault in itertools.product(filesystems(), FAULTS)
             if not why_not(engine, filesystem, fault)
-            for cell in _cells(engine, filesystem, fault)
+            for scenario in _scenarios(engine, filesystem, fault)
         ),
-        key=lambda cell: cell.id,
+        key=lambda scenario: scenario.id,
     )
 
 
@@ -140,8 +140,8 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
     return ""
 
 
-def _cells(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[Scenario]:
-    """Yield every cell of an engine on a file system under a fault: plain, sabotaged, and one sync left out."""
+def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[Scenario]:
+    """Yield every scenario of an engine on a file system under a fault: plain, sabotaged, and one sync left out."""
     spec, injection = engine.spec, SPECS[fault].injection
     for settings in spec.all_settings():
         name = settings_name(settings)
@@ -168,77 +168,82 @@ def _options(filesystem: FileSystem, fault: str) -> str:
     return ",".join(option for option in options if option)
 
 
-def is_unprotected(cell: Scenario) -> bool:
+def is_unprotected(scenario: Scenario) -> bool:
     """Return whether the engine promises nothing under these settings when the power goes."""
-    return named(cell.engine).spec.is_unprotected(cell.settings)
+    return named(scenario.engine).spec.is_unprotected(scenario.settings)
 
 
-def default_cells(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
-    """Return what is measured when no cell is named.
+def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
+    """Return what is measured when no scenario is named.
 
     In the quick profile that is the main job: settings that promise something when a process dies, under the faults
-    that most people mean, and the controls. The others take the whole fault matrix: every cell with a promise to break,
-    and of the others those that show what is lost without one, and the controls.
+    that most people mean, and the controls. The other profiles take the whole fault matrix: every scenario with a
+    promise to break, those without one that show what is lost, and the controls.
     """
     keeps = _in_whole if wanted.is_whole else _in_quick
-    return [cell for cell in all_cells() if keeps(cell, controls)]
+    return [scenario for scenario in all_scenarios() if keeps(scenario, controls)]
 
 
-def _in_quick(cell: Scenario, controls: ControlsOf) -> bool:
-    is_control = settings_name(cell.settings) in controls(cell.engine, cell.fault)
-    is_wanted = is_control or not named(cell.engine).spec.is_volatile(cell.settings)
-    return cell.fault in _DEFAULT_FAULTS and is_wanted and not cell.dropped_sync
+def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
+    is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
+    is_wanted = is_control or not named(scenario.engine).spec.is_volatile(scenario.settings)
+    return scenario.fault in _DEFAULT_FAULTS and is_wanted and not scenario.dropped_sync
 
 
-def _in_whole(cell: Scenario, controls: ControlsOf) -> bool:
-    spec, name = named(cell.engine).spec, settings_name(cell.settings)
-    is_shown = name in spec.cross_checks or name in controls(cell.engine, cell.fault)
-    if spec.is_unprotected(cell.settings) and cell.fault not in _BARE_FAULTS and not is_shown:
+def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
+    spec, name = named(scenario.engine).spec, settings_name(scenario.settings)
+    is_shown = name in spec.cross_checks or name in controls(scenario.engine, scenario.fault)
+    if spec.is_unprotected(scenario.settings) and scenario.fault not in _BARE_FAULTS and not is_shown:
         return False
     # The cross-checks are of the rig, so a few settings do for them.
-    if SPECS[cell.fault].is_cross_check:
+    if SPECS[scenario.fault].is_cross_check:
         return is_shown
     # What is documented to be other settings, and makes the same syncs, is measured under the main faults alone.
-    return name not in spec.same_as or (cell.fault in MAIN_FAULTS and not cell.dropped_sync)
+    return name not in spec.same_as or (scenario.fault in MAIN_FAULTS and not scenario.dropped_sync)
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:
-    """Return the cells whose ids match any of the shell patterns; raise UsageError for one that matches none."""
-    cells = all_cells()
+    """Return the scenarios whose ids match any of the shell patterns; raise UsageError for one that matches none."""
+    scenarios = all_scenarios()
     for pattern in patterns:
-        if not any(fnmatchcase(cell.id, pattern) for cell in cells):
-            raise UsageError(_why_none(pattern, cells))
-    return [cell for cell in cells if any(fnmatchcase(cell.id, pattern) for pattern in patterns)]
+        if not any(fnmatchcase(scenario.id, pattern) for scenario in scenarios):
+            raise UsageError(_why_none(pattern, scenarios))
+    return [scenario for scenario in scenarios if any(fnmatchcase(scenario.id, pattern) for pattern in patterns)]
 
 
 def configured(
-    cells: Iterable[Scenario],
+    scenarios: Iterable[Scenario],
     wanted: Profile,
     device: Device = DEVICES[DEFAULT_DEVICE],
     seed: int = 1,
     library: str = "",
 ) -> list[Scenario]:
-    """Return the cells with what the command line decides for all of them.
+    """Return the scenarios with what the command line decides for all of them.
 
     `library` is a build of the user's own; engines that know no such builds are unaffected.
     """
-    found = [replace(cell, workload=Workload(wanted.transactions_of(cell)), device=device, seed=seed) for cell in cells]
+    found = [
+        replace(scenario, workload=Workload(wanted.transactions_of(scenario)), device=device, seed=seed)
+        for scenario in scenarios
+    ]
     if not library:
         return found
     return [
-        replace(cell, tuning={**cell.tuning, "library": library}) if named(cell.engine).part("builds") else cell
-        for cell in found
+        replace(scenario, tuning={**scenario.tuning, "library": library})
+        if named(scenario.engine).part("builds")
+        else scenario
+        for scenario in found
     ]
 
 
-def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:
+def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
     """Name the part of an id that does not exist, with the choices for it, or what cannot be combined."""
     parts = pattern.split("-", 2)
     settings, _, fault = parts[-1].rpartition("_")
     choices = {
         "engine": (parts[0], tuple(engine.name for engine in engines())),
         "file system": (parts[1] if len(parts) > 1 else "*", tuple(found.word for found in filesystems())),
-        "settings": (settings or "*", tuple(dict.fromkeys(cell.settings_name for cell in cells))),
+        "settings": (settings or "*", tuple(dict.fromkeys(scenario.settings_name for scenario in scenarios))),
         "fault": (fault, FAULTS),
     }
     if len(parts) == 3:
@@ -249,10 +254,10 @@ def _why_none(pattern: str, cells: Sequence[Scenario]) -> str:
             is_meant = fnmatchcase(engine.name, parts[0]) and fnmatchcase(filesystem.word, parts[1])
             if is_meant and fault in SPECS and (reason := why_not(engine, filesystem, fault)):
                 return reason
-    ids = [cell.id for cell in cells]
+    ids = [scenario.id for scenario in scenarios]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
     near = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
-    return f"no cell matches {pattern!r}; did you mean {near!r}? `rig plan '*'` lists them all"
+    return f"no scenario matches {pattern!r}; did you mean {near!r}? `rig plan '*'` lists them all"
 
 
 def _choices(word: str, known: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which recoveries of a cell are recorded, and where each of them is cut.
+"""Which recoveries of a scenario are recorded, and where each of them is cut.
 
 First cuts are crash states of a power cut, spread over the recording; of those candidates whose recovery wrote to the
 files of the database the first are taken, else those that wrote most. Each recovery is cut like a recording, by the
@@ -39,7 +39,7 @@ _CANDIDATES = 2
 
 
 def first_count(profile: Profile) -> int:
-    """Return how many first cuts of a cell have their recovery cut."""
+    """Return how many first cuts of a scenario have their recovery cut."""
     return min(max(_FIRSTS_MIN, profile.side_states_max // 20), _FIRSTS_MAX)
 
 
@@ -69,7 +69,7 @@ def amid(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: R
 def cuts(
     scenario: Scenario, profile: Profile, logs: Logs, kept: Recoveries, stack: ExitStack
 ) -> tuple[list[tuple[OpenRecovery, list[Cut]]], PlanFacts]:
-    """Return each recorded recovery of a cell, its log left open on the stack, and its cuts; deterministic.
+    """Return each recorded recovery of a scenario, its log left open on the stack, and its cuts; deterministic.
 
     Raise RecordingError if a recovery is damaged, missing, or not of this recording.
     """

@@ -5,9 +5,9 @@ content of the disk in that state as one epoch, and then what dm-log-writes saw 
 epochs, fault models, crash states, their contents and the verifier need to know nothing of it. It is void, and never
 kept, unless replaying all of it gives the disk that the guest had in the end.
 
-Recoveries are not made again bit for bit, so the recordings are kept: in `recoveries/` of their cell one `NAME.zst` for
-each and `index.json`, written last, which says what there is. Each goes by the address of the crash state that was
-recovered from (`faults.addresses`).
+Recoveries cannot be repeated bit for bit, so the recordings are kept, in `recoveries/` of their scenario: one
+`NAME.zst` for each and `index.json`, written last, which lists them. Each goes by the address of the crash state that
+was recovered from (`faults.addresses`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOG_BYTES_MAX = 2 * DISK_MIB << 20
 
 @dataclass(frozen=True)
 class Recovery:
-    """One recorded recovery of a cell."""
+    """One recorded recovery of a scenario."""
 
     # The address of the crash state that was recovered from.
     state: str
@@ -102,7 +102,7 @@ def self_contained(
 
 
 class Recoveries:
-    """The recordings of recoveries of one cell, in a folder."""
+    """The recordings of recoveries of one scenario, in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -126,13 +126,13 @@ class Recoveries:
         self._path(text).unlink()
 
     def write_index(self, recoveries: Sequence[Recovery]) -> None:
-        """Note that these are all the recoveries of the cell, and that each was saved."""
+        """Note that these are all the recoveries of the scenario, and that each was saved."""
         text = json.dumps([asdict(one) for one in recoveries], indent=1)
         self._folder.mkdir(parents=True, exist_ok=True)
         host.atomic_write(self._folder / _INDEX, text.encode())
 
     def index(self) -> list[Recovery] | None:
-        """Return the recoveries of the cell, None if they were not all recorded; raise RecordingError if damaged."""
+        """Return the recoveries of the scenario, None if some were not recorded; raise RecordingError if damaged."""
         path = self._folder / _INDEX
         if not path.exists():
             return None
@@ -143,7 +143,9 @@ class Recoveries:
                 Address.parse(one.state)
             return found
         except (ValueError, TypeError, KeyError, StateIdError) as error:
-            raise RecordingError(f"{path} is damaged: {error!r}; remove the cell's folder to measure anew") from None
+            raise RecordingError(
+                f"{path} is damaged: {error!r}; remove the scenario's folder to measure anew"
+            ) from None
 
     @contextmanager
     def opened(self, text: str) -> Iterator[OpenRecovery]:
@@ -152,7 +154,7 @@ class Recoveries:
         try:
             data = _decompressed(archive.read_bytes())
         except FileNotFoundError:
-            raise RecordingError(f"{archive} is gone: the recovery from {text}; remove the cell's folder") from None
+            raise RecordingError(f"{archive} is gone: the recovery from {text}; remove the scenario's folder") from None
         except (zstandard.ZstdError, ValueError) as error:
             raise _damaged(archive, error) from None
         descriptor, name = tempfile.mkstemp(dir=self._folder, prefix="log.")
@@ -195,7 +197,7 @@ def _decompressed(archive: bytes) -> bytes:
 
 
 def _damaged(archive: Path, why: object) -> RecordingError:
-    return RecordingError(f"{archive} is damaged: {why}; remove the cell's folder to measure anew")
+    return RecordingError(f"{archive} is damaged: {why}; remove the scenario's folder to measure anew")
 
 
 def _name(text: str) -> str:

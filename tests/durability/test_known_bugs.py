@@ -67,17 +67,17 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     from rig.store import Run
 
     def measured(version: str) -> tuple[Row, str]:
-        (cell,) = matrix.configured(
+        (scenario,) = matrix.configured(
             matrix.select(["sqlite-ext4-truncate_full_powercut"]), _LOOK, library=old_builds[version].name
         )
         run = Run.create(tmp_path / version, {"library": version})
-        scenario = replace(cell, workload=_WORKLOAD)
+        scenario = replace(scenario, workload=_WORKLOAD)
         campaign.Campaign(run, _LOOK, machines_with_old_builds, campaign.Silent()).measure([scenario])
         results, damaged = run.results()
         assert ({}, []) == (run.failures(), damaged)
         summary = summarise(results, _LOOK.exposure_min)
         (row,) = summary.rows
-        assert version == row.outcome.cell.recording.engine_version.split()[0]
+        assert version == row.outcome.scenario.recording.engine_version.split()[0]
         text = table_text(summary)
         record_property(f"sqlite {version}", f"{row.outcome.losing_count} of {row.outcome.database_count} states lose")
         print(text)  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
@@ -87,7 +87,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert (Result.BROKEN, 1, 0) == (bad.judgement.result, bad.outcome.lost_max, bad.outcome.damage.count), text
     assert "3.8.5 has the known bug truncate-not-synced" in text
     worst = bad.judgement.broken_by[0]
-    again = replay(Run.open(tmp_path / "3.8.5"), worst.cell, worst.state, machines_with_old_builds)
+    again = replay(Run.open(tmp_path / "3.8.5"), worst.scenario, worst.state, machines_with_old_builds)
     assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
     good, text = measured("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
@@ -100,7 +100,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
 @pytest.mark.durability("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
 def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra_nothing(durability: Measured) -> None:
     outcome = durability.row.outcome
-    loses = outcome.cell.settings["synchronous"] == "full"
+    loses = outcome.scenario.settings["synchronous"] == "full"
     assert (loses, int(loses), 0) == (outcome.losing_count > 0, outcome.lost_max, outcome.damage.count)
     assert (outcome.instant_share_losing or 0) > 0 if loses else outcome.instant_share_losing == 0
 

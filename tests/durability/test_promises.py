@@ -1,6 +1,6 @@
-"""The product: every cell of the matrix keeps what the engine's documentation promises for it.
+"""The product: every scenario of the matrix keeps what the engine's documentation promises for it.
 
-`pytest -k wal_normal_powercut` runs one cell. A cell is green only if nothing broke its promise, enough was looked at,
+`pytest -k wal_normal_powercut` runs one scenario. It is green only if nothing broke its promise, enough was looked at,
 and the controls of its group fired.
 """
 

@@ -2,7 +2,7 @@
 
 The model runs writes, FUA writes, flushes that take time, and marks; it remembers at every moment which contents a cut
 can leave and how many marks the caller has seen, and it emits the log that dm-log-writes would have written. Contents
-are tuples of one number a cell of 512 bytes.
+are tuples of one number a sector of 512 bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from rig.faults import CrashState, Extent, Fault, Logs, Plan, WriteLog, base_extents, plan
 
-CELL = 512
-DISK_CELLS = 32
+SECTOR = 512
+DISK_SECTORS = 32
 
 Content = tuple[int, ...]
 
@@ -26,13 +26,13 @@ Content = tuple[int, ...]
 @dataclass(frozen=True)
 class Op:
     kind: str
-    cell: int = 0
+    sector: int = 0
     count: int = 0
     fill: int = 0
 
-    def cells(self) -> dict[int, int]:
-        """What is written: a fill of 0 is zeros, any other gives each cell of the write its own value."""
-        return {self.cell + rank: (self.fill * 32 + rank + 1 if self.fill else 0) for rank in range(self.count)}
+    def sectors(self) -> dict[int, int]:
+        """What is written: a fill of 0 is zeros, any other gives each sector of the write its own value."""
+        return {self.sector + rank: (self.fill * 32 + rank + 1 if self.fill else 0) for rank in range(self.count)}
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Moment:
     writes: tuple[tuple[Op, bool], ...]
     marks_seen: int
 
-    def versions(self, unit_cells: int) -> list[list[tuple[int, ...]]]:
+    def versions(self, unit_sectors: int) -> list[list[tuple[int, ...]]]:
         """Return for each unit of the disk its possible contents."""
         found = []
-        for begin in range(0, DISK_CELLS, unit_cells):
-            possible = {(0,) * unit_cells}
+        for begin in range(0, DISK_SECTORS, unit_sectors):
+            possible = {(0,) * unit_sectors}
             for op, is_durable in self.writes:
-                cells = op.cells()
+                sectors = op.sectors()
                 landed = {
-                    tuple(cells.get(begin + rank, old) for rank, old in enumerate(version)) for version in possible
+                    tuple(sectors.get(begin + rank, old) for rank, old in enumerate(version)) for version in possible
                 }
                 possible = landed if is_durable else possible | landed
             found.append(sorted(possible))
@@ -58,10 +58,10 @@ class Moment:
 
     def whole_contents(self) -> set[Content]:
         """Return every content if writes land whole or not at all."""
-        possible = {(0,) * DISK_CELLS}
+        possible = {(0,) * DISK_SECTORS}
         for op, is_durable in self.writes:
-            cells = op.cells()
-            landed = {tuple(cells.get(cell, old) for cell, old in enumerate(content)) for content in possible}
+            sectors = op.sectors()
+            landed = {tuple(sectors.get(sector, old) for sector, old in enumerate(content)) for content in possible}
             possible = landed if is_durable else possible | landed
         return possible
 
@@ -77,9 +77,9 @@ class Disk:
     log: list[Op] = field(default_factory=list)
     marks_seen: int = 0
     moments: list[Moment] = field(default_factory=list)
-    # The same for a disk that may apply discards: each cell stands among the writes as zeros that need not be there.
+    # The same for a disk that may apply discards: each sector stands among the writes as zeros that need not be there.
     discard_moments: list[Moment] = field(default_factory=list)
-    # (writes completed before it, a cell of a discard)
+    # (writes completed before it, a sector of a discard)
     discards: list[tuple[int, Op]] = field(default_factory=list)
     # What was durable after each flush, and before the first.
     durable_after: list[set[int]] = field(default_factory=lambda: [set()])
@@ -124,7 +124,7 @@ class Disk:
             self.unlogged.append(op)
         elif op.kind == "discard":
             self.unlogged.append(op)
-            self.discards += [(len(self.order), Op("write", op.cell + rank, 1, 0)) for rank in range(op.count)]
+            self.discards += [(len(self.order), Op("write", op.sector + rank, 1, 0)) for rank in range(op.count)]
         elif op.kind == "fua":
             self._remember(in_flight=op)
             self.durable.add(len(self.order))
@@ -153,22 +153,23 @@ class Disk:
 FLAGS = {"write": 0, "flush": 1, "fua": 2, "discard": 4, "mark": 8}
 
 
-def emit(path: Path, log: list[Op], sector_cells: int) -> None:
-    sector_bytes = sector_cells * CELL
+def emit(path: Path, log: list[Op], align: int) -> None:
+    """Write what dm-log-writes logs on a disk whose sectors are `align` times 512 bytes."""
+    sector_bytes = align * SECTOR
     parts = [struct.pack("<QQQI", 0x6A736677736872, 1, len(log), sector_bytes).ljust(sector_bytes, b"\0")]
     for index, op in enumerate(log):
         text = b"ack" if op.kind == "mark" else b""
         # The FLUSH split off from a FUA write keeps the FUA flag.
         flags = FLAGS["flush"] | FLAGS["fua"] if op.kind == "flush" and index % 2 else FLAGS[op.kind]
-        header = struct.pack("<QQQQ", op.cell // sector_cells, op.count // sector_cells, flags, len(text))
+        header = struct.pack("<QQQQ", op.sector // align, op.count // align, flags, len(text))
         parts.append((header + text).ljust(sector_bytes, b"\0"))
         if op.kind in {"write", "fua"}:
-            parts += [struct.pack("<I", value) * (CELL // 4) for value in op.cells().values()]
+            parts += [struct.pack("<I", value) * (SECTOR // 4) for value in op.sectors().values()]
     path.write_bytes(b"".join(parts))
 
 
 def content_of(device: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Content:
-    words = device.view("<u4").reshape(DISK_CELLS, -1)
+    words = device.view("<u4").reshape(DISK_SECTORS, -1)
     assert (words == words[:, :1]).all()
     return tuple(words[:, 0].tolist())
 
@@ -182,13 +183,13 @@ def apply(device: np.ndarray[tuple[int], np.dtype[np.uint8]], file: bytes, exten
 
 
 def rebuild(log: WriteLog, state: CrashState) -> Content:
-    """The content as a verifier builds it, as one number a cell."""
+    """The content as a verifier builds it, as one number a sector."""
     return content_of(rebuild_device(log, state))
 
 
 def rebuild_device(log: WriteLog, state: CrashState) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """The content as a verifier builds it: the base, then the state's extents, from the bytes of the file."""
-    device = np.zeros(DISK_CELLS * CELL, dtype=np.uint8)
+    device = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)
     file = log.path.read_bytes()
     apply(device, file, base_extents(log, 0, state.base_end // 2))
     apply(device, file, base_extents(log, state.base_end // 2, state.base_end))
@@ -220,9 +221,9 @@ def marks_claimed(log: WriteLog, state: CrashState) -> int:
 
 @st.composite
 def some_ops(
-    draw: st.DrawFn, cells: int, fua_from: int, count_max: int, *, writes_max: int, sector_cells: int = 1
+    draw: st.DrawFn, sectors: int, fua_from: int, count_max: int, *, writes_max: int, align: int = 1
 ) -> list[Op]:
-    """Draw a run of the disk; FUA writes start at cell `fua_from`, others end before it unless it is 0."""
+    """Draw a run of the disk; FUA writes start at sector `fua_from`, others end before it unless it is 0."""
     ops: list[Op] = []
     pending, in_flush = 0, False
     for _ in range(draw(st.integers(0, 14))):
@@ -230,11 +231,11 @@ def some_ops(
         kind = draw(st.sampled_from([*kinds, "discard"]))
         op = Op(kind)
         if kind in {"write", "fua", "discard"}:
-            low, high = (fua_from, cells) if kind == "fua" else (0, fua_from or cells)
-            sectors = (high - low) // sector_cells
-            first = draw(st.integers(0, sectors - 1))
-            count = draw(st.integers(1, min(count_max, sectors - first)))
-            op = Op(kind, low + first * sector_cells, count * sector_cells, draw(st.sampled_from([0, 1, 2, 2, 3])))
+            low, high = (fua_from, sectors) if kind == "fua" else (0, fua_from or sectors)
+            places = (high - low) // align
+            first = draw(st.integers(0, places - 1))
+            count = draw(st.integers(1, min(count_max, places - first)))
+            op = Op(kind, low + first * align, count * align, draw(st.sampled_from([0, 1, 2, 2, 3])))
         # A FLUSH takes what waits, unless one is in flight already.
         pending = 0 if kind == "flush-begin" and not in_flush else pending + (kind == "write")
         in_flush = kind == "flush-begin" or (in_flush and kind != "flush-end")
@@ -242,10 +243,10 @@ def some_ops(
     return ops
 
 
-def run_of(path: Path, ops: list[Op], sector_cells: int = 1) -> Disk:
+def run_of(path: Path, ops: list[Op], align: int = 1) -> Disk:
     disk = Disk()
     disk.run(ops)
-    emit(path, disk.log, sector_cells)
+    emit(path, disk.log, align)
     return disk
 
 
@@ -257,4 +258,4 @@ def everything(fault: Fault, log: WriteLog, first_entry: int = -1) -> Plan:
 
 
 def passes_self_check(log: WriteLog, disk: Disk) -> bool:
-    return disk.view() == content_of(log.replay(log.entry_count, DISK_CELLS * CELL))
+    return disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR))

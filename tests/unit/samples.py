@@ -1,4 +1,4 @@
-"""Synthetic cells for tests of arithmetic and of rendering: rows of the shapes that the rig stores."""
+"""Synthetic scenarios for tests of arithmetic and of rendering: rows of the shapes that the rig stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import hashlib
 import random
 from collections.abc import Iterable, Mapping
 
-from rig.contract.results import CellResult, LiveFinding, LogFacts, PlanFacts, RecordingFacts, Verdict, VerdictKind
+from rig.contract.results import (
+    LiveFinding,
+    LogFacts,
+    MeasuredScenario,
+    PlanFacts,
+    RecordingFacts,
+    Verdict,
+    VerdictKind,
+)
 
 SECOND_NS = 1_000_000_000
 
@@ -27,7 +35,7 @@ def verdict(
     """Return one judged crash state; its content is its own unless given."""
     has_prefix = kind in (VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX)
     return Verdict(
-        cell="",
+        scenario="",
         state=state,
         content=f"content of {state}" if content is None else content,
         entry=entry,
@@ -53,7 +61,7 @@ def sqlite(journal_mode: str, synchronous: str) -> dict[str, str]:
     return {"journal_mode": journal_mode, "synchronous": synchronous}
 
 
-def cell(
+def measured(
     settings: Mapping[str, str],
     verdicts: Iterable[Verdict],
     fault: str = "powercut",
@@ -66,8 +74,8 @@ def cell(
     busy_virtual_ns: int = SECOND_NS,
     flush_count: int = 40,
     live: tuple[LiveFinding, ...] = (),
-) -> CellResult:
-    """Return a cell of SQLite on ext4 with these verdicts; its facts are plausible and fixed."""
+) -> MeasuredScenario:
+    """Return a scenario of SQLite on ext4 with these verdicts; its facts are plausible and fixed."""
     rows = tuple(verdicts)
     name = "_".join(settings.values())
     digest = hashlib.blake2b(f"{name}{shim}".encode(), digest_size=32).hexdigest()
@@ -98,7 +106,7 @@ def cell(
         epochs_sampled=epochs_sampled,
         instant_count=sum(row.instant_weight_ns > 0 for row in rows),
     )
-    return CellResult(
+    return MeasuredScenario(
         id=f"sqlite-ext4-{name}_{fault}",
         engine="sqlite",
         filesystem="ext4",
@@ -112,12 +120,12 @@ def cell(
     )
 
 
-def controls_that_fire(fault: str = "powercut") -> list[CellResult]:
-    """Return the control cells of a group, each of which loses, and one of which shows damage."""
+def controls_that_fire(fault: str = "powercut") -> list[MeasuredScenario]:
+    """Return the control scenarios of a group, each of which loses, and one of which shows damage."""
     losing = [verdict(VerdictKind.LOST_SUFFIX, 3, "lost"), verdict(VerdictKind.CORRUPT, 0, "corrupt")]
     return [
-        cell(sqlite("delete", "off"), losing, fault),
-        cell(sqlite("wal", "off"), losing[:1], fault),
+        measured(sqlite("delete", "off"), losing, fault),
+        measured(sqlite("wal", "off"), losing[:1], fault),
     ]
 
 
@@ -142,21 +150,23 @@ _MATRIX: Mapping[tuple[str, str], tuple[float, int, int]] = {
 }
 
 
-def matrix(fault: str = "powercut", seed: int = 1) -> list[CellResult]:
-    """Return the 16 cells of SQLite's journal modes and synchronous levels, and wal_full with its syncs swallowed."""
-    cells = []
+def matrix(fault: str = "powercut", seed: int = 1) -> list[MeasuredScenario]:
+    """Return 16 scenarios, each of SQLite's journal modes at each level, and wal_full with its syncs swallowed."""
+    scenarios = []
     for (journal_mode, synchronous), (flushes, lost_max, damage_percent) in _MATRIX.items():
         settings = sqlite(journal_mode, synchronous)
         rows = _rows(random.Random(f"{seed}{settings}{fault}"), 220, lost_max, damage_percent)
         busy_virtual_ns = int(40 * (0.0002 + 0.001 * flushes + 0.0001 * len(journal_mode)) * SECOND_NS)
-        cells.append(cell(settings, rows, fault, busy_virtual_ns=busy_virtual_ns, flush_count=int(40 * flushes)))
+        scenarios.append(
+            measured(settings, rows, fault, busy_virtual_ns=busy_virtual_ns, flush_count=int(40 * flushes))
+        )
     sabotaged = _rows(random.Random(seed), 120, 31, 0)
-    cells.append(
-        cell(
+    scenarios.append(
+        measured(
             sqlite("wal", "full"), sabotaged, fault, "eatmydata", busy_virtual_ns=25 * SECOND_NS // 1000, flush_count=0
         )
     )
-    return cells
+    return scenarios
 
 
 def _rows(random_source: random.Random, state_count: int, lost_max: int, damage_percent: int) -> list[Verdict]:

@@ -57,9 +57,9 @@ def test_a_cut_is_stored_under_the_way_to_it_its_state_and_its_clock(tmp_path: P
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
         state = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=9, seed=1).states[-1]
-    cut = Cut("cell", state, "content", 7, 0, Clock.RIGHT, ("e1.f0", "e2.f0"))
+    cut = Cut("scenario", state, "content", 7, 0, Clock.RIGHT, ("e1.f0", "e2.f0"))
     assert Address(state.id, ("e1.f0", "e2.f0"), "right") == Address.parse(cut.address)
-    assert state.id == Cut("cell", state, "content", 7, 0).address
+    assert state.id == Cut("scenario", state, "content", 7, 0).address
 
 
 HELD = {

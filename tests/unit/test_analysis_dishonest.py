@@ -14,7 +14,7 @@ from rig.analysis.table import detection_text, table_text
 from rig.contract.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import Holds
-from tests.unit.samples import cell, durable, sqlite, verdict
+from tests.unit.samples import durable, measured, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")
 NOTICED = [VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE]
@@ -27,12 +27,12 @@ def rows(*kinds: VerdictKind) -> list[Verdict]:
 
 
 def test_whoever_complains_has_detected_it_and_what_is_wrong_without_a_complaint_is_silent() -> None:
-    one = outcome(cell(WAL_FULL, rows(*NOTICED, *UNNOTICED), "bitflip"))
+    one = outcome(measured(WAL_FULL, rows(*NOTICED, *UNNOTICED), "bitflip"))
     assert (3, 4) == (one.detected_count, one.silent_count)
-    lost = outcome(cell(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 2), *durable(5)], "bitflip"))
+    lost = outcome(measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 2), *durable(5)], "bitflip"))
     assert (0, 1) == (lost.detected_count, lost.silent_count)
     trouble = outcome(
-        cell(WAL_FULL, rows(VerdictKind.HANG, VerdictKind.KERNEL_PANIC, VerdictKind.INCONCLUSIVE), "bitrot")
+        measured(WAL_FULL, rows(VerdictKind.HANG, VerdictKind.KERNEL_PANIC, VerdictKind.INCONCLUSIVE), "bitrot")
     )
     assert (0, 0) == (trouble.detected_count, trouble.silent_count)
 
@@ -40,27 +40,30 @@ def test_whoever_complains_has_detected_it_and_what_is_wrong_without_a_complaint
 @pytest.mark.parametrize("fault", DAMAGING)
 @pytest.mark.parametrize("kind", [*NOTICED, *UNNOTICED])
 def test_damage_that_reached_nothing_anywhere_is_no_result(fault: str, kind: VerdictKind) -> None:
-    blind = summarise([cell(WAL_FULL, durable(200), fault)], 5)
+    blind = summarise([measured(WAL_FULL, durable(200), fault)], 5)
     assert Result.INCONCLUSIVE is blind.result
     assert ["reach"] == [control.name for control in blind.controls]
-    seeing = summarise([cell(WAL_FULL, [*durable(200), verdict(kind, state="bad")], fault)], 5)
+    seeing = summarise([measured(WAL_FULL, [*durable(200), verdict(kind, state="bad")], fault)], 5)
     assert Result.KEPT is seeing.result
 
 
 @pytest.mark.parametrize("blind", ["wal", "delete"])
 def test_a_lying_flush_that_costs_a_full_setting_nothing_is_no_result(blind: str) -> None:
     loss = [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 1)]
-    cells = [
-        cell(sqlite(mode, "full"), durable(9) if mode == blind else loss, "lyingflush") for mode in ("wal", "delete")
+    scenarios = [
+        measured(sqlite(mode, "full"), durable(9) if mode == blind else loss, "lyingflush")
+        for mode in ("wal", "delete")
     ]
-    assert Result.INCONCLUSIVE is summarise(cells, 5).result
-    assert Result.KEPT is summarise([cell(sqlite(m, "full"), loss, "lyingflush") for m in ("wal", "delete")], 5).result
+    assert Result.INCONCLUSIVE is summarise(scenarios, 5).result
+    assert (
+        Result.KEPT is summarise([measured(sqlite(m, "full"), loss, "lyingflush") for m in ("wal", "delete")], 5).result
+    )
 
 
 @pytest.mark.parametrize("fault", FORGETTING_FAULTS)
 def test_every_disk_that_forgets_has_the_settings_that_must_lose_as_controls(fault: str) -> None:
     assert ("delete_off", "wal_off") == control_settings("sqlite", fault)
-    names = [control.name for control in check_controls([outcome(cell(WAL_FULL, durable(9), fault))])]
+    names = [control.name for control in check_controls([outcome(measured(WAL_FULL, durable(9), fault))])]
     # Only what reorders or tears has to leave damage behind; these others have to be seen at all.
     more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"], "shorn": ["garbage"]}
     more |= {"recoverycut": ["inside"], "twodisk": ["apart"]}
@@ -72,9 +75,9 @@ def test_a_fault_that_leaves_something_in_a_content_proves_nothing_until_a_state
     fault: str, holds: Holds
 ) -> None:
     lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
-    controls = [cell(sqlite(mode, "off"), [lost], fault) for mode in ("delete", "wal")]
+    controls = [measured(sqlite(mode, "off"), [lost], fault) for mode in ("delete", "wal")]
     for word, fired in (("", False), (Holds.FLIP, False), (holds, True)):
-        good = cell(WAL_FULL, [*durable(9), verdict(holds=word)], fault)
+        good = measured(WAL_FULL, [*durable(9), verdict(holds=word)], fault)
         (own,) = [
             one
             for one in check_controls([outcome(one) for one in (good, *controls)])
@@ -87,15 +90,15 @@ def test_a_fault_that_leaves_something_in_a_content_proves_nothing_until_a_state
 @pytest.mark.parametrize(("apart_count", "result"), [(0, Result.INCONCLUSIVE), (1, Result.KEPT)])
 def test_two_disks_prove_nothing_until_one_was_cut_before_the_other(apart_count: int, result: Result) -> None:
     lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
-    controls = [cell(sqlite(mode, "off"), [lost], "twodisk") for mode in ("delete", "wal")]
-    good = cell(WAL_FULL, durable(9), "twodisk")
+    controls = [measured(sqlite(mode, "off"), [lost], "twodisk") for mode in ("delete", "wal")]
+    good = measured(WAL_FULL, durable(9), "twodisk")
     good = replace(good, plan=replace(good.plan, apart_count=apart_count))
     assert result is summarise([good, *controls], 5).result
 
 
 def test_detection_is_shown_for_dishonest_disks_only() -> None:
-    bad = cell(WAL_FULL, [*rows(*NOTICED, *UNNOTICED[:2]), *durable(9)], "bitflip")
-    good = cell(WAL_FULL, durable(9), "powercut")
+    bad = measured(WAL_FULL, [*rows(*NOTICED, *UNNOTICED[:2]), *durable(9)], "bitflip")
+    good = measured(WAL_FULL, durable(9), "powercut")
     assert ("3 / 2", "-") == (detection_text(outcome(bad)), detection_text(outcome(good)))
     assert "3 / 2" in table_text(summarise([bad], 5))
     assert "silent" not in table_text(summarise([good], 5))

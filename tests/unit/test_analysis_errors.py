@@ -1,4 +1,4 @@
-"""The error arm: nothing counts until errors were seen, by every cell that promises anything."""
+"""The error arm: nothing counts until errors were seen, by every scenario that promises anything."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.arms import ERROR_FAULTS
-from rig.contract.results import CellResult, LiveFinding, VerdictKind
+from rig.contract.results import LiveFinding, MeasuredScenario, VerdictKind
 from rig.machines.verification import live_verdicts
-from tests.unit.samples import cell, controls_that_fire, durable, sqlite
+from tests.unit.samples import controls_that_fire, durable, measured, sqlite
 
 WAL_FULL = sqlite("wal", "full")
 SEEN: LiveFinding = {
@@ -21,15 +21,15 @@ SEEN: LiveFinding = {
 }  # fmt: skip
 
 
-def group(fault: str, *live: LiveFinding) -> list[CellResult]:
-    return [cell(WAL_FULL, durable(200), fault, live=live), *controls_that_fire(fault)]
+def group(fault: str, *live: LiveFinding) -> list[MeasuredScenario]:
+    return [measured(WAL_FULL, durable(200), fault, live=live), *controls_that_fire(fault)]
 
 
 @pytest.mark.parametrize("fault", ERROR_FAULTS)
-def test_a_cell_that_promises_anything_and_saw_no_error_is_no_result_and_neither_is_its_group(fault: str) -> None:
+def test_a_scenario_that_promises_anything_and_saw_no_error_is_no_result_and_neither_is_its_group(fault: str) -> None:
     assert Result.KEPT is summarise(group(fault, SEEN), 5).result
     assert Result.INCONCLUSIVE is summarise(group(fault), 5).result
-    blind = cell(sqlite("delete", "full"), durable(200), fault)
+    blind = measured(sqlite("delete", "full"), durable(200), fault)
     summary = summarise([*group(fault, SEEN), blind], 5)
     assert Result.INCONCLUSIVE is summary.result
     (control,) = [control for control in summary.controls if control.name == "errors"]
@@ -48,7 +48,7 @@ def test_settings_that_promise_nothing_need_not_see_an_error_but_somebody_must()
 
 @pytest.mark.parametrize("fault", ERROR_FAULTS)
 def test_without_the_settings_that_must_lose_nothing_is_kept(fault: str) -> None:
-    alone = [cell(WAL_FULL, durable(200), fault, live=(SEEN,))]
+    alone = [measured(WAL_FULL, durable(200), fault, live=(SEEN,))]
     assert Result.INCONCLUSIVE is summarise(alone, 5).result
     assert Result.INCONCLUSIVE is summarise([*alone, *controls_that_fire(fault)[:1]], 5).result
 
@@ -69,10 +69,10 @@ def test_what_is_gone_after_an_error_is_lost_although_no_power_was_cut(
 ) -> None:
     fault = ERROR_FAULTS[0]
     found = live_verdicts("", [{**SEEN, "recovered": recovered}])
-    cells = [cell(settings, [*durable(200), *found], fault, live=(SEEN,))]
+    scenarios = [measured(settings, [*durable(200), *found], fault, live=(SEEN,))]
     others = [one for one in controls_that_fire(fault) if one.settings != settings]
-    rows = summarise([*cells, *others], 5).rows
-    (row,) = [row for row in rows if row.outcome.cell == cells[0]]
+    rows = summarise([*scenarios, *others], 5).rows
+    (row,) = [row for row in rows if row.outcome.scenario == scenarios[0]]
     # The control that a wal_off or delete_off must lose is another matter.
     assert (result is Result.BROKEN) is (row.judgement.result is Result.BROKEN)
 
@@ -90,8 +90,8 @@ def test_a_broken_promise_comes_with_what_it_means_and_whose_work_it_is(
 ) -> None:
     for recovered in (0, 2):
         found = live_verdicts("", [{**SEEN, "recovered": recovered}])
-        cells = [cell(settings, [*durable(200), *found], fault, live=(SEEN,)), *controls_that_fire(fault)]
-        summary = summarise(cells, 5)
+        scenarios = [measured(settings, [*durable(200), *found], fault, live=(SEEN,)), *controls_that_fire(fault)]
+        summary = summarise(scenarios, 5)
         assert (Result.BROKEN if recovered == 0 else Result.KEPT) is summary.result
         for text in (table_text(summary), report_html(summary, {})):
             assert (is_told and recovered == 0) is ("A loss here is the work of two" in text)
@@ -101,5 +101,5 @@ def test_a_broken_promise_comes_with_what_it_means_and_whose_work_it_is(
 def test_a_file_system_that_came_back_damaged_is_not_blamed_on_the_database() -> None:
     (found,) = live_verdicts("", [{**SEEN, "kind": "file-system-damage", "recovered": None}])
     assert VerdictKind.FILESYSTEM_DAMAGE is found.kind
-    rows = summarise([cell(WAL_FULL, [*durable(200), found], ERROR_FAULTS[0], live=(SEEN,))], 5).rows
+    rows = summarise([measured(WAL_FULL, [*durable(200), found], ERROR_FAULTS[0], live=(SEEN,))], 5).rows
     assert Result.BROKEN is not rows[0].judgement.result

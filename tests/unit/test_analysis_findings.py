@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from rig.analysis.findings import findings
 from rig.analysis.outcome import summarise
-from rig.contract.results import CellResult
-from tests.unit.samples import SECOND_NS, cell, controls_that_fire, durable, sqlite
+from rig.contract.results import MeasuredScenario
+from tests.unit.samples import SECOND_NS, controls_that_fire, durable, measured, sqlite
 
 
-def lossless(journal_mode: str, synchronous: str, rate: float, fault: str = "powercut") -> CellResult:
-    """A cell that loses nothing, of so many transactions per virtual second."""
-    return cell(sqlite(journal_mode, synchronous), durable(150), fault, busy_virtual_ns=round(40 / rate * SECOND_NS))
+def lossless(journal_mode: str, synchronous: str, rate: float, fault: str = "powercut") -> MeasuredScenario:
+    """A scenario that loses nothing, of so many transactions per virtual second."""
+    return measured(
+        sqlite(journal_mode, synchronous), durable(150), fault, busy_virtual_ns=round(40 / rate * SECOND_NS)
+    )
 
 
-def said(*cells: CellResult) -> list[str]:
-    return findings(summarise([*controls_that_fire(), *controls_that_fire("torn"), *cells], 100))
+def said(*scenarios: MeasuredScenario) -> list[str]:
+    return findings(summarise([*controls_that_fire(), *controls_that_fire("torn"), *scenarios], 100))
 
 
 def test_of_equally_fast_settings_the_one_that_syncs_least_is_named() -> None:
@@ -43,9 +45,9 @@ def test_what_the_fastest_setting_loses_is_said_once_or_for_each_fault_where_it_
     slow = [lossless("wal", "full", 20, fault) for fault in ("powercut", "torn")]
     (text,) = said(*slow)
     assert text.endswith("delete_off is 2 times as fast and lost up to 3, with damage 1 of 2 (<= 98 %).")
-    more = cell(sqlite("delete", "off"), [*controls_that_fire("torn")[0].verdicts, *durable(2)], "torn")
-    cells = [*controls_that_fire(), more, controls_that_fire("torn")[1], *slow]
-    (text,) = findings(summarise(cells, 100))
+    more = measured(sqlite("delete", "off"), [*controls_that_fire("torn")[0].verdicts, *durable(2)], "torn")
+    scenarios = [*controls_that_fire(), more, controls_that_fire("torn")[1], *slow]
+    (text,) = findings(summarise(scenarios, 100))
     assert "lost up to 3, with damage 1 of 2 (<= 98 %), under powercut; up to 3, with damage 1 of 4 " in text
     assert text.endswith(", under torn.")
 

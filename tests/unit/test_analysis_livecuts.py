@@ -1,4 +1,4 @@
-"""Live cuts hold the rig to account: what their cells show, and what must be seen in them."""
+"""Live cuts hold the rig to account: what their scenarios show, and what must be seen in them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import replace
 from rig.analysis.controls import check_controls
 from rig.analysis.outcome import outcome, summarise
 from rig.contract.results import LiveFinding
-from tests.unit.samples import cell, durable, sqlite
+from tests.unit.samples import durable, measured, sqlite
 
 
 def test_a_live_cut_has_no_speed_and_stands_behind_the_rows_that_have_one() -> None:
     faults = ("livecut-cache", "livecut-drop", "powercut", "torn")
-    rows = summarise([cell(sqlite("wal", "full"), durable(5), fault) for fault in faults], 1).rows
-    assert ["powercut", "torn", "livecut-cache", "livecut-drop"] == [row.outcome.cell.fault for row in rows]
+    rows = summarise([measured(sqlite("wal", "full"), durable(5), fault) for fault in faults], 1).rows
+    assert ["powercut", "torn", "livecut-cache", "livecut-drop"] == [row.outcome.scenario.fault for row in rows]
     assert [True, True, False, False] == [row.outcome.transactions_per_s is not None for row in rows]
 
 
 def test_a_few_live_cuts_are_exposure_enough() -> None:
     def doubts_of(fault: str) -> str:
-        (row,) = summarise([cell(sqlite("wal", "full"), durable(5), fault)], 100).rows
+        (row,) = summarise([measured(sqlite("wal", "full"), durable(5), fault)], 100).rows
         return " ".join(row.judgement.reasons)
 
     assert "exposure" in doubts_of("powercut")
@@ -32,7 +32,7 @@ def test_a_disk_that_drops_writes_must_have_dropped_some_that_were_acknowledged(
             "state": "live-1", "acked": 3, "issued": 4, "kind": "prefix", "recovered": recovered, "detail": "",
             "acked_after": acked_after,
         }  # fmt: skip
-        made = cell(sqlite("wal", "full"), durable(1), "livecut-drop")
+        made = measured(sqlite("wal", "full"), durable(1), "livecut-drop")
         made = replace(made, recording=replace(made.recording, live=(live,)))
         (control,) = check_controls([outcome(made)])
         assert "void" == control.name

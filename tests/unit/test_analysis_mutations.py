@@ -12,28 +12,28 @@ from rig.analysis.controls import check_controls, is_sabotaged, must_break
 from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.contract.results import CellResult, LiveFinding, Verdict, VerdictKind
+from rig.contract.results import LiveFinding, MeasuredScenario, Verdict, VerdictKind
 from rig.machines.verification import live_verdicts
 from rig.planning import matrix
-from tests.unit.samples import cell, controls_that_fire, durable, sqlite, verdict
+from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")
 LOST = [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 2, "lost")]
 
 
-def mutant(kind: str, verdicts: Sequence[Verdict], fault: str = "powercut") -> CellResult:
-    made = cell(WAL_FULL, verdicts, fault, f"drop-{kind}")
+def mutant(kind: str, verdicts: Sequence[Verdict], fault: str = "powercut") -> MeasuredScenario:
+    made = measured(WAL_FULL, verdicts, fault, f"drop-{kind}")
     return replace(made, id=f"sqlite-ext4-wal_full+drop-{kind}_{fault}")
 
 
-def score_of(*cells: CellResult) -> mutations.Score:
-    (score,) = mutations.scores(summarise([cell(WAL_FULL, durable(9)), *controls_that_fire(), *cells], 12))
+def score_of(*scenarios: MeasuredScenario) -> mutations.Score:
+    (score,) = mutations.scores(summarise([measured(WAL_FULL, durable(9)), *controls_that_fire(), *scenarios], 12))
     return score
 
 
 def test_a_mutant_is_noticed_when_its_promise_breaks_under_any_fault_that_was_tried() -> None:
-    cells = [mutant("wal-commit", durable(9)), mutant("wal-commit", LOST, "torn")]
-    assert "1 / 1" == score_of(*cells, *controls_that_fire("torn")).text
+    scenarios = [mutant("wal-commit", durable(9)), mutant("wal-commit", LOST, "torn")]
+    assert "1 / 1" == score_of(*scenarios, *controls_that_fire("torn")).text
     assert "0 / 1" == score_of(mutant("wal-commit", durable(9))).text
 
 
@@ -59,14 +59,14 @@ def test_a_mutant_that_too_little_was_seen_of_neither_survives_nor_is_noticed() 
 def test_a_mutant_never_counts_against_the_engine_and_is_no_control(verdicts: list[Verdict]) -> None:
     one = mutant("wal-commit", verdicts)
     assert (True, False) == (is_sabotaged(one), must_break(one))
-    plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
+    plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
     with_mutant, without = summarise([*plain, one], 5), summarise(plain, 5)
     assert Result.KEPT is with_mutant.result is without.result
     assert without.controls == with_mutant.controls
 
 
 def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None:
-    for one in [one for one in matrix.all_cells() if one.dropped_sync and one.engine == "sqlite"]:
+    for one in [one for one in matrix.all_scenarios() if one.dropped_sync and one.engine == "sqlite"]:
         found = mutations.expectation(one)
         assert found, one.id
         assert found.reason
@@ -74,7 +74,7 @@ def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None
 
 
 def test_the_section_is_there_only_when_mutants_are() -> None:
-    plain = [cell(WAL_FULL, durable(9)), *controls_that_fire()]
+    plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
     with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 5)
     for shown in (table_text(with_mutant), report_html(with_mutant, {})):
         assert "wal-commit" in shown
@@ -84,8 +84,10 @@ def test_the_section_is_there_only_when_mutants_are() -> None:
     assert "Syncs left out" not in report_html(without, {})
 
 
-def with_syncs(*sequences: str, settings: dict[str, str] = WAL_FULL, verdicts: Sequence[Verdict] = ()) -> CellResult:
-    made = cell(settings, verdicts or durable(9))
+def with_syncs(
+    *sequences: str, settings: dict[str, str] = WAL_FULL, verdicts: Sequence[Verdict] = ()
+) -> MeasuredScenario:
+    made = measured(settings, verdicts or durable(9))
     return replace(made, recording=replace(made.recording, syncs=dict.fromkeys(sequences, 3)))
 
 
@@ -115,8 +117,8 @@ def test_strange_syncs_make_a_kept_promise_inconclusive_and_leave_a_counterexamp
     assert all("measured 'none'" in text for text in reasons.values())
 
 
-def killed(settings: dict[str, str], *findings: LiveFinding) -> CellResult:
-    made = cell(settings, live_verdicts("", findings), "processkill")
+def killed(settings: dict[str, str], *findings: LiveFinding) -> MeasuredScenario:
+    made = measured(settings, live_verdicts("", findings), "processkill")
     return replace(made, recording=replace(made.recording, live=findings))
 
 

@@ -13,9 +13,9 @@ from rig.analysis.dossiers import control_settings
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
 from rig.analysis.promises import promise_for, violates
-from rig.contract.results import CellResult, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.engines.sqlite.spec import SPEC
-from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
+from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
 
 GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.KEPT: 2}
 WAL_FULL = sqlite("wal", "full")
@@ -34,12 +34,12 @@ verdicts = st.lists(
 )
 
 
-def judged(one: CellResult, exposure_min: int = 5) -> Judgement:
+def judged(one: MeasuredScenario, exposure_min: int = 5) -> Judgement:
     return judge(outcome(one), promise_for(one.engine, one.settings, one.fault, one.shim), exposure_min)
 
 
-def row_of(summary: Summary, one: CellResult) -> Row:
-    return next(row for row in summary.rows if row.outcome.cell == one)
+def row_of(summary: Summary, one: MeasuredScenario) -> Row:
+    return next(row for row in summary.rows if row.outcome.scenario == one)
 
 
 def test_losses_are_counted_over_states_that_a_prefix_explains() -> None:
@@ -50,7 +50,7 @@ def test_losses_are_counted_over_states_that_a_prefix_explains() -> None:
         verdict(VerdictKind.TORN, 9, "c"),
         verdict(VerdictKind.HANG, 9, "d"),
     ]
-    result = outcome(cell(WAL_FULL, rows))
+    result = outcome(measured(WAL_FULL, rows))
     assert (10, 9, 9) == (result.state_count, result.database_count, result.content_count)
     assert (4, 6 / 8, {0: 6, 2: 1, 4: 1}) == (result.lost_max, result.lost_mean, result.lost_counts)
     assert result.lost_virtual_ns_max == 2_000_000_000
@@ -67,12 +67,12 @@ def test_the_share_of_instants_is_weighted_by_virtual_time() -> None:
         verdict(VerdictKind.LOST_SUFFIX, 1, "b", instant_weight_ns=100),
         verdict(VerdictKind.LOST_SUFFIX, 1, "c"),
     ]
-    result = outcome(cell(WAL_FULL, rows))
+    result = outcome(measured(WAL_FULL, rows))
     assert (2, 0.25) == (result.instant_count, result.instant_share_losing)
 
 
 def test_without_instants_busy_time_or_states_there_is_no_figure() -> None:
-    result = outcome(cell(WAL_FULL, [], busy_virtual_ns=0))
+    result = outcome(measured(WAL_FULL, [], busy_virtual_ns=0))
     assert (None, None, None, None) == (
         result.instant_share_losing,
         result.transactions_per_s,
@@ -82,13 +82,13 @@ def test_without_instants_busy_time_or_states_there_is_no_figure() -> None:
 
 
 def test_speed_and_cost_are_per_virtual_second_transaction_and_user_byte() -> None:
-    result = outcome(cell(WAL_FULL, durable(3), busy_virtual_ns=500_000_000, flush_count=60))
+    result = outcome(measured(WAL_FULL, durable(3), busy_virtual_ns=500_000_000, flush_count=60))
     assert (80, 1.5, 32) == (result.transactions_per_s, result.flush_per_transaction, result.write_amplification)
 
 
 def test_states_of_equal_content_are_one_content() -> None:
     rows = [verdict(VerdictKind.CORRUPT, state=str(index), content="same") for index in range(9)]
-    result = outcome(cell(WAL_FULL, rows))
+    result = outcome(measured(WAL_FULL, rows))
     assert (1, 1, 1) == (result.content_count, result.damage.count, result.damage.total)
 
 
@@ -97,9 +97,9 @@ def test_the_order_of_verdicts_never_matters(asked: dict[str, str], rows: list[V
     rows = [replace(row, state=f"{row.state}-{index}") for index, row in enumerate(rows)]
     shuffled = list(rows)
     random_source.shuffle(shuffled)  # type: ignore[attr-defined]
-    first, second = cell(asked, rows), cell(asked, shuffled)
+    first, second = measured(asked, rows), measured(asked, shuffled)
     assert judged(first) == judged(second)
-    assert replace(outcome(first), cell=second) == outcome(second)
+    assert replace(outcome(first), scenario=second) == outcome(second)
 
 
 @given(asked_settings, verdicts.filter(bool), st.sampled_from(VerdictKind), st.integers(1, 3))
@@ -111,7 +111,7 @@ def test_a_worse_verdict_for_a_state_never_improves_the_result(
     assume(not rows[0].kind.is_infrastructure and order.index(kind) >= order.index(rows[0].kind))
     # Trouble of the rig hides a counterexample, so it is worse than a good verdict only.
     assume(not kind.is_infrastructure or (rows[0].kind is VerdictKind.DURABLE and rows[0].lost == 0))
-    before, after = judged(cell(asked, rows)), judged(cell(asked, [worse, *rows[1:]]))
+    before, after = judged(measured(asked, rows)), judged(measured(asked, [worse, *rows[1:]]))
     assert GOODNESS[after.result] <= GOODNESS[before.result]
 
 
@@ -122,33 +122,36 @@ def test_a_verdict_that_violates_the_promise_always_breaks_it(
     promise = promise_for("sqlite", asked, "powercut", "none")
     assert promise is not None
     bad = verdict(kind, lost, "bad")
-    result = judged(cell(asked, [*rows, bad], state_count=999, reproduced=False), 10**6)
+    result = judged(measured(asked, [*rows, bad], state_count=999, reproduced=False), 10**6)
     assert (bad in result.broken_by) is violates(promise, bad)
     assert bool(result.broken_by) is (result.result is Result.BROKEN)
 
 
 @given(asked_settings, verdicts)
 def test_every_result_gives_a_reason(asked: dict[str, str], rows: list[Verdict]) -> None:
-    assert judged(cell(asked, rows)).reasons
+    assert judged(measured(asked, rows)).reasons
 
 
 @pytest.mark.parametrize(
     ("doubtful", "reason"),
     [
-        (cell(WAL_FULL, durable(4)), "too little exposure: 4 distinct contents, 5 asked for"),
-        (cell(WAL_FULL, []), "no state has a verdict"),
-        (cell(WAL_FULL, [], epochs_sampled=0), "no state has a verdict"),
-        (cell(WAL_FULL, durable(9), state_count=10), "only 9 of 10 planned states"),
-        (cell(WAL_FULL, [*durable(98), verdict(VerdictKind.HANG), verdict(VerdictKind.KERNEL_PANIC)]), "2 of 100"),
-        (cell(WAL_FULL, [*durable(50), verdict(VerdictKind.INCONCLUSIVE)]), "1 of 51"),
-        (cell(WAL_FULL, [verdict(VerdictKind.FILESYSTEM_DAMAGE, state=str(i)) for i in range(9)]), "no state has"),
-        (cell(WAL_FULL, durable(9), reproduced=False), "another recording"),
-        (cell(WAL_FULL, durable(9), fault="meteorite"), "no promise is known"),
-        (cell(WAL_FULL, durable(9), read_back=sqlite("wal", "normal")), "synchronous=full was asked for, normal was"),
-        (cell(WAL_FULL, durable(9), read_back={"journal_mode": "wal"}), "nothing was read back"),
+        (measured(WAL_FULL, durable(4)), "too little exposure: 4 distinct contents, 5 asked for"),
+        (measured(WAL_FULL, []), "no state has a verdict"),
+        (measured(WAL_FULL, [], epochs_sampled=0), "no state has a verdict"),
+        (measured(WAL_FULL, durable(9), state_count=10), "only 9 of 10 planned states"),
+        (measured(WAL_FULL, [*durable(98), verdict(VerdictKind.HANG), verdict(VerdictKind.KERNEL_PANIC)]), "2 of 100"),
+        (measured(WAL_FULL, [*durable(50), verdict(VerdictKind.INCONCLUSIVE)]), "1 of 51"),
+        (measured(WAL_FULL, [verdict(VerdictKind.FILESYSTEM_DAMAGE, state=str(i)) for i in range(9)]), "no state has"),
+        (measured(WAL_FULL, durable(9), reproduced=False), "another recording"),
+        (measured(WAL_FULL, durable(9), fault="meteorite"), "no promise is known"),
+        (
+            measured(WAL_FULL, durable(9), read_back=sqlite("wal", "normal")),
+            "synchronous=full was asked for, normal was",
+        ),
+        (measured(WAL_FULL, durable(9), read_back={"journal_mode": "wal"}), "nothing was read back"),
     ],
 )
-def test_doubt_is_inconclusive_and_says_why(doubtful: CellResult, reason: str) -> None:
+def test_doubt_is_inconclusive_and_says_why(doubtful: MeasuredScenario, reason: str) -> None:
     result = judged(doubtful)
     assert result.result is Result.INCONCLUSIVE
     assert reason in "; ".join(result.reasons)
@@ -157,32 +160,32 @@ def test_doubt_is_inconclusive_and_says_why(doubtful: CellResult, reason: str) -
 @pytest.mark.parametrize(
     "sound",
     [
-        cell(WAL_FULL, durable(5)),
-        cell(WAL_FULL, durable(5), reproduced=None),
-        cell(WAL_FULL, durable(1), epochs_sampled=0),
-        cell(WAL_FULL, [*durable(99), verdict(VerdictKind.HANG)]),
-        cell(sqlite("delete", "full"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 1, "a")]),
-        cell(sqlite("wal", "normal"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 15, "a")]),
+        measured(WAL_FULL, durable(5)),
+        measured(WAL_FULL, durable(5), reproduced=None),
+        measured(WAL_FULL, durable(1), epochs_sampled=0),
+        measured(WAL_FULL, [*durable(99), verdict(VerdictKind.HANG)]),
+        measured(sqlite("delete", "full"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 1, "a")]),
+        measured(sqlite("wal", "normal"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 15, "a")]),
     ],
 )
-def test_exposed_and_within_its_promise_is_kept(sound: CellResult) -> None:
+def test_exposed_and_within_its_promise_is_kept(sound: MeasuredScenario) -> None:
     assert judged(sound).result is Result.KEPT
 
 
 def test_filesystem_damage_is_shown_and_not_blamed_on_the_database() -> None:
-    result = judged(cell(WAL_FULL, [*durable(5), verdict(VerdictKind.FILESYSTEM_DAMAGE)]))
+    result = judged(measured(WAL_FULL, [*durable(5), verdict(VerdictKind.FILESYSTEM_DAMAGE)]))
     assert result.result is Result.KEPT
     assert "1 states of file-system damage, not blamed on the database" in result.reasons
 
 
 def test_where_nothing_is_promised_it_is_kept_and_says_so() -> None:
-    result = judged(cell(sqlite("delete", "off"), [verdict(VerdictKind.CORRUPT)]))
+    result = judged(measured(sqlite("delete", "off"), [verdict(VerdictKind.CORRUPT)]))
     assert (Result.KEPT, ("nothing is promised",), ()) == (result.result, result.reasons, result.broken_by)
 
 
 def test_a_violation_under_other_settings_than_asked_for_is_no_counterexample() -> None:
     rows = [verdict(VerdictKind.LOST_SUFFIX, 3)]
-    assert judged(cell(WAL_FULL, rows, read_back=sqlite("wal", "normal"))).result is Result.INCONCLUSIVE
+    assert judged(measured(WAL_FULL, rows, read_back=sqlite("wal", "normal"))).result is Result.INCONCLUSIVE
 
 
 def test_counterexamples_come_worst_first() -> None:
@@ -191,39 +194,39 @@ def test_counterexamples_come_worst_first() -> None:
         verdict(VerdictKind.LOST_SUFFIX, 7, "b"),
         verdict(VerdictKind.CORRUPT, 0, "c"),
     ]
-    assert ["c", "b", "a"] == [one.state for one in judged(cell(WAL_FULL, rows)).broken_by]
+    assert ["c", "b", "a"] == [one.state for one in judged(measured(WAL_FULL, rows)).broken_by]
 
 
 def test_kept_with_every_control_fired_exits_zero() -> None:
-    summary = summarise([cell(WAL_FULL, durable(9)), *controls_that_fire()], 5)
+    summary = summarise([measured(WAL_FULL, durable(9)), *controls_that_fire()], 5)
     assert (Result.KEPT, 0) == (summary.result, summary.exit_code)
     assert {True} == {control.fired for control in summary.controls}
 
 
 def test_a_broken_promise_exits_one_even_if_all_else_is_doubtful() -> None:
-    broken = cell(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)])
-    summary = summarise([broken, cell(sqlite("wal", "extra"), [])], 5)
+    broken = measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)])
+    summary = summarise([broken, measured(sqlite("wal", "extra"), [])], 5)
     assert (Result.BROKEN, 1) == (summary.result, summary.exit_code)
 
 
-def test_inconclusive_exits_three_and_no_cells_at_all_are_inconclusive() -> None:
-    summary = summarise([cell(WAL_FULL, durable(2)), *controls_that_fire()], 5)
+def test_inconclusive_exits_three_and_no_scenarios_at_all_are_inconclusive() -> None:
+    summary = summarise([measured(WAL_FULL, durable(2)), *controls_that_fire()], 5)
     assert (Result.INCONCLUSIVE, 3) == (summary.result, summary.exit_code)
     assert summarise([], 5).exit_code == 3
 
 
-def silent(one: CellResult) -> CellResult:
+def silent(one: MeasuredScenario) -> MeasuredScenario:
     return replace(one, verdicts=tuple(durable(20)), plan=replace(one.plan, state_count=20))
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_control_that_does_not_fire_voids_every_green_cell_of_its_group(index: int) -> None:
+def test_a_control_that_does_not_fire_voids_every_green_scenario_of_its_group(index: int) -> None:
     controls = controls_that_fire()
     controls[index] = silent(controls[index])
-    green, other = cell(WAL_FULL, durable(9)), cell(WAL_FULL, durable(9), "torn")
+    green, other = measured(WAL_FULL, durable(9)), measured(WAL_FULL, durable(9), "torn")
     summary = summarise([green, other, *controls, *controls_that_fire("torn")], 5)
     assert {Result.INCONCLUSIVE} == {
-        row.judgement.result for row in summary.rows if row.outcome.cell.fault == "powercut"
+        row.judgement.result for row in summary.rows if row.outcome.scenario.fault == "powercut"
     }
     assert row_of(summary, other).judgement.result is Result.KEPT
     assert summary.exit_code == 3
@@ -232,7 +235,7 @@ def test_a_control_that_does_not_fire_voids_every_green_cell_of_its_group(index:
 def test_no_damage_with_synchronous_off_voids_the_group() -> None:
     controls = controls_that_fire()
     controls[0] = replace(controls[0], verdicts=controls[0].verdicts[:1])
-    summary = summarise([cell(WAL_FULL, durable(9)), *controls], 5)
+    summary = summarise([measured(WAL_FULL, durable(9)), *controls], 5)
     assert False in {control.fired for control in summary.controls if control.name == "damage"}
     assert summary.result is Result.INCONCLUSIVE
 
@@ -241,7 +244,7 @@ def test_no_damage_with_synchronous_off_voids_the_group() -> None:
 def test_a_control_that_was_not_run_proves_nothing(missing: int) -> None:
     controls = controls_that_fire()
     del controls[missing]
-    summary = summarise([cell(WAL_FULL, durable(9)), *controls], 5)
+    summary = summarise([measured(WAL_FULL, durable(9)), *controls], 5)
     assert None in {control.fired for control in summary.controls}
     assert summary.result is Result.INCONCLUSIVE
 
@@ -250,7 +253,7 @@ def test_a_control_run_with_other_settings_than_asked_for_did_not_fire() -> None
     controls = controls_that_fire()
     facts = replace(controls[0].recording, settings=sqlite("delete", "full"))
     controls[0] = replace(controls[0], recording=facts)
-    summary = summarise([cell(WAL_FULL, durable(9)), *controls], 5)
+    summary = summarise([measured(WAL_FULL, durable(9)), *controls], 5)
     assert [False] == [control.fired for control in summary.controls if control.name == "delete_off"]
 
 
@@ -259,35 +262,35 @@ def sabotage(summary: Summary) -> ControlResult:
 
 
 def test_a_promise_that_a_shim_breaks_on_purpose_is_a_control_that_fired() -> None:
-    broken = cell(WAL_FULL, [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 3, "a")], shim="eatmydata")
-    summary = summarise([cell(WAL_FULL, durable(9)), broken, *controls_that_fire()], 5)
+    broken = measured(WAL_FULL, [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 3, "a")], shim="eatmydata")
+    summary = summarise([measured(WAL_FULL, durable(9)), broken, *controls_that_fire()], 5)
     assert (Result.KEPT, True) == (summary.result, sabotage(summary).fired)
     assert row_of(summary, broken).judgement.result is Result.BROKEN
 
 
 def test_a_shim_that_breaks_nothing_voids_the_group() -> None:
-    unbroken = cell(WAL_FULL, durable(9), shim="eatmydata")
-    summary = summarise([cell(WAL_FULL, durable(9)), unbroken, *controls_that_fire()], 5)
+    unbroken = measured(WAL_FULL, durable(9), shim="eatmydata")
+    summary = summarise([measured(WAL_FULL, durable(9)), unbroken, *controls_that_fire()], 5)
     assert (Result.INCONCLUSIVE, False) == (summary.result, sabotage(summary).fired)
 
 
 def test_a_group_without_any_known_control_is_never_green() -> None:
-    summary = summarise([cell(WAL_FULL, durable(9), "meteor")], 5)
+    summary = summarise([measured(WAL_FULL, durable(9), "meteor")], 5)
     assert summary.result is Result.INCONCLUSIVE
     assert "no control is known for sqlite on ext4, meteor" in summary.rows[0].judgement.reasons
 
 
-def test_the_cells_to_add_for_the_controls_are_the_cells_that_must_lose() -> None:
+def test_the_scenarios_to_add_for_the_controls_are_the_scenarios_that_must_lose() -> None:
     for asked in control_settings("sqlite", "powercut"):
         settings = SPEC.settings_named(asked)
-        assert must_lose(cell(settings, []))
-        assert not must_lose(cell(settings, [], shim="eatmydata"))
-        assert not must_lose(cell(settings, [], "processkill"))
-    assert not must_lose(cell(WAL_FULL, []))
+        assert must_lose(measured(settings, []))
+        assert not must_lose(measured(settings, [], shim="eatmydata"))
+        assert not must_lose(measured(settings, [], "processkill"))
+    assert not must_lose(measured(WAL_FULL, []))
 
 
 @given(st.permutations(range(4)))
 @settings(max_examples=20)
-def test_the_order_of_cells_never_matters(order: list[int]) -> None:
-    cells = matrix()[:4]
-    assert summarise(cells, 100) == summarise([cells[rank] for rank in order], 100)
+def test_the_order_of_scenarios_never_matters(order: list[int]) -> None:
+    scenarios = matrix()[:4]
+    assert summarise(scenarios, 100) == summarise([scenarios[rank] for rank in order], 100)

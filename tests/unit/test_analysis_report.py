@@ -15,7 +15,7 @@ from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.report import report_html, write_report
 from rig.analysis.table import headline, share, table_text
 from rig.contract.results import VerdictKind
-from tests.unit.samples import cell, controls_that_fire, durable, matrix, sqlite, verdict
+from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
 
 EVIL = "<script>alert('&')</script>"
 
@@ -23,7 +23,7 @@ EVIL = "<script>alert('&')</script>"
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     broken = [verdict(VerdictKind.LOST_SUFFIX, 2, f"e0{index}:i4", detail=f"key {index}: {EVIL}") for index in range(7)]
-    return summarise([*matrix("torn"), cell(sqlite("wal", "extra"), [*durable(150), *broken])], 100)
+    return summarise([*matrix("torn"), measured(sqlite("wal", "extra"), [*durable(150), *broken])], 100)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_every_counterexample_has_its_replay_line(summary: Summary, page: str) -
     assert len(broken) == 2
     for row in broken:
         for one in row.judgement.broken_by:
-            assert f"<pre>rig replay {row.outcome.cell.id} {one.state}</pre>" in page
+            assert f"<pre>rig replay {row.outcome.scenario.id} {one.state}</pre>" in page
 
 
 def test_words_of_engines_and_users_are_text_and_no_markup(page: str) -> None:
@@ -68,7 +68,7 @@ def test_ids_in_the_page_are_unique_and_every_reference_has_its_target(page: str
 def test_the_page_names_every_setting_digest_and_control(summary: Summary, page: str) -> None:
     for row in summary.rows:
         assert row.outcome.settings_name in page
-        assert row.outcome.cell.recording.digest in page
+        assert row.outcome.scenario.recording.digest in page
     for control in summary.controls:
         assert control.word in page
 
@@ -79,7 +79,7 @@ def test_an_empty_run_renders_as_inconclusive() -> None:
 
 
 def test_an_inconclusive_result_says_why_in_page_and_table() -> None:
-    doubtful = summarise([cell(sqlite("wal", "full"), durable(2)), *controls_that_fire()], 5)
+    doubtful = summarise([measured(sqlite("wal", "full"), durable(2)), *controls_that_fire()], 5)
     for text in (report_html(doubtful, {}), table_text(doubtful)):
         assert "too little exposure: 2 distinct contents, 5 asked for" in text
 
@@ -140,19 +140,21 @@ def test_a_share_that_is_not_zero_never_reads_as_zero_and_one_that_is_not_all_ne
 
 def test_damage_that_the_documentation_does_not_exclude_is_named_in_the_answer_although_no_promise_breaks() -> None:
     torn = [*durable(200), verdict(VerdictKind.CORRUPT, 0, "mixed page")]
-    summary = summarise([*controls_that_fire("torn"), cell(sqlite("persist", "normal"), torn, "torn")], 100)
+    summary = summarise([*controls_that_fire("torn"), measured(sqlite("persist", "normal"), torn, "torn")], 100)
     assert "does not exclude it: persist_normal under torn." in headline(summary)
-    clean = summarise([*controls_that_fire("torn"), cell(sqlite("persist", "normal"), durable(200), "torn")], 100)
+    clean = summarise([*controls_that_fire("torn"), measured(sqlite("persist", "normal"), durable(200), "torn")], 100)
     assert "exclude" not in headline(clean)
 
 
 def test_the_sentences_at_the_top_are_of_the_main_faults_and_of_settings_that_promise_to_lose_nothing() -> None:
     settings = [sqlite("wal", "off"), sqlite("wal", "full")]
-    cells = [cell(one, durable(150), fault=fault) for fault in ("powercut", "bitflip", "plp") for one in settings]
-    page = report_html(summarise([*controls_that_fire(), *cells[1:]], 100), {"command": "rig run"})
+    scenarios = [
+        measured(one, durable(150), fault=fault) for fault in ("powercut", "bitflip", "plp") for one in settings
+    ]
+    page = report_html(summarise([*controls_that_fire(), *scenarios[1:]], 100), {"command": "rig run"})
     leads = re.findall(r'<p class="lead">(.*?)</p>', page)
     assert len(leads) == 1
     assert "powercut" in leads[0]
     assert "lost: wal_full" in leads[0]
-    dishonest = report_html(summarise([cell(sqlite("wal", "full"), durable(150), fault="bitflip")], 100), {})
+    dishonest = report_html(summarise([measured(sqlite("wal", "full"), durable(150), fault="bitflip")], 100), {})
     assert 'class="lead"' not in dishonest

@@ -1,4 +1,4 @@
-"""The audit: what was planned is built whole and held against the checker, and a state that fails voids its cell."""
+"""The audit: planned states are built whole and held against the checker; one that fails voids its scenario."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut
 from rig.recordings.recoveries import OpenRecovery, self_contained
 from rig.store import Run
-from tests.unit.disks import CELL, DISK_CELLS, Op, content_of, everything, rebuild, run_of
-from tests.unit.samples import cell, durable, sqlite
+from tests.unit.disks import DISK_SECTORS, SECTOR, Op, content_of, everything, rebuild, run_of
+from tests.unit.samples import durable, measured, sqlite
 from tests.unit.test_faults_twodisk import FLUSH_A, FLUSH_B, MARK
 from tests.unit.twodisks import Step, TwoDisks, logs_of
 
@@ -48,8 +48,8 @@ def test_whole_contents_are_those_that_a_verifier_builds_and_leave_nothing_behin
     with WriteLog.open(tmp_path / "log") as log:
         states = sorted(everything(Fault.TORN, log).states, key=lambda state: state.base_end)
         for state, device in zip(states, contents(log, states, DISK_MIB << 20), strict=True):
-            assert rebuild(log, state) == content_of(device[: DISK_CELLS * CELL])
-            assert not device[DISK_CELLS * CELL :].any()
+            assert rebuild(log, state) == content_of(device[: DISK_SECTORS * SECTOR])
+            assert not device[DISK_SECTORS * SECTOR :].any()
 
 
 @pytest.mark.parametrize("fault", ["powercut", "torn", "shorn", "oscrash", "plp", "discard"])
@@ -90,8 +90,8 @@ def test_a_cut_that_answers_for_fewer_acknowledgements_than_it_could_is_fine(tmp
         assert 1 == Auditor(Logs(log)).audit(POWERCUT, [cut(late, second.begin)], 1)
 
 
-def test_a_void_cell_is_a_failure_and_no_result(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "run", {"cells": [POWERCUT.id]})
+def test_a_void_scenario_is_a_failure_and_no_result(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"scenarios": [POWERCUT.id]})
     run.write_plan(POWERCUT, PlanFacts(1, 1, 1, 0, 0))
     run.void(POWERCUT, "sector 7")
     assert {POWERCUT.id: "sector 7"} == run.failures()
@@ -99,7 +99,7 @@ def test_a_void_cell_is_a_failure_and_no_result(tmp_path: Path) -> None:
 
 
 def test_the_report_says_how_many_states_were_proven_legal() -> None:
-    one = cell(sqlite("wal", "full"), durable(5))
+    one = measured(sqlite("wal", "full"), durable(5))
     shown = report_html(summarise([replace(one, plan=replace(one.plan, audited_count=7))], 1), {}, "run")
     assert "7 states proven legal by an independent checker" in shown
     assert "proven legal" not in report_html(summarise([one], 1), {}, "run")

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from rig.analysis.dossiers import control_settings
 from rig.contract.orders import Shim
-from rig.contract.results import CellResult, VerdictKind
+from rig.contract.results import MeasuredScenario, VerdictKind
 from rig.front import cli, doctor
 from rig.machines.template import PROGRAM
 from rig.planning import matrix
@@ -26,7 +26,7 @@ from tests.unit import samples
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(sys.executable).with_name("rig")
-CELL = "sqlite-ext4-wal_normal_powercut"
+SCENARIO = "sqlite-ext4-wal_normal_powercut"
 Rig = Callable[..., subprocess.CompletedProcess[str]]
 Here = Callable[..., Result]
 
@@ -49,22 +49,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     return lambda *words: CliRunner().invoke(cli.main, list(words), env={"COLUMNS": "140"})
 
 
-def stored(folder: Path, cells: Iterable[CellResult]) -> Path:
-    """Store cells as a campaign leaves them."""
+def stored(folder: Path, scenarios: Iterable[MeasuredScenario]) -> Path:
+    """Store scenarios as a campaign leaves them."""
     run = Run.create(folder, {"profile": "quick"})
-    for cell in cells:
-        (scenario,) = matrix.select([f"sqlite-ext4-{_name(cell)}_{cell.fault}"])
+    for measured in scenarios:
+        (scenario,) = matrix.select([f"sqlite-ext4-{_name(measured)}_{measured.fault}"])
         recording = run.recording_folder(scenario)
         recording.mkdir(parents=True, exist_ok=True)
-        (recording / "facts.json").write_text(json.dumps(asdict(cell.recording)))
+        (recording / "facts.json").write_text(json.dumps(asdict(measured.recording)))
         (recording / "log-a.zst").touch()
-        run.write_plan(scenario, cell.plan)
-        run.append(scenario.id, [replace(verdict, cell=scenario.id) for verdict in cell.verdicts])
+        run.write_plan(scenario, measured.plan)
+        run.append(scenario.id, [replace(verdict, scenario=scenario.id) for verdict in measured.verdicts])
     return folder
 
 
-def _name(cell: CellResult) -> str:
-    return "_".join(cell.settings.values()) + ("+eatmydata" if cell.shim == Shim.EATMYDATA else "")
+def _name(scenario: MeasuredScenario) -> str:
+    return "_".join(scenario.settings.values()) + ("+eatmydata" if scenario.shim == Shim.EATMYDATA else "")
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:
@@ -104,9 +104,9 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     ),
     (
         ["plan", "wal_full"],
-        ["no cell matches 'wal_full'; did you mean '*wal_full*'? ", "`rig plan '*'` lists them all"],
+        ["no scenario matches 'wal_full'; did you mean '*wal_full*'? ", "`rig plan '*'` lists them all"],
     ),
-    (["plan", "wal_ful_powercut"], ["no cell matches", "did you mean 'sqlite-ext4-wal_full_powercut'? "]),
+    (["plan", "wal_ful_powercut"], ["no scenario matches", "did you mean 'sqlite-ext4-wal_full_powercut'? "]),
     (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--device", "tape"], ["unknown device 'tape'", "none, ssd, hdd"]),
@@ -117,11 +117,13 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["image", "build", "debian"], ["'debian'", "base"]),
     (["image", "remove", "debian"], ["no image 'debian'; there are: none"]),
     (["frobnicate"], ["No such command 'frobnicate'"]),
-    (["replay", CELL], ["STATE"]),
+    (["replay", SCENARIO], ["STATE"]),
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words).replace(CELL, "CELL") for words, _ in BAD])
+@pytest.mark.parametrize(
+    ("words", "said"), BAD, ids=[" ".join(words).replace(SCENARIO, "SCENARIO") for words, _ in BAD]
+)
 def test_what_does_not_exist_is_a_usage_error_that_names_the_choices(
     words: list[str], said: list[str], rig: Rig, tmp_path: Path
 ) -> None:
@@ -140,35 +142,35 @@ def test_of_many_names_a_message_lists_the_few_nearest(rig: Rig) -> None:
     assert listed[2].endswith("more: `rig plan '*'`")
 
 
-def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
+def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> None:
     result = rig("plan")
     assert 0 == result.returncode
-    default = matrix.default_cells(matrix.profile("quick"), control_settings)
-    assert [cell.id for cell in default] == result.stdout.splitlines()
-    assert "34 cells from 17 recordings; at most 4640 crash states and 1020 cut instants" in result.stderr
-    words = ["plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", CELL, "--profile", "nightly"]
+    default = matrix.default_scenarios(matrix.profile("quick"), control_settings)
+    assert [scenario.id for scenario in default] == result.stdout.splitlines()
+    assert "34 scenarios from 17 recordings; at most 4640 crash states and 1020 cut instants" in result.stderr
+    words = ["plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", SCENARIO, "--profile", "nightly"]
     some = rig(*words, "--no-controls")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]
-    assert sorted([*full, CELL]) == some.stdout.splitlines()
-    assert "3 cells from 3 recordings; at most 680 crash states" in some.stderr
+    assert sorted([*full, SCENARIO]) == some.stdout.splitlines()
+    assert "3 scenarios from 3 recordings; at most 680 crash states" in some.stderr
     all_of_them = rig(*words)
     controls = [f"{SQLITE}{name}_powercut" for name in ("delete_off", "wal_off")]
-    assert sorted([*full, *controls, CELL]) == all_of_them.stdout.splitlines()
+    assert sorted([*full, *controls, SCENARIO]) == all_of_them.stdout.splitlines()
     said, counted = all_of_them.stderr.splitlines()
     assert said.startswith("2 controls are measured too (delete_off, wal_off): ")
     assert said.endswith("; --no-controls leaves them out")
-    assert counted.startswith("5 cells ")
+    assert counted.startswith("5 scenarios ")
 
 
 @pytest.mark.parametrize(
-    ("cells", "code", "said"),
+    ("scenarios", "code", "said"),
     [
         (samples.matrix(), 0, "Every promise was kept"),
-        ([samples.cell(samples.sqlite("wal", "full"), samples.durable(120))], 3, "Inconclusive"),
+        ([samples.measured(samples.sqlite("wal", "full"), samples.durable(120))], 3, "Inconclusive"),
         (
             [
                 *samples.controls_that_fire(),
-                samples.cell(samples.sqlite("wal", "extra"), [*samples.durable(120), samples.verdict(lost=2)]),
+                samples.measured(samples.sqlite("wal", "extra"), [*samples.durable(120), samples.verdict(lost=2)]),
             ],
             1,
             "A promise was broken by wal_extra",
@@ -177,12 +179,12 @@ def test_plan_lists_exactly_the_cells_that_run_would_measure(rig: Rig) -> None:
     ids=["kept", "inconclusive", "broken"],
 )
 def test_report_exits_with_the_code_of_the_answer(
-    cells: list[CellResult], code: int, said: str, here: Here, tmp_path: Path
+    scenarios: list[MeasuredScenario], code: int, said: str, here: Here, tmp_path: Path
 ) -> None:
     if code == 1:
-        lossy = replace(cells[-1].verdicts[-1], kind=VerdictKind.LOST_SUFFIX)
-        cells = [*cells[:-1], replace(cells[-1], verdicts=(*cells[-1].verdicts[:-1], lossy))]
-    stored(tmp_path / "run", cells)
+        lossy = replace(scenarios[-1].verdicts[-1], kind=VerdictKind.LOST_SUFFIX)
+        scenarios = [*scenarios[:-1], replace(scenarios[-1], verdicts=(*scenarios[-1].verdicts[:-1], lossy))]
+    stored(tmp_path / "run", scenarios)
     result = here("report", "--run-dir", "run")
     assert (code, "") == (result.exit_code, result.stderr)
     assert said in result.stdout
@@ -199,9 +201,9 @@ def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here:
     again = here("report")
     assert 0 == again.exit_code
     assert before == {name: (folder / name).read_bytes() for name in names}
-    assert sum(len(cell.verdicts) for cell in samples.matrix()) == pq.read_metadata(folder / names[1]).num_rows
+    assert sum(len(scenario.verdicts) for scenario in samples.matrix()) == pq.read_metadata(folder / names[1]).num_rows
     left = [path.name for path in folder.iterdir()]
-    assert sorted(["cells", "manifest.json", "recordings", *names]) == sorted(left)
+    assert sorted(["scenarios", "manifest.json", "recordings", *names]) == sorted(left)
 
 
 def without_reader(words: list[str], folder: Path, *, stderr_too: bool = False) -> tuple[int, str]:
@@ -229,11 +231,11 @@ def test_a_reader_who_leaves_the_table_still_has_the_report(tmp_path: Path) -> N
 
 def test_what_is_damaged_or_was_not_measured_is_named_and_the_run_is_not_green(here: Here, tmp_path: Path) -> None:
     folder = stored(tmp_path / "run", samples.matrix())
-    victim = folder / "cells" / CELL
+    victim = folder / "scenarios" / SCENARIO
     (victim / "failure").write_text("the recording is void")
     result = here("report", "--run-dir", str(folder))
     assert 3 == result.exit_code
-    assert f"not measured {CELL}: the recording is void" in result.stderr
+    assert f"not measured {SCENARIO}: the recording is void" in result.stderr
     (victim / "failure").unlink()
     (victim / "plan.json").write_text("{")
     result = here("report", "--run-dir", str(folder))
@@ -247,8 +249,11 @@ def test_what_is_damaged_or_was_not_measured_is_named_and_the_run_is_not_green(h
     [
         (["report"], "there is no run in"),
         (["report", "--run-dir", "nowhere"], "nowhere is not a run directory: it has no manifest.json"),
-        (["replay", CELL, "e1:i1", "--run-dir", "nowhere"], "nowhere is not a run directory: it has no manifest.json"),
-        (["replay", CELL, "e1:i1"], f"there is no run with the cell '{CELL}' in"),
+        (
+            ["replay", SCENARIO, "e1:i1", "--run-dir", "nowhere"],
+            "nowhere is not a run directory: it has no manifest.json",
+        ),
+        (["replay", SCENARIO, "e1:i1"], f"there is no run with the scenario '{SCENARIO}' in"),
     ],
     ids=["report", "report of nowhere", "replay of nowhere", "replay"],
 )
@@ -311,7 +316,7 @@ def test_without_qemu_doctor_and_run_say_one_line_with_the_fix(rig: Rig, tmp_pat
     assert line.startswith(f"MISS {PROGRAM}: {fix}")
     assert "" == result.stderr
     assert "guest image" in result.stdout, "it stopped at the first thing that is missing"
-    ran = rig("run", CELL, env=environment)
+    ran = rig("run", SCENARIO, env=environment)
     assert (3, "") == (ran.returncode, ran.stdout)
     (line,) = ran.stderr.splitlines()
     assert fix in line
@@ -342,7 +347,7 @@ def test_a_qemu_that_is_too_old_is_one_line_with_the_fix(version: str, is_old: b
     fix = "older than 6.2; install qemu-system-x86 of Debian 12 or later"
     assert line.endswith(fix)
     assert 3 == result.returncode
-    ran = rig("run", CELL, env=environment)
+    ran = rig("run", SCENARIO, env=environment)
     assert 3 == ran.returncode
     (line,) = ran.stderr.splitlines()
     assert fix in line

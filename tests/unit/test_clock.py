@@ -24,7 +24,7 @@ from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
 from rig.contract.errors import UsageError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.injections import Injection
-from rig.contract.results import CellResult, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.engines.sqlite.spec import SPEC
 from rig.faults import Address, Logs, WriteLog
@@ -34,7 +34,7 @@ from rig.machines.verification import verdict
 from rig.planning.cuts import Cut, by_content, cuts
 from rig.planning.matrix import PROFILES
 from rig.recordings.timeline import Timeline
-from tests.unit.samples import cell, controls_that_fire, durable, sqlite
+from tests.unit.samples import controls_that_fire, durable, measured, sqlite
 from tests.unit.samples import verdict as row
 from tests.unit.test_cuts import ENTRIES
 from tests.unit.test_faults_log import encode
@@ -47,7 +47,7 @@ STEP_NS = {"clockback": -YEAR_NS, "clockjump": 20 * YEAR_NS}
 Readings = list[tuple[int, bool, int, int]]
 
 
-def scenario(fault: str) -> Scenario:
+def scenario_of(fault: str) -> Scenario:
     return Scenario("sqlite", "ext4", sqlite("wal", "full"), fault)
 
 
@@ -125,7 +125,7 @@ def test_a_workload_marks_the_transaction_before_which_its_clock_goes_wrong_and_
         "[clock.before(number) for number in range(1, 9)]\n"
         "print(json.dumps([marks, clock.readings]))"
     )
-    plain = scenario("powercut").orders
+    plain = scenario_of("powercut").orders
     orders = json.dumps(replace(plain, injection=Injection(injection), seed=5, transaction_count=8).message)
     told = subprocess.run([sys.executable, "-c", program, orders], capture_output=True, text=True, check=True).stdout
     marks, found = json.loads(told)
@@ -145,8 +145,8 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
 ) -> None:
     timeline = Timeline(log.marks)
     side = replace(PROFILE, instants=0, states_max=PROFILE.side_states_max)
-    plain = cuts(scenario("powercut"), side, Logs(log), timeline)
-    found = cuts(scenario(fault), PROFILE, Logs(log), timeline)
+    plain = cuts(scenario_of("powercut"), side, Logs(log), timeline)
+    found = cuts(scenario_of(fault), PROFILE, Logs(log), timeline)
     wrong = [cut.state for cut in found.cuts if cut.clock is AFTER_CUT[fault]]
     right = [cut.state for cut in found.cuts if cut.clock is Clock.RIGHT]
     assert [cut.state for cut in plain.cuts] == wrong
@@ -161,8 +161,8 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
 
 
 def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
-    (cut, *_) = cuts(scenario("powercut"), PROFILE, Logs(log), Timeline(log.marks)).cuts
-    timed = Cut(cut.cell, cut.state, cut.content, cut.entry, 0, clock)
+    (cut, *_) = cuts(scenario_of("powercut"), PROFILE, Logs(log), Timeline(log.marks)).cuts
+    timed = Cut(cut.scenario, cut.state, cut.content, cut.entry, 0, clock)
     return verdict(timed, Finding(FindingKind.CORRUPT, None, "the engine's words", {}, read_s), Timeline(log.marks))
 
 
@@ -183,19 +183,19 @@ def test_the_clocks_after_a_cut_are_before_and_after_all_that_was_recorded() -> 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
 def test_a_state_is_replayed_under_the_clock_of_its_id(fault: str) -> None:
     for clock in (AFTER_CUT[fault], Clock.RIGHT):
-        assert Address("e9.f0", clock=clock) == _address(scenario(fault), f"e9.f0@{clock}")
+        assert Address("e9.f0", clock=clock) == _address(scenario_of(fault), f"e9.f0@{clock}")
     others = {*Clock} - {AFTER_CUT[fault], Clock.RIGHT}
     for text in ("e9.f0", "e9.f0@noon", *(f"e9.f0@{other}" for other in others)):
         with pytest.raises(UsageError, match=f"is like e9.f0@{AFTER_CUT[fault]} or e9.f0@right"):
-            _address(scenario(fault), text)
+            _address(scenario_of(fault), text)
     with pytest.raises(UsageError, match="a part of it is missing"):
-        _address(scenario(fault), "e9.f0@")
+        _address(scenario_of(fault), "e9.f0@")
 
 
 def test_other_faults_have_no_clock_in_their_addresses() -> None:
-    assert Address("e9.f0") == _address(scenario("powercut"), "e9.f0")
+    assert Address("e9.f0") == _address(scenario_of("powercut"), "e9.f0")
     with pytest.raises(UsageError, match=r"is like e9\.f0$"):
-        _address(scenario("powercut"), "e9.f0@right")
+        _address(scenario_of("powercut"), "e9.f0@right")
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
@@ -219,16 +219,16 @@ def wrong_readings(fault: str) -> Readings:
     return found
 
 
-def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Sequence[str]) -> list[CellResult]:
-    """Three cells of a group, of which the controls lose, judged under these clocks."""
-    cells = []
+def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Sequence[str]) -> list[MeasuredScenario]:
+    """Three scenarios of a group, of which the controls lose, judged under these clocks."""
+    scenarios = []
     controls = [SPEC.settings_named(name) for name in control_settings("sqlite", fault)]
     for settings in (*controls, sqlite("wal", "full")):
         rows = durable(9) if settings == sqlite("wal", "full") else [row(VerdictKind.LOST_SUFFIX, 3, "lost")]
         rows = [replace(one, state=f"{one.state}@{clock}", clock=clock) for one in rows for clock in clocks]
-        one = cell(settings, rows, fault)
-        cells.append(replace(one, recording=replace(one.recording, clock=found)))
-    return cells
+        one = measured(settings, rows, fault)
+        scenarios.append(replace(one, recording=replace(one.recording, clock=found)))
+    return scenarios
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
@@ -247,28 +247,28 @@ def test_a_program_that_trusts_the_clock_has_to_break_under_a_wrong_one_and_is_n
     fault: str,
 ) -> None:
     wrong, clocks = wrong_readings(fault), [AFTER_CUT[fault], "right"]
-    cells = group(fault, wrong, clocks)
-    lossless = cells[-1]
+    scenarios = group(fault, wrong, clocks)
+    lossless = scenarios[-1]
     trusting = replace(lossless, id=f"sqlite-ext4-wal_full+lastwriter_{fault}", shim="lastwriter")
     lost = replace(lossless.verdicts[0], kind=VerdictKind.LOST_SUFFIX, lost=3)
     broken = replace(trusting, verdicts=(*lossless.verdicts[1:], lost))
     for one, result, fired in ((broken, Result.KEPT, True), (trusting, Result.INCONCLUSIVE, False)):
-        summary = summarise([*cells, one], 5)
+        summary = summarise([*scenarios, one], 5)
         (control,) = [c for c in summary.controls if c.name == "wal_full+lastwriter"]
         assert (result, fired) == (summary.result, control.fired)
         assert "trusts the clock" in control.what
-    summary = summarise([*cells, broken], 5)
+    summary = summarise([*scenarios, broken], 5)
     texts = {row.outcome.settings_name: row.result_text for row in summary.rows}
     assert ("broken (control)", "kept") == (texts["wal_full+lastwriter"], texts["wal_full"])
     assert "because its shim trusts the clock (control)" in report_html(summary, {})
-    assert all(one.name != "wal_full+lastwriter" for one in summarise(cells, 5).controls)
+    assert all(one.name != "wal_full+lastwriter" for one in summarise(scenarios, 5).controls)
     # It leaves out half of what it acknowledges, so its speed is nobody's.
     assert outcome(broken).transactions_per_s is None
     assert outcome(lossless).transactions_per_s
 
 
 def test_under_a_right_clock_a_program_that_trusts_it_is_held_to_its_promise() -> None:
-    broken = cell(sqlite("wal", "full"), [row(VerdictKind.LOST_SUFFIX, 3, "lost")], shim="lastwriter")
+    broken = measured(sqlite("wal", "full"), [row(VerdictKind.LOST_SUFFIX, 3, "lost")], shim="lastwriter")
     summary = summarise([broken, *controls_that_fire()], 5)
     assert Result.BROKEN is summary.result
     assert not any(one.is_sabotaged for one in summary.rows)
@@ -276,13 +276,13 @@ def test_under_a_right_clock_a_program_that_trusts_it_is_held_to_its_promise() -
 
 def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
     fault = "clockback"
-    cells = group(fault, wrong_readings(fault), ["epoch", "right"])
+    scenarios = group(fault, wrong_readings(fault), ["epoch", "right"])
     rows = [row(VerdictKind.CORRUPT, content="c", clock="epoch"), row(VerdictKind.DURABLE, content="c", clock="right")]
-    cells[0] = replace(cells[0], verdicts=(*cells[0].verdicts, *rows))
-    (control,) = [one for one in check_controls([outcome(c) for c in cells]) if one.name == "clock"]
+    scenarios[0] = replace(scenarios[0], verdicts=(*scenarios[0].verdicts, *rows))
+    (control,) = [one for one in check_controls([outcome(c) for c in scenarios]) if one.name == "clock"]
     assert "1 verdicts differ" in control.what
     assert control.fired
     # Those of a program that trusts the clock are its own.
-    trusting = replace(cells[0], shim="lastwriter", id="other")
-    (same,) = [one for one in check_controls([outcome(c) for c in [*cells, trusting]]) if one.name == "clock"]
+    trusting = replace(scenarios[0], shim="lastwriter", id="other")
+    (same,) = [one for one in check_controls([outcome(c) for c in [*scenarios, trusting]]) if one.name == "clock"]
     assert control.what == same.what

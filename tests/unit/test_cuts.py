@@ -1,4 +1,4 @@
-"""The cuts of a cell: instants spread over virtual time, one verdict a cut, one disk a content."""
+"""The cuts of a scenario: instants spread over virtual time, one verdict a cut, one disk a content."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_planned_states_are_judged_at_the_latest_instant_at_which_they_are_legal
         planned = [cut for cut in found.cuts if not cut.weight_ns]
         assert planned
         assert [cut.state.instant for cut in planned] == [cut.entry for cut in planned]
-        assert [scenario.id] * len(found.cuts) == [cut.cell for cut in found.cuts]
+        assert [scenario.id] * len(found.cuts) == [cut.scenario for cut in found.cuts]
         assert all(cut.entry >= 2 for cut in planned)
         assert all(parse_state(cut.state.id, log, epochs(log)) == cut.state for cut in planned)
 
@@ -124,20 +124,20 @@ def test_half_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is
     ]
     entries = [mark("setup-1"), *(entry for part in in_order for entry in part), mark("end-400")]
     (tmp_path / "log").write_bytes(encode(entries))
-    cell = replace(TORN, shim="drop-wal-header")
+    scenario = replace(TORN, shim="drop-wal-header")
     wanted = replace(PROFILE, side_states_max=80)
     with WriteLog.open(tmp_path / "log") as log:
         timeline = Timeline(log.marks)
-        found = cuts(cell, wanted, Logs(log), timeline)
+        found = cuts(scenario, wanted, Logs(log), timeline)
         numbers = [cut.state.epoch.number for cut in found.cuts]
         assert [7, 20] == [drop.number for drop in timeline.drops]
         assert all(numbers.count(number) >= 18 for number in (6, 19))
         assert max(numbers.count(number) for number in set(numbers) - {6, 19}) <= 2
         assert len({cut.address for cut in found.cuts}) == len(found.cuts) == found.facts.state_count
-        assert wanted.states_max_of(cell) == 120 >= len(found.cuts) > 100
+        assert wanted.states_max_of(scenario) == 120 >= len(found.cuts) > 100
         ends = [cut.state.base_end for cut in found.cuts]
         assert sorted(ends) == ends
-        assert found == cuts(cell, wanted, Logs(log), timeline)
+        assert found == cuts(scenario, wanted, Logs(log), timeline)
 
 
 def test_cuts_share_a_group_exactly_if_they_leave_the_same_disk(log: WriteLog) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.faults import ContentIndex, CrashState, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.damage import Astray, Flip, Unreadable, Zeros, device_end
 from rig.faults.state import make_lying_state, make_state
-from tests.unit.disks import CELL, ONE_DISK, Moment, Op, passes_self_check, rebuild, rebuild_device, run_of, some_ops
+from tests.unit.disks import ONE_DISK, SECTOR, Moment, Op, passes_self_check, rebuild, rebuild_device, run_of, some_ops
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 DAMAGING = [Fault.BITFLIP, Fault.MISDIRECTED, Fault.LOSTRANGE, Fault.BITROT]
@@ -99,7 +99,9 @@ def test_a_range_reads_as_it_stands_on_the_rebuilt_disk(place: Path, ops: list[O
     with WriteLog.open(place) as log:
         for state in plan(Fault.TORN, Logs(log), first_entry=-1, states_max=12, seed=1).states:
             disk = rebuild_device(log, state)
-            assert disk[first * CELL : (first + count) * CELL].tobytes() == state.read(log, first * CELL, count * CELL)
+            assert disk[first * SECTOR : (first + count) * SECTOR].tobytes() == state.read(
+                log, first * SECTOR, count * SECTOR
+            )
 
 
 def test_flips_damage_only_what_was_written_in_the_last_epochs(place: Path) -> None:
@@ -111,9 +113,9 @@ def test_flips_damage_only_what_was_written_in_the_last_epochs(place: Path) -> N
             for state in chosen:
                 (damage,) = state.damages
                 assert isinstance(damage, Flip | Zeros | Unreadable)
-                cells = range(damage.offset_bytes // CELL, (damage.offset_bytes + damage.length_bytes) // CELL)
+                sectors = range(damage.offset_bytes // SECTOR, (damage.offset_bytes + damage.length_bytes) // SECTOR)
                 written = range(max(0, state.epoch.number - 4), state.epoch.number + 1)
-                assert set(cells) & set(written), state.id
+                assert set(sectors) & set(written), state.id
                 assert state.unflushed_lost is False
 
 
@@ -142,7 +144,7 @@ def test_a_stray_write_leaves_its_place_as_it_was_and_hits_a_place_that_the_wind
 
 @settings(max_examples=100)
 @given(ops=some_ops(6, 0, 3, writes_max=4))
-# The first write is open to the FUA in its first cell, which is written again; its second cell must not be lost.
+# The first write is open to the FUA in its first sector, which is written again; its second sector must not be lost.
 @example(ops=[Op("write", 0, 2, 2), Op("fua", 0, 1, 1), *FLUSH, Op("write", 0, 1, 3), *FLUSH])
 def test_all_other_flushed_writes_stand_where_one_went_astray(place: Path, ops: list[Op]) -> None:
     disk = run_of(place, [Op("write", 31, 1, 1), *FLUSH, *(replace(op) for op in ops)])
@@ -190,7 +192,7 @@ def test_the_seed_of_a_flip_decides_which_bits(place: Path) -> None:
 def test_damage_that_cannot_be_is_refused(place: Path, text: str) -> None:
     run_of(place, [Op("write", 0, 24, 1), *FLUSH, Op("write", 8, 8, 2), *FLUSH])
     with WriteLog.open(place) as log:
-        assert 24 * CELL == device_end(log)
+        assert 24 * SECTOR == device_end(log)
         for fine in ("tail.f0.x0:512:3:0000000000000001", "tail.l1.m2:0", "tail.f0.z512:1024.u0:512"):
             assert fine == parse_state(fine, log, epochs(log)).id
         with pytest.raises(StateIdError):

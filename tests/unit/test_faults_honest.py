@@ -105,7 +105,7 @@ def test_a_discard_takes_what_was_there_and_nothing_that_was_written_since(place
         epoch = epochs(log)[1]
         discard = next(i for i in range(log.entry_count) if log.flags[i] == 4)
         state = make_state(epoch, 1, whole=landable(epoch), damages=(Discarded(discard),))
-        old = {cell: 32 + cell + 1 for cell in range(8)}
+        old = {sector: 32 + sector + 1 for sector in range(8)}
         assert (0, 0, 0, 0, 3 * 32 + 1, 4 * 32 + 1, old[6], old[7]) == rebuild(log, state)[:8]
         lost = make_state(epoch, 1, damages=(Discarded(discard),))
         # The write behind it did not land, and its place is left alone all the same.

@@ -20,7 +20,7 @@ from rig.faults.log import ByteArray
 from rig.faults.state import make_state
 from rig.faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
-from tests.unit.disks import CELL, DISK_CELLS, Content, Op
+from tests.unit.disks import DISK_SECTORS, SECTOR, Content, Op
 from tests.unit.test_faults_legality import Watched, device
 from tests.unit.test_faults_log import FLUSH, Entry, encode
 from tests.unit.test_faults_log import MARK as MARK_FLAG
@@ -67,7 +67,7 @@ def watched(steps: list[Step]) -> WatchedTwo:
 
 def checker_of(logs: TwoLogs, run: TwoDisks) -> JointChecker:
     checked = all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in Disk)
-    return JointChecker([logs.sides[disk].log for disk in Disk], [DISK_CELLS * CELL] * 2, is_replay=checked)
+    return JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2, is_replay=checked)
 
 
 def both(pair: Pair) -> tuple[ByteArray, ByteArray]:
@@ -75,7 +75,7 @@ def both(pair: Pair) -> tuple[ByteArray, ByteArray]:
 
 
 @settings(max_examples=120)
-@given(steps=some_steps(cells=3, count_max=18), seed=st.integers(0, 2**32 - 1))
+@given(steps=some_steps(sectors=3, count_max=18), seed=st.integers(0, 2**32 - 1))
 def test_what_both_disks_can_hold_is_never_illegal_and_what_they_cannot_hold_at_one_time_is_never_legal(
     place: Path, steps: list[Step], seed: int
 ) -> None:
@@ -130,7 +130,7 @@ def answers(place: Path, logs: TwoLogs, late: Disk, ends: tuple[int, int], **lat
         for disk, end in zip(Disk, ends, strict=True)
     }
     state = make_joint(logs, late, chosen[late], chosen[late.other])
-    checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_CELLS * CELL] * 2)
+    checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2)
     return str(judged(checker, state, Builder(place).build(state)))
 
 
@@ -184,8 +184,8 @@ def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(p
     """Whether the early disk had been sent it by then, no mark tells."""
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
         assert "legal" == answers(place, logs, Disk.A, (0, 0), whole=logs.sides[Disk.A].epochs[0].batch)
-        zeros, written = np.zeros(DISK_CELLS * CELL, dtype=np.uint8), device((65,) + (0,) * (DISK_CELLS - 1))
-        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_CELLS * CELL] * 2)
+        zeros, written = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8), device((65,) + (0,) * (DISK_SECTORS - 1))
+        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2)
         instant = logs.sides[Disk.A].epochs[0].end
         assert "legal" == str(checker.check((zeros, zeros), 0, instant))
         answer = checker.check((zeros, written), 0, instant)
@@ -194,16 +194,16 @@ def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(p
 
 def test_a_flushed_write_that_is_gone_from_the_late_disk_is_illegal(place: Path) -> None:
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
-        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_CELLS * CELL] * 2)
+        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2)
         a, b = (logs.sides[disk].epochs for disk in Disk)
         late = make_joint(logs, Disk.B, make_state(b[1], 0), make_state(a[1], 0))
         contents = Builder(place).build(late)
         assert "legal" == str(judged(checker, late, contents))
-        gone = judged(checker, late, (contents[0], (0,) * DISK_CELLS))
+        gone = judged(checker, late, (contents[0], (0,) * DISK_SECTORS))
         assert str(gone).startswith("illegal: sector 0 (byte 0): on the disk marked second: holds zeros; ")
         # Whatever can be said of the early disk.
-        for early in ((0,) * DISK_CELLS, (7,) * DISK_CELLS):
-            assert str(gone) == str(judged(checker, late, (early, (0,) * DISK_CELLS)))
+        for early in ((0,) * DISK_SECTORS, (7,) * DISK_SECTORS):
+            assert str(gone) == str(judged(checker, late, (early, (0,) * DISK_SECTORS)))
 
 
 def test_the_kernels_own_marks_at_the_ends_of_both_logs_order_nothing(tmp_path: Path) -> None:
@@ -212,10 +212,10 @@ def test_the_kernels_own_marks_at_the_ends_of_both_logs_order_nothing(tmp_path: 
     (tmp_path / "a").write_bytes(encode([mark, end]))
     (tmp_path / "b").write_bytes(encode([Entry(0, 0, 1, 1), Entry(FLUSH), mark, end]))
     with WriteLog.open(tmp_path / "a") as a, WriteLog.open(tmp_path / "b") as b:
-        checker = JointChecker([a, b], [DISK_CELLS * CELL] * 2)
+        checker = JointChecker([a, b], [DISK_SECTORS * SECTOR] * 2)
         assert [0, 1, 1] == [checker.mark_count(0, entry) for entry in range(3)]
-        zeros = np.zeros(DISK_CELLS * CELL, dtype=np.uint8)
-        flushed = b.replay(b.entry_count, DISK_CELLS * CELL)
+        zeros = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)
+        flushed = b.replay(b.entry_count, DISK_SECTORS * SECTOR)
         # The mark of the first log may have been set before the flush, which the mark of the second came after.
         assert Legality.UNDECIDED is checker.check((zeros, flushed), 0, a.entry_count).legality
         assert Legality.LEGAL is checker.check((zeros, flushed), 1, b.entry_count).legality

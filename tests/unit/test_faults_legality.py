@@ -18,9 +18,9 @@ from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import ByteArray
 from rig.faults.state import landable, make_state
 from tests.unit.disks import (
-    CELL,
-    DISK_CELLS,
+    DISK_SECTORS,
     ONE_DISK,
+    SECTOR,
     Content,
     Disk,
     Moment,
@@ -74,7 +74,7 @@ def watched_in_log_order(disk: Watched, path: Path) -> Watched:
 
 
 def device(content: Content) -> ByteArray:
-    return np.repeat(np.array(content, dtype="<u4"), CELL // 4).view(np.uint8)
+    return np.repeat(np.array(content, dtype="<u4"), SECTOR // 4).view(np.uint8)
 
 
 def whole(moments: Iterable[Moment]) -> set[Content]:
@@ -86,7 +86,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def some_contents(chosen: Random, known: set[Content]) -> list[Content]:
-    """Contents that were there at some time, and such with cells of others."""
+    """Contents that were there at some time, and such with sectors of others."""
     pool = sorted(known)
     found = set(pool if len(pool) <= 40 else chosen.sample(pool, 30))
     for _ in range(10):
@@ -116,7 +116,7 @@ def test_what_a_disk_can_hold_is_never_illegal_and_what_it_cannot_hold_is_never_
 ) -> None:
     disk = watched(place, ops)
     with WriteLog.open(place) as log:
-        checker = Checker(log, DISK_CELLS * CELL, is_replay=passes_self_check(log, disk))
+        checker = Checker(log, DISK_SECTORS * SECTOR, is_replay=passes_self_check(log, disk))
         contents = some_contents(Random(seed), whole(disk.moments))
         for position, moments in disk.by_position(disk.moments).items():
             possible = whole(moments)
@@ -133,7 +133,7 @@ def test_where_the_log_leaves_no_order_open_exactly_what_it_proves_is_legal_and_
 ) -> None:
     disk = watched_in_log_order(watched(place, ops), place)
     with WriteLog.open(place) as log:
-        checker = Checker(log, DISK_CELLS * CELL)
+        checker = Checker(log, DISK_SECTORS * SECTOR)
         contents = some_contents(Random(seed), whole(disk.moments))
         for position, moments in disk.by_position(disk.moments).items():
             sure, possible = whole(moments), could_be(disk.log, position)
@@ -145,26 +145,26 @@ def test_where_the_log_leaves_no_order_open_exactly_what_it_proves_is_legal_and_
 
 
 @settings(max_examples=80)
-@given(ops=some_ops(16, 0, 12, writes_max=3), seed=SEEDS, unit_cells=st.sampled_from([1, 8]))
+@given(ops=some_ops(16, 0, 12, writes_max=3), seed=SEEDS, unit_sectors=st.sampled_from([1, 8]))
 def test_torn_contents_are_legal_only_if_each_unit_has_a_version_that_the_disk_can_hold(
-    place: Path, ops: list[Op], seed: int, unit_cells: int
+    place: Path, ops: list[Op], seed: int, unit_sectors: int
 ) -> None:
     disk = watched(place, ops)
     with WriteLog.open(place) as log:
-        checker = Checker(log, DISK_CELLS * CELL, is_replay=passes_self_check(log, disk))
+        checker = Checker(log, DISK_SECTORS * SECTOR, is_replay=passes_self_check(log, disk))
         chosen = Random(seed)
-        pools = [sorted({v for m in disk.moments for v in m.versions(unit_cells)[u]}) for u in (0, 1, 2)]
+        pools = [sorted({v for m in disk.moments for v in m.versions(unit_sectors)[u]}) for u in (0, 1, 2)]
         for position, moments in disk.by_position(disk.moments).items():
-            versions = [moment.versions(unit_cells) for moment in moments]
+            versions = [moment.versions(unit_sectors) for moment in moments]
             for _ in range(6):
                 base = chosen.choice(versions)
                 drawn = [chosen.choice(unit) for unit in base]
                 if chosen.random() < 0.5:
                     rank = chosen.randint(0, 2)
                     drawn[rank] = chosen.choice(pools[rank])
-                content = tuple(cell for unit in drawn for cell in unit)
+                content = tuple(sector for unit in drawn for sector in unit)
                 possible = any(all(d in v for d, v in zip(drawn, one, strict=True)) for one in versions)
-                answer = checker.check(device(content), position, Rule.TORN, unit_bytes=unit_cells * CELL)
+                answer = checker.check(device(content), position, Rule.TORN, unit_bytes=unit_sectors * SECTOR)
                 assert answer.legality is not (Legality.ILLEGAL if possible else Legality.LEGAL), str(answer)
 
 
@@ -176,7 +176,7 @@ def test_discards_make_zeros_legal_where_a_disk_may_show_them_and_nowhere_else(
     disk = watched(place, ops)
     assume(sum(op.count for op in ops if op.kind == "discard") <= 6)
     with WriteLog.open(place) as log:
-        checker = Checker(log, DISK_CELLS * CELL, is_replay=passes_self_check(log, disk))
+        checker = Checker(log, DISK_SECTORS * SECTOR, is_replay=passes_self_check(log, disk))
         contents = some_contents(Random(seed), whole(disk.discard_moments))
         for position, moments in disk.by_position(disk.discard_moments).items():
             possible = whole(moments)
@@ -196,7 +196,7 @@ def test_a_protected_disk_holds_a_prefix_and_a_crash_of_the_system_leaves_what_w
     for position, (count, _, _) in zip(disk.positions, disk.counts, strict=True):
         views[position] |= Moment(tuple((op, True) for op in disk.order[:count]), 0).whole_contents()
     with WriteLog.open(place) as log:
-        checker = Checker(log, DISK_CELLS * CELL)
+        checker = Checker(log, DISK_SECTORS * SECTOR)
         for position, seen in views.items():
             # A FUA write in flight may be there before it is told.
             in_flight = disk.log[position : position + 1] and disk.log[position].kind == "fua"
@@ -216,7 +216,7 @@ def test_every_state_that_a_generator_plans_is_legal_when_it_is_judged(
     assert fault.rule
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
-        checker = Checker(log, DISK_CELLS * CELL)
+        checker = Checker(log, DISK_SECTORS * SECTOR)
         for state in everything(fault, log).states:
             answer = checker.check(rebuild_device(log, state), state.instant, fault.rule)
             assert answer.legality is Legality.LEGAL, (state.id, str(answer))
@@ -238,9 +238,9 @@ def test_a_flushed_write_that_is_gone_is_illegal_and_its_first_sector_is_named(p
         second = epochs(log)[1]
         assert "legal" == judged(log, make_state(second, 0))
         content = rebuild_device(log, make_state(second, 0))
-        content[4 * CELL : 6 * CELL] = 0
+        content[4 * SECTOR : 6 * SECTOR] = 0
         answer = Checker(log, len(content)).check(content, second.end, Rule.WHOLE)
-        assert (Legality.ILLEGAL, 4 * CELL) == (answer.legality, answer.offset_bytes)
+        assert (Legality.ILLEGAL, 4 * SECTOR) == (answer.legality, answer.offset_bytes)
         assert "sector 4" in str(answer)
         assert "holds zeros" in str(answer)
         assert "entry 1 was durable there" in str(answer)
@@ -261,13 +261,13 @@ def test_half_a_write_is_torn_and_no_whole_write(place: Path) -> None:
     with WriteLog.open(place) as log:
         second = epochs(log)[1]
         content = rebuild_device(log, make_state(second, 0))
-        content[8 * CELL : 9 * CELL] = rebuild_device(log, make_state(second, 0, whole=landable(second)))[
-            8 * CELL : 9 * CELL
+        content[8 * SECTOR : 9 * SECTOR] = rebuild_device(log, make_state(second, 0, whole=landable(second)))[
+            8 * SECTOR : 9 * SECTOR
         ]
         checker = Checker(log, len(content))
         assert "illegal: sector 8 " in str(checker.check(content, second.end, Rule.WHOLE))
         assert "legal" == str(checker.check(content, second.end, Rule.TORN))
-        assert "illegal: sector 8 " in str(checker.check(content, second.end, Rule.TORN, unit_bytes=8 * CELL))
+        assert "illegal: sector 8 " in str(checker.check(content, second.end, Rule.TORN, unit_bytes=8 * SECTOR))
 
 
 def test_one_flipped_bit_is_illegal_under_every_rule(place: Path) -> None:
@@ -278,7 +278,7 @@ def test_one_flipped_bit_is_illegal_under_every_rule(place: Path) -> None:
         checker = Checker(log, len(content))
         for rule in Rule:
             assert "legal" == str(checker.check(content, last.end, rule)), rule
-        content[9 * CELL + 7] ^= 1
+        content[9 * SECTOR + 7] ^= 1
         for rule in Rule:
             answer = str(checker.check(content, last.end, rule))
             assert answer.startswith("illegal: sector 9 "), rule
@@ -290,12 +290,12 @@ def test_zeros_where_a_discard_was_are_legal_only_for_a_disk_that_applies_them(p
     with WriteLog.open(place) as log:
         last = epochs(log)[-1]
         content = rebuild_device(log, make_state(last, 0))
-        content[CELL : 2 * CELL] = 0
+        content[SECTOR : 2 * SECTOR] = 0
         checker = Checker(log, len(content))
         assert "legal" == str(checker.check(content, last.end, Rule.DISCARDS))
         assert str(checker.check(content, last.end, Rule.WHOLE)).startswith("illegal: sector 1 ")
         # Sector 2 was written since.
-        content[2 * CELL : 3 * CELL] = 0
+        content[2 * SECTOR : 3 * SECTOR] = 0
         assert str(checker.check(content, last.end, Rule.DISCARDS)).startswith("illegal: sector 2 ")
 
 
@@ -305,8 +305,8 @@ def test_an_open_order_is_undecided_and_a_proven_one_is_not(place: Path) -> None
     with WriteLog.open(place) as log:
         last = epochs(log)[-1]
         for fill in (1, 2):
-            content = np.zeros(DISK_CELLS * CELL, dtype=np.uint8)
-            content[3 * CELL : 4 * CELL] = device((fill * 32 + 1,))
+            content = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)
+            content[3 * SECTOR : 4 * SECTOR] = device((fill * 32 + 1,))
             unproven = Checker(log, len(content), is_replay=False)
             assert unproven.check(content, last.end, Rule.WHOLE).legality is Legality.UNDECIDED
             proven = Checker(log, len(content)).check(content, last.end, Rule.WHOLE)
@@ -316,11 +316,11 @@ def test_an_open_order_is_undecided_and_a_proven_one_is_not(place: Path) -> None
 def test_a_content_of_another_length_and_an_entry_behind_the_log_are_refused(place: Path) -> None:
     run_of(place, TWO_EPOCHS)
     with WriteLog.open(place) as log:
-        checker = Checker(log, DISK_CELLS * CELL)
+        checker = Checker(log, DISK_SECTORS * SECTOR)
         with pytest.raises(ValueError, match="the device has"):
-            checker.check(np.zeros(CELL, dtype=np.uint8), 0, Rule.WHOLE)
+            checker.check(np.zeros(SECTOR, dtype=np.uint8), 0, Rule.WHOLE)
         with pytest.raises(ValueError, match="not in this log"):
-            checker.check(np.zeros(DISK_CELLS * CELL, dtype=np.uint8), log.entry_count + 1, Rule.WHOLE)
+            checker.check(np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8), log.entry_count + 1, Rule.WHOLE)
 
 
 def test_garbage_is_legal_behind_the_head_of_one_unflushed_write_in_one_block_only(place: Path) -> None:
@@ -336,7 +336,7 @@ def test_garbage_is_legal_behind_the_head_of_one_unflushed_write_in_one_block_on
         ):  # fmt: skip
             content = landed.copy()
             for sector in garbage:
-                content[sector * CELL + 1] ^= 0x55
+                content[sector * SECTOR + 1] ^= 0x55
             assert is_legal is (checker.check(content, tail.end, Rule.SHORN).legality is Legality.LEGAL), garbage
             assert checker.check(content, tail.end, Rule.TORN).legality is (
                 Legality.ILLEGAL if garbage else Legality.LEGAL
@@ -349,9 +349,9 @@ def test_what_no_prefix_explains_is_named_where_the_nearest_prefix_fails(place: 
         tail = epochs(log)[-1]
         for rule in (Rule.ORDERED, Rule.SEEN):
             content = rebuild_device(log, make_state(tail, 0, whole=landable(tail)))
-            content[12 * CELL] ^= 1
+            content[12 * SECTOR] ^= 1
             answer = Checker(log, len(content)).check(content, tail.end, rule)
-            assert (Legality.ILLEGAL, 12 * CELL) == (answer.legality, answer.offset_bytes), rule
+            assert (Legality.ILLEGAL, 12 * SECTOR) == (answer.legality, answer.offset_bytes), rule
 
 
 def test_a_prefix_after_a_crash_of_the_system_answers_for_no_mark_that_may_be_later(place: Path) -> None:
@@ -369,11 +369,11 @@ def test_a_fua_write_that_may_be_under_way_may_be_covered_in_part(place: Path) -
     """Nobody knows which of the two comes last, so the content is no proof that the disk is wrong."""
     run_of(place, [Op("mark"), Op("mark"), Op("fua", 0, 2, 1), Op("write", 0, 1, 2), *FLUSH])
     with WriteLog.open(place) as log:
-        content = np.zeros(DISK_CELLS * CELL, dtype=np.uint8)
-        content[: 2 * CELL] = device((2 * 32 + 1, 32 + 2))
+        content = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)
+        content[: 2 * SECTOR] = device((2 * 32 + 1, 32 + 2))
         checker = Checker(log, len(content))
         assert checker.check(content, 0, Rule.WHOLE).legality is Legality.UNDECIDED
-        content[CELL : 2 * CELL] = 0
+        content[SECTOR : 2 * SECTOR] = 0
         assert checker.check(content, 0, Rule.WHOLE).legality is Legality.UNDECIDED
-        content[: 2 * CELL] = device((32 + 1, 0))
+        content[: 2 * SECTOR] = device((32 + 1, 0))
         assert checker.check(content, 0, Rule.WHOLE).legality is Legality.ILLEGAL

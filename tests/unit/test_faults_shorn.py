@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from rig.faults import CrashState, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.damage import Garbage
 from tests.unit.disks import (
-    CELL,
-    DISK_CELLS,
+    DISK_SECTORS,
+    SECTOR,
     Content,
     Moment,
     Op,
@@ -27,7 +27,7 @@ from tests.unit.disks import (
 )
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]
-BLOCK_CELLS = 8
+BLOCK_SECTORS = 8
 NOISE = -1
 
 
@@ -37,26 +37,26 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content_with_noise(log: WriteLog, state: CrashState) -> Content:
-    """The rebuilt disk, with a number of its own for cells that hold what nobody wrote."""
+    """The rebuilt disk, with a number of its own for sectors that hold what nobody wrote."""
     device = rebuild_device(log, state).copy()
-    words = device.view("<u4").reshape(DISK_CELLS, -1)
+    words = device.view("<u4").reshape(DISK_SECTORS, -1)
     noisy = (words != words[:, :1]).any(axis=1)
     words[noisy] = 0
     return tuple(np.where(noisy, NOISE, np.array(content_of(device), dtype=np.int64)).tolist())
 
 
 def rests(op: Op) -> Iterator[range]:
-    """The cells from which on a write may have been interrupted, to the end of the block or of the write."""
-    for first in range(op.cell + 1, op.cell + op.count):
-        if first % BLOCK_CELLS:
-            yield range(first, min(op.cell + op.count, first // BLOCK_CELLS * BLOCK_CELLS + BLOCK_CELLS))
+    """The sectors from which on a write may have been interrupted, to the end of the block or of the write."""
+    for first in range(op.sector + 1, op.sector + op.count):
+        if first % BLOCK_SECTORS:
+            yield range(first, min(op.sector + op.count, first // BLOCK_SECTORS * BLOCK_SECTORS + BLOCK_SECTORS))
 
 
 def is_reachable(moment: Moment, content: Content) -> bool:
-    """Whether a cut at a moment can leave this: any version of any cell, and one interrupted block with garbage."""
+    """Whether a cut at a moment can leave this: any version of any sector, and one interrupted block with garbage."""
     versions = [{version for (version,) in possible} for possible in moment.versions(1)]
-    noise = {cell for cell, value in enumerate(content) if value == NOISE}
-    if any(value not in versions[cell] for cell, value in enumerate(content) if cell not in noise):
+    noise = {sector for sector, value in enumerate(content) if value == NOISE}
+    if any(value not in versions[sector] for sector, value in enumerate(content) if sector not in noise):
         return False
     return any(noise == set(rest) for op, is_durable in moment.writes if not is_durable for rest in rests(op))
 
@@ -84,7 +84,7 @@ def test_of_a_small_log_every_shear_of_every_unflushed_write_is_generated(place:
         assume(not any(epoch.ambiguous or epoch.doubtful for epoch in split))
         shorn = {noise_of(state) for state in everything(Fault.SHORN, log).states}
         written = [(entry, op) for entry, op in enumerate(disk.log) if op.kind in {"write", "fua"}]
-        expected = {(entry, rest.start - op.cell, len(rest)) for entry, op in written for rest in rests(op)}
+        expected = {(entry, rest.start - op.sector, len(rest)) for entry, op in written for rest in rests(op)}
         assert expected == shorn
 
 
@@ -108,7 +108,7 @@ def test_every_shear_with_the_old_rest_is_a_state_of_torn_writes(place: Path) ->
             for tear in state.tears
         }
         expected = {
-            (entry, tuple(range(rest.start - op.cell)))
+            (entry, tuple(range(rest.start - op.sector)))
             for entry, op in enumerate(disk.log)
             if op.kind in {"write", "fua"}
             for rest in rests(op)
@@ -163,7 +163,7 @@ def test_the_seed_decides_the_garbage_and_nothing_outside_the_write_changes(plac
         for seed in range(9):
             state = parse_state(f"tail.f0.t2:512:0.g2:1:2:{seed:016x}", log, epochs(log))
             device = rebuild_device(log, state)
-            changed = np.flatnonzero((device != before).reshape(DISK_CELLS, CELL).any(axis=1))
+            changed = np.flatnonzero((device != before).reshape(DISK_SECTORS, SECTOR).any(axis=1))
             assert [10, 11, 12] == changed.tolist()
             disks.add(device.tobytes())
         assert 9 == len(disks)

@@ -24,7 +24,7 @@ from rig.faults import (
 )
 from rig.faults.state import Draw, Tear, landable, make_state
 from tests.unit.disks import (
-    DISK_CELLS,
+    DISK_SECTORS,
     ONE_DISK,
     Content,
     Disk,
@@ -61,12 +61,12 @@ def test_every_powercut_state_is_reachable_with_its_acknowledgements_seen(place:
 
 
 @settings(max_examples=100)
-@given(data=st.data(), sector_cells=st.sampled_from([1, 8]))
+@given(data=st.data(), align=st.sampled_from([1, 8]))
 def test_every_torn_state_is_reachable_with_its_acknowledgements_seen(
-    place: Path, data: st.DataObject, sector_cells: int
+    place: Path, data: st.DataObject, align: int
 ) -> None:
-    ops = data.draw(some_ops(DISK_CELLS, 0, 12 if sector_cells == 1 else 2, writes_max=4, sector_cells=sector_cells))
-    disk = run_of(place, ops, sector_cells)
+    ops = data.draw(some_ops(DISK_SECTORS, 0, 12 if align == 1 else 2, writes_max=4, align=align))
+    disk = run_of(place, ops, align)
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
         versions = {unit: [(m.versions(unit), m.marks_seen) for m in disk.moments] for unit in (1, 8)}
@@ -75,7 +75,7 @@ def test_every_torn_state_is_reachable_with_its_acknowledgements_seen(
             content, claimed = rebuild(log, state), marks_claimed(log, state)
             sizes = {tear.unit_bytes for tear in state.tears} | ({state.draw.unit_bytes} if state.draw else set())
             unit = 8 if sizes == {4096} else 1
-            parts = [content[begin : begin + unit] for begin in range(0, DISK_CELLS, unit)]
+            parts = [content[begin : begin + unit] for begin in range(0, DISK_SECTORS, unit)]
             assert any(
                 seen >= claimed and all(part in possible for part, possible in zip(parts, units, strict=True))
                 for units, seen in versions[unit]
@@ -210,7 +210,7 @@ def test_a_small_budget_is_spread_over_evenly_spaced_epochs(place: Path) -> None
 
 @pytest.mark.parametrize(("fault", "state_count"), [(Fault.POWERCUT, 8), (Fault.TORN, 64)])
 def test_an_epoch_is_exhaustive_only_if_all_its_states_were_taken(place: Path, fault: Fault, state_count: int) -> None:
-    run_of(place, [Op("write", cell, 2, cell + 1) for cell in (0, 2, 4)])
+    run_of(place, [Op("write", sector, 2, sector + 1) for sector in (0, 2, 4)])
     with WriteLog.open(place) as log:
         for states_max, exhaustive in ((state_count - 1, 0), (state_count, 1), (state_count + 1, 1)):
             chosen = plan(fault, Logs(log), first_entry=-1, states_max=states_max, seed=1)

@@ -14,14 +14,14 @@ from rig.analysis.dossiers.sqlite import KNOWN_BUGS
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.contract.results import CellResult
+from rig.contract.results import MeasuredScenario
 from tests.unit import samples
 
 TRUNCATE, RESET = KNOWN_BUGS
 
 
-def cell(version: str, settings: dict[str, str], **read_back: str) -> CellResult:
-    made = samples.cell(settings, samples.durable(3))
+def measured(version: str, settings: dict[str, str], **read_back: str) -> MeasuredScenario:
+    made = samples.measured(settings, samples.durable(3))
     facts = replace(made.recording, engine_version=f"{version} 2014-01-01 abc", settings={**settings, **read_back})
     return replace(made, recording=facts)
 
@@ -47,7 +47,7 @@ def test_whatever_an_engine_calls_its_version_is_answered(version: str) -> None:
 
 
 def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> None:
-    summary = summarise([cell("3.8.5", samples.sqlite("truncate", "full"), library="so-1")], 1)
+    summary = summarise([measured("3.8.5", samples.sqlite("truncate", "full"), library="so-1")], 1)
     for text in (table_text(summary, 400), report_html(summary, {})):
         assert "sqlite 3.8.5, source id 2014-01-01 abc, library so-1" in text
         assert "3.8.5 has the known bug truncate-not-synced, corrected in 3.8.7.1" in text
@@ -65,7 +65,7 @@ def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> N
     ],
 )
 def test_a_run_that_cannot_meet_a_bug_is_not_told_of_it(version: str, settings: dict[str, str]) -> None:
-    summary = summarise([cell(version, settings)], 1)
+    summary = summarise([measured(version, settings)], 1)
     assert [] == known_bugs.warnings(summary)
     assert "known bug" not in table_text(summary, 400)
     assert f"sqlite {version}, source id 2014-01-01 abc" in table_text(summary, 400)

@@ -19,7 +19,7 @@ from rig.planning import matrix
 from rig.store import Run
 
 EVERY_FUNCTION = "\n".join(f"void {name}(void) {{}}" for name in FUNCTIONS)
-(CELL,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+(SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
 
 
 @pytest.fixture(autouse=True)
@@ -141,25 +141,25 @@ def test_a_version_that_is_not_offered_is_told_from_a_network_that_is_not_there(
         libraries.library("apsw==9.9")
 
 
-def test_a_cell_carries_its_library_and_is_recorded_apart() -> None:
-    (default,) = matrix.configured([CELL], matrix.profile("quick"))
-    (built,) = matrix.configured([CELL], matrix.profile("quick"), library="so-1")
-    assert ({**CELL.tuning, "library": "so-1"}, CELL.id) == (built.tuning, built.id)
+def test_a_scenario_carries_its_library_and_is_recorded_apart() -> None:
+    (default,) = matrix.configured([SCENARIO], matrix.profile("quick"))
+    (built,) = matrix.configured([SCENARIO], matrix.profile("quick"), library="so-1")
+    assert ({**SCENARIO.tuning, "library": "so-1"}, SCENARIO.id) == (built.tuning, built.id)
     assert default.recording_key != built.recording_key
     assert "so-1" == built.orders.settings["library"]
 
 
 def test_a_bad_library_is_a_usage_error_before_anything_is_started(tmp_path: Path) -> None:
-    for command in (["run"], ["run", CELL.id]):
+    for command in (["run"], ["run", SCENARIO.id]):
         result = CliRunner().invoke(cli.main, [*command, "--library", str(tmp_path / "absent.so")])
         assert (2, True) == (result.exit_code, "absent.so cannot be read" in result.output)
 
 
 def test_a_replay_refuses_another_library_than_the_runs(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {"profile": "quick"})
-    run.write_plan(replace(CELL, tuning={"library": "so-0123456789abcdef"}), PlanFacts(1, 1, 1, 0, 0))
+    run.write_plan(replace(SCENARIO, tuning={"library": "so-0123456789abcdef"}), PlanFacts(1, 1, 1, 0, 0))
     path = compiled(tmp_path, EVERY_FUNCTION)
-    line = ["replay", CELL.id, "e1", "--run-dir", str(run.folder)]
+    line = ["replay", SCENARIO.id, "e1", "--run-dir", str(run.folder)]
     result = CliRunner().invoke(cli.main, [*line, "--library", str(path)])
     assert (2, True) == (result.exit_code, "made with so-0123456789abcdef" in result.output)
     result = CliRunner().invoke(cli.main, line)

@@ -14,7 +14,7 @@ from rig.contract.errors import HostError
 from rig.machines import accelerator, image
 
 RIG = Path(sys.executable).with_name("rig")
-CELL = "sqlite-ext4-wal_normal_powercut"
+SCENARIO = "sqlite-ext4-wal_normal_powercut"
 # Root may write everywhere and open everything, unless it gives up what makes it root.
 AS_OWNER = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 CACHE_FIX = "Permission denied; name a folder for guest images and templates: RIG_CACHE=FOLDER"
@@ -35,7 +35,9 @@ def sealed(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("words", [("run", CELL), ("image", "build"), ("run", "--library=apsw==3.51.3.0", CELL)])
+@pytest.mark.parametrize(
+    "words", [("run", SCENARIO), ("image", "build"), ("run", "--library=apsw==3.51.3.0", SCENARIO)]
+)
 def test_a_home_that_may_not_be_written_is_one_line_that_names_rig_cache(
     words: tuple[str, ...], sealed: Path, tmp_path: Path
 ) -> None:
@@ -57,7 +59,7 @@ def test_a_home_that_may_not_even_be_looked_into_is_the_same_line(sealed: Path, 
 
 def test_a_folder_that_may_not_be_written_is_one_line_that_names_run_dir(sealed: Path, tmp_path: Path) -> None:
     fix = "Permission denied; name a folder for the run: --run-dir FOLDER"
-    result = rig("run", CELL, cwd=sealed, RIG_CACHE=str(tmp_path / "cache"))
+    result = rig("run", SCENARIO, cwd=sealed, RIG_CACHE=str(tmp_path / "cache"))
     assert (3, "") == (result.returncode, result.stdout)
     assert f"rig: nothing can be written in {sealed}/runs: {fix}\n" == result.stderr
     # Known before an image is built or a machine started.

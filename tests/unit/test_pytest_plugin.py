@@ -17,7 +17,7 @@ from rig.planning import matrix
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[2]
-CELL = "sqlite-ext4-wal_normal_powercut"
+SCENARIO = "sqlite-ext4-wal_normal_powercut"
 # Runs pytest in this process and writes down what that brought along: modules, and programs that were started.
 _WATCHED = """
 import json, sys
@@ -45,12 +45,12 @@ def id_of(line: str) -> str:
 
 def test_the_name_that_the_readme_promises_selects_exactly_one_test() -> None:
     (line,) = collected("-k", "wal_normal_powercut")
-    assert f"tests/durability/test_promises.py::test_promise[{CELL}]" == line
+    assert f"tests/durability/test_promises.py::test_promise[{SCENARIO}]" == line
 
 
-def test_offered_are_the_cells_of_the_main_job_sorted_and_ascii() -> None:
+def test_offered_are_the_scenarios_of_the_main_job_sorted_and_ascii() -> None:
     found = [id_of(line) for line in collected("tests/durability/test_promises.py")]
-    assert [cell.id for cell in matrix.default_cells(matrix.profile("quick"), control_settings)] == found
+    assert [scenario.id for scenario in matrix.default_scenarios(matrix.profile("quick"), control_settings)] == found
     assert sorted(set(found)) == found
     assert all(name.isascii() for name in found)
 
@@ -85,8 +85,8 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     [
         (["--rig-profile", "slow"], "unknown profile 'slow'; there are: quick, nightly, exhaustive"),
         (["--rig-device", "tape"], "unknown device 'tape'; there are: none, ssd, hdd"),
-        (["--rig-cells", "sqlite-zfs-wal_full_torn"], "unknown file system 'zfs'"),
-        (["--rig-cells", "sqlite-ext4-wal_full_rain"], "unknown fault 'rain'"),
+        (["--rig-scenarios", "sqlite-zfs-wal_full_torn"], "unknown file system 'zfs'"),
+        (["--rig-scenarios", "sqlite-ext4-wal_full_rain"], "unknown fault 'rain'"),
         (["--rig-seed", "one"], "--rig-seed: invalid int value: 'one'"),
     ],
 )
@@ -103,60 +103,62 @@ def test_what_does_not_exist_is_a_usage_error_that_names_the_choices(
 def test_options_stand_in_a_group_of_their_own_and_the_marker_is_registered(project: pytest.Pytester) -> None:
     text = project.runpytest_subprocess("--help").stdout.str()
     group = text.partition("durability under power loss:")[2].partition("\n\n")[0]
-    for option in ("--rig-profile", "--rig-device", "--rig-seed", "--rig-run-dir", "--rig-cells"):
+    for option in ("--rig-profile", "--rig-device", "--rig-seed", "--rig-run-dir", "--rig-scenarios"):
         assert option in group
-    assert "@pytest.mark.durability(*cells): " in project.runpytest_subprocess("--markers").stdout.str()
+    assert "@pytest.mark.durability(*scenarios): " in project.runpytest_subprocess("--markers").stdout.str()
 
 
-def test_cells_carry_the_marker_and_a_test_without_one_is_left_alone(project: pytest.Pytester) -> None:
+def test_scenarios_carry_the_marker_and_a_test_without_one_is_left_alone(project: pytest.Pytester) -> None:
     project.makepyfile(test_other="def test_other():\n    pass\n")
     result = project.runpytest_subprocess(
-        "--collect-only", "-q", "-m", "durability", "--rig-cells", "*wal_full_powercut"
+        "--collect-only", "-q", "-m", "durability", "--rig-scenarios", "*wal_full_powercut"
     )
     result.stdout.fnmatch_lines(["*::test_it[[]sqlite-ext4-wal_full_powercut[]]", "1/2 tests collected*"])
     result = project.runpytest_subprocess("-q", "-m", "not durability")
-    result.assert_outcomes(passed=1, deselected=len(matrix.default_cells(matrix.profile("quick"), control_settings)))
+    result.assert_outcomes(
+        passed=1, deselected=len(matrix.default_scenarios(matrix.profile("quick"), control_settings))
+    )
 
 
-@pytest.mark.parametrize(("offer", "expected"), [("all", len(matrix.all_cells())), ("*_torn", None)])
-def test_cells_are_offered_as_asked(offer: str, expected: int | None, project: pytest.Pytester) -> None:
-    found = [id_of(line) for line in collected("--rig-cells", offer, cwd=project.path)]
+@pytest.mark.parametrize(("offer", "expected"), [("all", len(matrix.all_scenarios())), ("*_torn", None)])
+def test_scenarios_are_offered_as_asked(offer: str, expected: int | None, project: pytest.Pytester) -> None:
+    found = [id_of(line) for line in collected("--rig-scenarios", offer, cwd=project.path)]
     assert (expected or len(matrix.select([offer]))) == len(found) > 16
 
 
 MARKED_TEST = f"""
 import pytest
 
-@pytest.mark.durability("{CELL}", "*-wal_extra_t?rn")
+@pytest.mark.durability("{SCENARIO}", "*-wal_extra_t?rn")
 def test_ours(durability):
     durability.check()
 """
 
 
-def test_a_marker_names_the_cells_of_its_own_test_and_of_no_other(project: pytest.Pytester) -> None:
+def test_a_marker_names_the_scenarios_of_its_own_test_and_of_no_other(project: pytest.Pytester) -> None:
     ours = project.makepyfile(test_ours=MARKED_TEST)
-    found = collected("--rig-cells", "*wal_off_powercut", cwd=project.path)
+    found = collected("--rig-scenarios", "*wal_off_powercut", cwd=project.path)
     names = [line.partition("::")[2] for line in found]
     assert [
         "test_it[sqlite-ext4-wal_off_powercut]",
         "test_ours[sqlite-ext4-wal_extra_torn]",
-        f"test_ours[{CELL}]",
+        f"test_ours[{SCENARIO}]",
     ] == names
-    ours.write_text(MARKED_TEST.replace(CELL, "wal_nromal"))
+    ours.write_text(MARKED_TEST.replace(SCENARIO, "wal_nromal"))
     result = project.runpytest_subprocess("--collect-only")
     assert pytest.ExitCode.OK != result.ret
-    assert "no cell matches 'wal_nromal'" in result.stdout.str() + result.stderr.str()
+    assert "no scenario matches 'wal_nromal'" in result.stdout.str() + result.stderr.str()
 
 
-def test_without_a_machine_program_the_cell_is_an_error_and_not_a_failure_and_junit_says_so(
+def test_without_a_machine_program_the_scenario_is_an_error_and_not_a_failure_and_junit_says_so(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rig that cannot work has not measured a broken promise."""
     empty = project.mkdir("bin")
     monkeypatch.setenv("PATH", str(empty))
-    result = project.runpytest_subprocess("-q", "-k", CELL, "--junitxml", "out.xml")
+    result = project.runpytest_subprocess("-q", "-k", SCENARIO, "--junitxml", "out.xml")
     result.assert_outcomes(
-        errors=1, deselected=len(matrix.default_cells(matrix.profile("quick"), control_settings)) - 1
+        errors=1, deselected=len(matrix.default_scenarios(matrix.profile("quick"), control_settings)) - 1
     )
     assert "qemu-system-x86_64 is not installed" in result.stdout.str()
     (case,) = ET.parse(project.path / "out.xml").iter("testcase")  # noqa: S314 - our own file
@@ -171,9 +173,9 @@ def test_a_sqlite_library_that_is_none_fails_with_a_sentence(project: pytest.Pyt
     result.stdout.fnmatch_lines(["*--rig-library: the SQLite library absent.so cannot be read*"])
 
 
-def test_known_bugs_are_selected_by_that_name_and_may_name_cells_of_their_own() -> None:
+def test_known_bugs_are_selected_by_that_name_and_may_name_scenarios_of_their_own() -> None:
     found = collected("-k", "known_bug", "tests/durability")
     assert {"tests/durability/test_known_bugs.py"} == {line.partition("::")[0] for line in found}
-    cells = [id_of(line) for line in found if "[" in line]
-    assert ["sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut"] == cells
+    scenarios = [id_of(line) for line in found if "[" in line]
+    assert ["sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut"] == scenarios
     assert 4 == len(found)

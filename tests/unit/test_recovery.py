@@ -18,8 +18,8 @@ from rig.faults import Address, Fault, WriteLog
 from rig.planning.recoverycuts import is_inside
 from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, self_contained
 from tests.unit.disks import (
-    CELL,
-    DISK_CELLS,
+    DISK_SECTORS,
+    SECTOR,
     Content,
     Disk,
     Op,
@@ -31,7 +31,7 @@ from tests.unit.disks import (
     some_ops,
 )
 
-DEVICE_BYTES = DISK_CELLS * CELL
+DEVICE_BYTES = DISK_SECTORS * SECTOR
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def reachable_from(start: Content, disk: Disk) -> set[Content]:
     for moment in disk.moments:
         possible = {start}
         for op, is_durable in moment.writes:
-            cells = op.cells()
-            landed = {tuple(cells.get(cell, old) for cell, old in enumerate(content)) for content in possible}
+            sectors = op.sectors()
+            landed = {tuple(sectors.get(sector, old) for sector, old in enumerate(content)) for content in possible}
             possible = landed if is_durable else possible | landed
         found |= possible
     return found
@@ -74,8 +74,8 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
             assert content_of(start) == rebuild(composed, made.start())
             # What the recording's self-check asks of the guest's disk: the model's order is the log's.
             whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
-            final = {cell: value for op in recovering.order for cell, value in op.cells().items()}
-            assume(whole == tuple(final.get(cell, old) for cell, old in enumerate(content_of(start))))
+            final = {sector: value for op in recovering.order for sector, value in op.sectors().items()}
+            assume(whole == tuple(final.get(sector, old) for sector, old in enumerate(content_of(start))))
             shift = made.first_entry + 1
             assert raw.flags.tolist() == composed.flags[shift:].tolist()
             states = everything(Fault.POWERCUT, composed, made.first_entry).states
@@ -102,7 +102,7 @@ def test_a_recovery_of_zeros_over_something_has_a_content_of_its_own(place: Path
         first_entry = OpenRecovery(composed, state.id).first_entry
         contents = {rebuild(composed, one) for one in everything(Fault.POWERCUT, composed, first_entry).states}
     assert 2 == len(contents)
-    assert (0,) * DISK_CELLS in contents
+    assert (0,) * DISK_SECTORS in contents
 
 
 def test_a_recovery_is_cut_amid_its_work_from_its_first_write_to_a_file_to_just_before_its_last_write(
@@ -121,10 +121,10 @@ def test_a_recovery_is_cut_amid_its_work_from_its_first_write_to_a_file_to_just_
         inside = {
             rebuild(composed, one)
             for one in everything(Fault.POWERCUT, composed, made.first_entry).states
-            if is_inside(one, made, Recovery("", ((8 * CELL, 2 * CELL),)))
+            if is_inside(one, made, Recovery("", ((8 * SECTOR, 2 * SECTOR),)))
         }
         landed = ({0: 33, 9: 33}, {0: 33, 9: 33, 1: 33})
-        expected = {tuple(cells.get(cell, 0) for cell in range(DISK_CELLS)) for cells in landed}
+        expected = {tuple(sectors.get(sector, 0) for sector in range(DISK_SECTORS)) for sectors in landed}
         assert expected == inside
 
 

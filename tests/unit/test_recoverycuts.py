@@ -19,7 +19,7 @@ from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 from tests.unit.test_cuts import ENTRIES, POWERCUT
 from tests.unit.test_faults_log import FLUSH, FUA, Entry, encode
 
-CELL = replace(POWERCUT, fault="recoverycut")
+SCENARIO = replace(POWERCUT, fault="recoverycut")
 PROFILE = PROFILES["quick"]
 # The zeros go where something stands.
 RECOVERY = [Entry(FUA, 8, 8, 6), Entry(0, 32, 8, 7), Entry(FLUSH), Entry(0, 0, 8, 0), Entry(0, 56, 8, 9), Entry(FLUSH)]
@@ -57,7 +57,7 @@ def test_every_cut_of_a_recovery_is_judged_at_the_first_cut_and_named_by_the_way
         rows.append(keep(kept, deeper, second, opened.log, [Entry(0, 16, 8, 3), Entry(FLUSH)]))
     kept.write_index(rows)
     with ExitStack() as stack:
-        found, facts = recoverycuts.cuts(CELL, PROFILE, Logs(log), kept, stack)
+        found, facts = recoverycuts.cuts(SCENARIO, PROFILE, Logs(log), kept, stack)
         all_cuts = [cut for _, cuts in found for cut in cuts]
         assert {first.instant} == {cut.entry for cut in all_cuts}
         assert {0} == {cut.weight_ns for cut in all_cuts}
@@ -85,12 +85,12 @@ def test_a_recovery_of_another_state_or_without_the_one_it_follows_is_not_cut(
         ExitStack() as stack,
         pytest.raises(RecordingError, match=r"another content|lacks the recovery|no crash state"),
     ):
-        recoverycuts.cuts(CELL, PROFILE, Logs(log), kept, stack)
+        recoverycuts.cuts(SCENARIO, PROFILE, Logs(log), kept, stack)
 
 
 def test_without_an_index_the_recoveries_were_not_all_recorded(log: WriteLog, tmp_path: Path) -> None:
     with ExitStack() as stack, pytest.raises(RecordingError, match="not all recorded"):
-        recoverycuts.cuts(CELL, PROFILE, Logs(log), Recoveries(tmp_path), stack)
+        recoverycuts.cuts(SCENARIO, PROFILE, Logs(log), Recoveries(tmp_path), stack)
 
 
 def test_every_profile_cuts_a_handful_of_recoveries_and_the_exhaustive_one_many() -> None:

@@ -168,8 +168,12 @@ parent.document.documentElement.dataset.found = [innerWidth, root.scrollWidth, .
 def full_page() -> str:
     """A page with everything that a report may hold, and with the long words of real ones."""
     torn = [samples.verdict(VerdictKind.LOST_SUFFIX, 2, f"e126.f0.r7723fa897303bbd7p50u512i{n}") for n in range(3)]
-    cells = [*samples.matrix(), *samples.matrix("torn"), samples.cell(samples.sqlite("wal", "full"), torn, "plp")]
-    cells += [samples.cell(samples.sqlite("wal", "full"), torn, shim="drop-wal-commit")]
+    scenarios = [
+        *samples.matrix(),
+        *samples.matrix("torn"),
+        samples.measured(samples.sqlite("wal", "full"), torn, "plp"),
+    ]
+    scenarios += [samples.measured(samples.sqlite("wal", "full"), torn, shim="drop-wal-commit")]
     facts = [
         replace(
             one.recording,
@@ -177,10 +181,10 @@ def full_page() -> str:
             settings={**one.settings, "source_id": SOURCE_ID},
             syncs={"journal data, journal header, database, journal removed": 12},
         )
-        for one in cells
+        for one in scenarios
     ]
-    cells = [replace(one, recording=fact) for one, fact in zip(cells, facts, strict=True)]
-    return report_html(summarise(cells, 100), {"run": "synthetic"})
+    scenarios = [replace(one, recording=fact) for one, fact in zip(scenarios, facts, strict=True)]
+    return report_html(summarise(scenarios, 100), {"run": "synthetic"})
 
 
 def widths(page: str, width: int, folder: Path) -> tuple[int, int, list[str]]:

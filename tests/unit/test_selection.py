@@ -1,4 +1,4 @@
-"""What is measured: the cells that were asked for, and the controls of their groups."""
+"""What is measured: the scenarios that were asked for, and the controls of their groups."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.unit import samples
         ("bitrot", []),
     ],
 )
-def test_a_cell_is_measured_together_with_the_controls_of_its_fault(fault: str, names: list[str]) -> None:
-    (cell,) = matrix.select([f"sqlite-ext4-persist_full_{fault}"])
-    measured = with_controls([cell])
-    assert cell in measured
-    assert names == [one.settings_name for one in measured if one != cell]
+def test_a_scenario_is_measured_together_with_the_controls_of_its_fault(fault: str, names: list[str]) -> None:
+    (scenario,) = matrix.select([f"sqlite-ext4-persist_full_{fault}"])
+    measured = with_controls([scenario])
+    assert scenario in measured
+    assert names == [one.settings_name for one in measured if one != scenario]
     assert {fault} == {one.fault for one in measured}
 
 
@@ -42,14 +42,14 @@ def test_controls_that_were_asked_for_are_not_added_again() -> None:
     assert ["sqlite-ext4-delete_off_powercut"] == [one.id for one in measured if one not in asked]
     assert sorted(one.id for one in measured) == [one.id for one in measured]
     assert added_line(asked, measured).startswith("1 control is measured too (delete_off): ")
-    everything = matrix.all_cells()
+    everything = matrix.all_scenarios()
     assert everything == with_controls(everything)
 
 
-def test_with_its_controls_a_cell_is_green_and_without_them_it_is_not() -> None:
+def test_with_its_controls_a_scenario_is_green_and_without_them_it_is_not() -> None:
     """The names of the controls that are added are those that the judgement asks for."""
-    (cell,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
-    alone = summarise([samples.cell(samples.sqlite("wal", "full"), samples.durable(120))], 100)
+    (scenario,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+    alone = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(120))], 100)
     missing = {control.name for control in alone.controls if control.fired is None}
     assert {"delete_off", "wal_off"} <= missing
-    assert missing - {"damage"} <= {one.settings_name for one in with_controls([cell])}
+    assert missing - {"damage"} <= {one.settings_name for one in with_controls([scenario])}

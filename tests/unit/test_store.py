@@ -30,29 +30,31 @@ from rig.store import Run, write_parquet
 from tests.unit import samples
 from tests.unit.littleroom import little_room, output
 
-DEFINITION = {"profile": "quick", "cells": ["a"], "orders": {"a": {"seed": 1}}}
+DEFINITION = {"profile": "quick", "scenarios": ["a"], "orders": {"a": {"seed": 1}}}
 PLAN = PlanFacts(220, 40, 30, 10, 60)
-(CELL,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+(SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
 (OTHER,) = matrix.select(["sqlite-ext4-wal_off_powercut"])
 
 
 def rows(count: int, first: int = 0) -> list[Verdict]:
-    return [replace(samples.verdict(state=f"e1:i{n}", acked=n), cell=CELL.id) for n in range(first, first + count)]
+    return [
+        replace(samples.verdict(state=f"e1:i{n}", acked=n), scenario=SCENARIO.id) for n in range(first, first + count)
+    ]
 
 
-def with_cell(run: Run, cell: Scenario, verdicts: list[Verdict]) -> Path:
-    """Store a cell as a campaign leaves it, and return the file of its verdicts."""
-    folder = run.recording_folder(cell)
+def with_scenario(run: Run, scenario: Scenario, verdicts: list[Verdict]) -> Path:
+    """Store a scenario as a campaign leaves it, and return the file of its verdicts."""
+    folder = run.recording_folder(scenario)
     folder.mkdir(parents=True)
-    (folder / "facts.json").write_text(json.dumps(asdict(samples.cell(cell.settings, []).recording)))
+    (folder / "facts.json").write_text(json.dumps(asdict(samples.measured(scenario.settings, []).recording)))
     (folder / "log-a.zst").touch()
-    run.write_plan(cell, PLAN)
-    run.append(cell.id, verdicts)
-    return verdicts_of(run, cell)
+    run.write_plan(scenario, PLAN)
+    run.append(scenario.id, verdicts)
+    return verdicts_of(run, scenario)
 
 
-def verdicts_of(run: Run, cell: Scenario) -> Path:
-    return run.folder / "cells" / cell.id / "verdicts.jsonl"
+def verdicts_of(run: Run, scenario: Scenario) -> Path:
+    return run.folder / "scenarios" / scenario.id / "verdicts.jsonl"
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ TEXTS = st.text(max_size=40)
 COUNTS = st.integers(0, 2**63 - 1)
 VERDICTS = st.builds(
     Verdict,
-    cell=st.just(CELL.id),
+    scenario=st.just(SCENARIO.id),
     state=st.text(string.printable, min_size=1, max_size=40),
     content=TEXTS,
     entry=COUNTS,
@@ -85,26 +87,26 @@ VERDICTS = st.builds(
 def test_every_verdict_is_read_back_as_it_was_stored(batches: list[list[Verdict]]) -> None:
     with TemporaryDirectory() as folder:
         run = Run.create(Path(folder) / "run", DEFINITION)
-        run.write_plan(CELL, PLAN)
+        run.write_plan(SCENARIO, PLAN)
         for batch in batches:
-            run.append(CELL.id, batch)
+            run.append(SCENARIO.id, batch)
         everything = [verdict for batch in batches for verdict in batch]
-        assert (everything, []) == Run.open(run.folder).verdicts(CELL.id)
-        result = replace(samples.cell(CELL.settings, []), verdicts=tuple(everything))
+        assert (everything, []) == Run.open(run.folder).verdicts(SCENARIO.id)
+        result = replace(samples.measured(SCENARIO.settings, []), verdicts=tuple(everything))
         write_parquet([result], run.folder / "verdicts.parquet")
         table = pq.read_table(run.folder / "verdicts.parquet")
         assert [asdict(verdict) for verdict in everything] == table.drop(["engine_version"]).to_pylist()
 
 
 def test_parquet_has_a_row_for_each_verdict_and_its_columns_also_when_there_are_none(tmp_path: Path) -> None:
-    cells = samples.matrix()
+    scenarios = samples.matrix()
     path = tmp_path / "verdicts.parquet"
-    write_parquet(cells, path)
+    write_parquet(scenarios, path)
     query = f"select count(*) from '{path}' where lost > 0 and kind = 'lost-suffix'"
     (lost,) = duckdb.connect().execute(query).fetchall()
     versions = duckdb.connect().execute(f"select distinct engine_version from '{path}'").fetchall()
-    assert {(cell.recording.engine_version,) for cell in cells} == set(versions)
-    everything = [verdict for cell in cells for verdict in cell.verdicts]
+    assert {(scenario.recording.engine_version,) for scenario in scenarios} == set(versions)
+    everything = [verdict for scenario in scenarios for verdict in scenario.verdicts]
     assert len(everything) == pq.read_metadata(path).num_rows
     assert lost == (sum(verdict.kind is VerdictKind.LOST_SUFFIX for verdict in everything),)
     columns = pq.read_schema(path)
@@ -113,43 +115,43 @@ def test_parquet_has_a_row_for_each_verdict_and_its_columns_also_when_there_are_
     assert [*asdict(everything[0]), "engine_version"] == columns.names
 
 
-def test_the_scenario_of_a_cell_is_read_back_whole(run: Run) -> None:
-    cell = replace(CELL, workload=Workload(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
-    run.write_plan(cell, PLAN)
-    assert cell == run.scenario(cell.id)
-    with pytest.raises(StoreError, match=rf"no cell 'sqlite-none'; it has: {CELL.id}$".replace("+", r"\+")):
+def test_the_scenario_of_a_scenario_is_read_back_whole(run: Run) -> None:
+    scenario = replace(SCENARIO, workload=Workload(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
+    run.write_plan(scenario, PLAN)
+    assert scenario == run.scenario(scenario.id)
+    with pytest.raises(StoreError, match=rf"no scenario 'sqlite-none'; it has: {SCENARIO.id}$".replace("+", r"\+")):
         run.scenario("sqlite-none")
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 2, 30, 150])
 def test_a_last_line_that_was_cut_short_is_dropped_and_the_next_one_starts_afresh(run: Run, cut_bytes: int) -> None:
-    path = with_cell(run, CELL, rows(3))
+    path = with_scenario(run, SCENARIO, rows(3))
     os.truncate(path, path.stat().st_size - cut_bytes)
-    assert (rows(2), []) == run.verdicts(CELL.id)
-    run.append(CELL.id, rows(2, first=2))
-    assert (rows(4), []) == run.verdicts(CELL.id)
+    assert (rows(2), []) == run.verdicts(SCENARIO.id)
+    run.append(SCENARIO.id, rows(2, first=2))
+    assert (rows(4), []) == run.verdicts(SCENARIO.id)
 
 
 def test_a_last_line_cut_short_is_dropped_however_long_it_is_and_if_it_is_the_only_one(run: Run) -> None:
-    path = with_cell(run, CELL, rows(1))
+    path = with_scenario(run, SCENARIO, rows(1))
     long = replace(rows(1, first=1)[0], detail="x" * 200_000)
-    run.append(CELL.id, [long])
+    run.append(SCENARIO.id, [long])
     os.truncate(path, path.stat().st_size - 5)
-    run.append(CELL.id, rows(1, first=2))
-    assert (rows(1) + rows(1, first=2), []) == run.verdicts(CELL.id)
+    run.append(SCENARIO.id, rows(1, first=2))
+    assert (rows(1) + rows(1, first=2), []) == run.verdicts(SCENARIO.id)
     os.truncate(path, 20)
-    run.append(CELL.id, [long])
-    assert ([long], []) == run.verdicts(CELL.id)
+    run.append(SCENARIO.id, [long])
+    assert ([long], []) == run.verdicts(SCENARIO.id)
 
 
 @pytest.mark.parametrize("damage", [b"\x00" * 9, b"\r", b"\xff", b"}", b'"kind": "fine", '])
 def test_a_damaged_line_is_named_with_file_and_offset_and_all_others_are_kept(run: Run, damage: bytes) -> None:
-    path = with_cell(run, CELL, rows(5))
+    path = with_scenario(run, SCENARIO, rows(5))
     lines = path.read_bytes().splitlines(keepends=True)
     sound = rows(2) + rows(2, first=3)
     lines[2] = lines[2][:-20] + damage + lines[2][-20 + len(damage) :] if damage != b"\r" else lines[2][:40] + b"\r\n"
     path.write_bytes(b"".join(lines))
-    found, errors = run.verdicts(CELL.id)
+    found, errors = run.verdicts(SCENARIO.id)
     assert sound == found
     (error,) = errors
     assert f"{path}: the line at byte {len(lines[0] + lines[1])} is damaged: " in str(error)
@@ -157,10 +159,10 @@ def test_a_damaged_line_is_named_with_file_and_offset_and_all_others_are_kept(ru
     assert [tuple(sound)] == [result.verdicts for result in results]
     assert [str(error)] == [str(one) for one in damaged]
     # What is damaged is dropped when the run is resumed, and judged again.
-    assert [str(error)] == [str(one) for one in run.mend(CELL.id)]
-    run.append(CELL.id, rows(1, first=2))
-    assert ([*sound, *rows(1, first=2)], []) == run.verdicts(CELL.id)
-    assert [] == run.mend(CELL.id)
+    assert [str(error)] == [str(one) for one in run.mend(SCENARIO.id)]
+    run.append(SCENARIO.id, rows(1, first=2))
+    assert ([*sound, *rows(1, first=2)], []) == run.verdicts(SCENARIO.id)
+    assert [] == run.mend(SCENARIO.id)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "nonsense", '{"format": 0}', "\udcff\udcfe"])
@@ -190,13 +192,13 @@ def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"scenario": {}, "plan": {}}', '{"scenario": 1'])
-def test_a_damaged_plan_costs_its_own_cell_only_and_is_named(run: Run, text: str) -> None:
-    with_cell(run, CELL, rows(3))
-    with_cell(run, OTHER, rows(2))
-    path = run.folder / "cells" / CELL.id / "plan.json"
+def test_a_damaged_plan_costs_its_own_scenario_only_and_is_named(run: Run, text: str) -> None:
+    with_scenario(run, SCENARIO, rows(3))
+    with_scenario(run, OTHER, rows(2))
+    path = run.folder / "scenarios" / SCENARIO.id / "plan.json"
     path.write_text(text)
     with pytest.raises(StoreError) as caught:
-        run.scenario(CELL.id)
+        run.scenario(SCENARIO.id)
     assert str(path) in str(caught.value)
     results, damaged = run.results()
     assert [OTHER.id] == [result.id for result in results]
@@ -204,10 +206,10 @@ def test_a_damaged_plan_costs_its_own_cell_only_and_is_named(run: Run, text: str
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"key": "a"'])
-def test_damaged_facts_cost_their_own_cells_only_and_are_named(run: Run, text: str) -> None:
-    with_cell(run, CELL, rows(3))
-    with_cell(run, OTHER, rows(2))
-    path = run.recording_folder(CELL) / "facts.json"
+def test_damaged_facts_cost_their_own_scenarios_only_and_are_named(run: Run, text: str) -> None:
+    with_scenario(run, SCENARIO, rows(3))
+    with_scenario(run, OTHER, rows(2))
+    path = run.recording_folder(SCENARIO) / "facts.json"
     path.write_text(text)
     results, (error,) = run.results()
     assert [OTHER.id] == [result.id for result in results]
@@ -215,14 +217,14 @@ def test_damaged_facts_cost_their_own_cells_only_and_are_named(run: Run, text: s
     assert str(path) in str(error)
 
 
-def test_a_recording_that_is_gone_is_named_and_costs_its_own_cells_only(run: Run) -> None:
-    with_cell(run, CELL, rows(3))
-    with_cell(run, OTHER, rows(2))
-    (run.recording_folder(CELL) / "facts.json").unlink()
+def test_a_recording_that_is_gone_is_named_and_costs_its_own_scenarios_only(run: Run) -> None:
+    with_scenario(run, SCENARIO, rows(3))
+    with_scenario(run, OTHER, rows(2))
+    (run.recording_folder(SCENARIO) / "facts.json").unlink()
     results, (error,) = run.results()
     assert [OTHER.id] == [result.id for result in results]
-    assert f"{CELL.id}: its recording is gone" == str(error)
-    assert ([], []) == run.results([CELL.settings_name])
+    assert f"{SCENARIO.id}: its recording is gone" == str(error)
+    assert ([], []) == run.results([SCENARIO.settings_name])
 
 
 def test_a_folder_that_holds_another_run_is_refused_and_the_difference_named(run: Run) -> None:
@@ -233,20 +235,20 @@ def test_a_folder_that_holds_another_run_is_refused_and_the_difference_named(run
     assert "quick" == Run.open(run.folder).definition["profile"]
 
 
-def test_a_failure_is_kept_until_the_cell_is_planned_again(run: Run) -> None:
-    run.write_failure(CELL, "the recording is void")
-    assert {CELL.id: "the recording is void"} == run.failures()
-    run.write_plan(CELL, PLAN)
+def test_a_failure_is_kept_until_the_scenario_is_planned_again(run: Run) -> None:
+    run.write_failure(SCENARIO, "the recording is void")
+    assert {SCENARIO.id: "the recording is void"} == run.failures()
+    run.write_plan(SCENARIO, PLAN)
     assert {} == run.failures()
 
 
 def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
     stopped = threading.Event()
-    with run.locked(CELL, stopped), run.locked(OTHER, stopped):
+    with run.locked(SCENARIO, stopped), run.locked(OTHER, stopped):
         threading.Timer(0.1, stopped.set).start()
-        with pytest.raises(StoreError, match="in use by another process"), run.locked(CELL, stopped):
+        with pytest.raises(StoreError, match="in use by another process"), run.locked(SCENARIO, stopped):
             pytest.fail("two hold one lock")
-    with run.locked(CELL, threading.Event()):
+    with run.locked(SCENARIO, threading.Event()):
         pass
 
 
@@ -256,24 +258,24 @@ def fill_the_disk(folder: Path, make_room: list[str]) -> None:
     # Made by hand: a run would not begin in so little space.
     (folder / "manifest.json").write_text(json.dumps({"format": 2}))
     run = Run.open(folder)
-    run.write_plan(CELL, PLAN)
+    run.write_plan(SCENARIO, PLAN)
     stored: list[Verdict] = []
     message = ""
     try:
         for first in range(0, 10_000, 50):
-            run.append(CELL.id, rows(50, first))
+            run.append(SCENARIO.id, rows(50, first))
             stored.extend(rows(50, first))
     except StoreError as error:
         message = str(error)
-    assert str(verdicts_of(run, CELL)) in message
+    assert str(verdicts_of(run, SCENARIO)) in message
     assert 100 < len(stored) < 9_000
-    found, damaged = run.verdicts(CELL.id)
+    found, damaged = run.verdicts(SCENARIO.id)
     assert (stored, []) == (found[: len(stored)], damaged)
     assert len(found) < len(stored) + 50
     assert rows(len(found)) == found
     subprocess.run(make_room, check=True)
-    run.append(CELL.id, rows(50, first=len(found)))
-    assert (rows(len(found) + 50), []) == run.verdicts(CELL.id)
+    run.append(SCENARIO.id, rows(50, first=len(found)))
+    assert (rows(len(found) + 50), []) == run.verdicts(SCENARIO.id)
     print(message)  # noqa: T201 - this runs in a process of its own
 
 

@@ -31,7 +31,7 @@ mark_lists = st.lists(st.integers(0, 3), min_size=2 * COUNT + 2, max_size=2 * CO
 
 
 def judged(finding: Finding, entry: int, timeline: Timeline) -> Verdict:
-    return verdict(Cut("cell", STATE, "digest", entry, 70), finding, timeline)
+    return verdict(Cut("scenario", STATE, "digest", entry, 70), finding, timeline)
 
 
 @given(found=mark_lists, recovered=st.one_of(st.none(), st.integers(0, COUNT)), data=st.data())
@@ -44,7 +44,7 @@ def test_a_prefix_is_durable_only_if_it_holds_all_that_was_acknowledged_and_noth
     begun = sum(mark.text.startswith("begin") for mark in before)
     told = judged(Finding(FindingKind.PREFIX, recovered, "", {}), entry, Timeline(found))
     assert (acked, recovered) == (told.acked, told.recovered)
-    assert ("cell", "e9.f0", "digest", 70) == (told.cell, told.state, told.content, told.instant_weight_ns)
+    assert ("scenario", "e9.f0", "digest", 70) == (told.scenario, told.state, told.content, told.instant_weight_ns)
     if recovered is None or recovered > begun:
         assert (VerdictKind.INCONCLUSIVE, 0, 0) == (told.kind, told.lost, told.lost_virtual_ns)
         assert "contradicts itself" in told.detail

@@ -20,7 +20,7 @@ from rig.faults import CrashState, Disk, JointState, TwoLogs, WriteLog, epochs
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.state import landable, make_state
 from tests.unit import disks
-from tests.unit.disks import CELL, DISK_CELLS, Content, Moment, Op, apply, emit
+from tests.unit.disks import DISK_SECTORS, SECTOR, Content, Moment, Op, apply, emit
 
 PAGE = 4096
 Step = tuple[str, Op]
@@ -72,8 +72,8 @@ class TwoDisks:
 
 
 @st.composite
-def some_steps(draw: st.DrawFn, *, cells: int = 4, fua_from: int = 0, count_max: int = 26) -> list[Step]:
-    """Draw a run of two disks; FUA writes start at cell `fua_from`, others end before it unless it is 0."""
+def some_steps(draw: st.DrawFn, *, sectors: int = 4, fua_from: int = 0, count_max: int = 26) -> list[Step]:
+    """Draw a run of two disks; FUA writes start at sector `fua_from`, others end before it unless it is 0."""
     steps: list[Step] = []
     pending = dict.fromkeys("ab", 0)
     for _ in range(draw(st.integers(0, count_max))):
@@ -82,7 +82,7 @@ def some_steps(draw: st.DrawFn, *, cells: int = 4, fua_from: int = 0, count_max:
         kind = draw(st.sampled_from(kinds))
         op = Op(kind)
         if kind in {"write", "fua"}:
-            low, high = (fua_from, cells) if kind == "fua" else (0, fua_from or cells)
+            low, high = (fua_from, sectors) if kind == "fua" else (0, fua_from or sectors)
             first = draw(st.integers(low, high - 1))
             op = Op(kind, first, draw(st.integers(1, min(2, high - first))), draw(st.sampled_from([0, 1, 2, 3])))
         pending[name] = 0 if kind == "flush-begin" else pending[name] + (kind == "write")
@@ -91,7 +91,7 @@ def some_steps(draw: st.DrawFn, *, cells: int = 4, fua_from: int = 0, count_max:
 
 
 @contextmanager
-def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_CELLS * CELL) -> Iterator[TwoLogs]:
+def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_SECTORS * SECTOR) -> Iterator[TwoLogs]:
     """Write both logs into one file, that of `b` behind that of `a`, and open them."""
     parts = []
     for disk in Disk:
@@ -110,7 +110,7 @@ class Builder:
 
     def __init__(self, path: Path) -> None:
         self._file = path.read_bytes()
-        self._base = np.zeros(2 * DISK_CELLS * CELL, dtype=np.uint8)
+        self._base = np.zeros(2 * DISK_SECTORS * SECTOR, dtype=np.uint8)
         self._base_end = 0
 
     def build(self, state: JointState) -> tuple[Content, Content]:
@@ -120,7 +120,7 @@ class Builder:
         self._base_end = state.base_end
         device = self._base.copy()
         apply(device, self._file, state.extents(log))
-        half = DISK_CELLS * CELL
+        half = DISK_SECTORS * SECTOR
         return disks.content_of(device[:half]), disks.content_of(device[half:])
 
 

@@ -27,10 +27,10 @@ Recorder = Callable[[Scenario], Recording]
 SHORT = Workload(transaction_count=8, think_ms=200, rest_ms=6000)
 
 
-def scenario(settings_name: str, *, fault: str = "powercut", seed: int = 1) -> Scenario:
-    """A cell of the matrix with eight transactions."""
-    (cell,) = matrix.select([f"sqlite-ext4-{settings_name}_{fault}"])
-    return replace(cell, workload=SHORT, seed=seed)
+def scenario_of(settings_name: str, *, fault: str = "powercut", seed: int = 1) -> Scenario:
+    """A scenario of the matrix with eight transactions."""
+    (scenario,) = matrix.select([f"sqlite-ext4-{settings_name}_{fault}"])
+    return replace(scenario, workload=SHORT, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def content_sha256(log: WriteLog, state: CrashState) -> str:
 
 
 def findings(
-    cell: Scenario,
+    scenario: Scenario,
     template: Template,
     log: WriteLog,
     states: Sequence[CrashState],
@@ -102,7 +102,7 @@ def findings(
 ) -> list[Finding]:
     """Verify states; every one is found once, in order."""
     found: list[Finding] = []
-    for finding in verification.check(cell, template, log, states):
+    for finding in verification.check(scenario, template, log, states):
         found.append(finding)
         also(len(found) - 1)
     assert len(states) == len(found)
@@ -113,11 +113,11 @@ def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:
     return [(finding.kind, finding.recovered) for finding in found]
 
 
-def verdicts(cell: Scenario, recording: Recording, verifier: Template, profile: Profile) -> list[Verdict]:
+def verdicts(scenario: Scenario, recording: Recording, verifier: Template, profile: Profile) -> list[Verdict]:
     """Cut the power all over a recording, and judge as a campaign does."""
     with opened(recording) as (_, log):
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, profile, Logs(log), timeline).cuts)
-        found = findings(cell, verifier, log, [group[0].state for group in groups])
+        groups = cuts.by_content(cuts.cuts(scenario, profile, Logs(log), timeline).cuts)
+        found = findings(scenario, verifier, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
         return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]

@@ -1,4 +1,4 @@
-"""Campaigns on real machines: nothing is measured twice or lost, and what fails costs its own cells only."""
+"""Campaigns on real machines: nothing is measured twice or lost, and what fails costs its own scenarios only."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ TINY = Profile(
 )  # fmt: skip
 # The first two are cut from one recording.
 IDS = ("sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_off_torn", "sqlite-ext4-delete_full_powercut")
-CELLS = [replace(cell, workload=SHORT) for cell in matrix.select(IDS)]
+SCENARIOS = [replace(scenario, workload=SHORT) for scenario in matrix.select(IDS)]
 UNJUDGED = {VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE}
-DEFINITION = {"cells": list(IDS)}
+DEFINITION = {"scenarios": list(IDS)}
 
 
 @dataclass
@@ -58,19 +58,19 @@ def machines(recorder: Template, verifier: Template) -> Machines:
     return Machines(recorder, verifier)
 
 
-def measure(folder: Path, machines: Machines, cells: list[Scenario] = CELLS) -> tuple[Run, Heard]:
+def measure(folder: Path, machines: Machines, scenarios: list[Scenario] = SCENARIOS) -> tuple[Run, Heard]:
     run, heard = Run.create(folder, DEFINITION), Heard()
-    campaign.Campaign(run, TINY, machines, heard).measure(cells)
+    campaign.Campaign(run, TINY, machines, heard).measure(scenarios)
     return run, heard
 
 
 def rows(run: Run) -> dict[str, Counter[str]]:
-    """The verdicts of each cell, in whatever order they came."""
+    """The verdicts of each scenario, in whatever order they came."""
     found = {}
-    for cell in IDS:
-        verdicts, damaged = run.verdicts(cell)
+    for scenario in IDS:
+        verdicts, damaged = run.verdicts(scenario)
         assert [] == damaged
-        found[cell] = Counter(json.dumps(asdict(verdict)) for verdict in verdicts)
+        found[scenario] = Counter(json.dumps(asdict(verdict)) for verdict in verdicts)
     return found
 
 
@@ -128,7 +128,7 @@ class Told(t.Heard):
 
 with campaign.machines(t.Heard()) as machines:
     run = Run.create(Path(sys.argv[1]), t.DEFINITION)
-    campaign.Campaign(run, t.TINY, machines, Told()).measure(t.CELLS)
+    campaign.Campaign(run, t.TINY, machines, Told()).measure(t.SCENARIOS)
 """
 
 
@@ -150,15 +150,15 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_nothing_disturbed(
 ) -> None:
     run = copy_of(whole, tmp_path / "run")
     total = sum(sum(found.values()) for found in rows(whole).values())
-    # Once while the first cells are checked, once further on.
+    # Once while the first scenarios are checked, once further on.
     for share in (4, 2):
         killed_in_the_middle(run.folder, total // share // 2)
     kept = rows(run)
     kept_count = sum(sum(found.values()) for found in kept.values())
     assert 0 < kept_count < total
-    assert all(kept[cell] <= rows(whole)[cell] for cell in IDS)
+    assert all(kept[scenario] <= rows(whole)[scenario] for scenario in IDS)
     # And the last line torn, as a power cut would.
-    path = next(path for path in sorted(run.folder.glob("cells/*/verdicts.jsonl")) if path.stat().st_size)
+    path = next(path for path in sorted(run.folder.glob("scenarios/*/verdicts.jsonl")) if path.stat().st_size)
     os.truncate(path, path.stat().st_size - 7)
     _, heard = measure(run.folder, machines)
     assert (total - kept_count + 1) == heard.judged_count
@@ -169,35 +169,37 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_nothing_disturbed(
     assert whole.results()[0] == [replace(r, verdicts=ordered(r.verdicts, whole, r.id)) for r in results]
 
 
-def ordered(verdicts: tuple[Verdict, ...], like: Run, cell: str) -> tuple[Verdict, ...]:
-    wanted = like.verdicts(cell)[0]
+def ordered(verdicts: tuple[Verdict, ...], like: Run, scenario: str) -> tuple[Verdict, ...]:
+    wanted = like.verdicts(scenario)[0]
     assert sorted(map(repr, wanted)) == sorted(map(repr, verdicts))
     return tuple(wanted)
 
 
 def test_a_damaged_verdict_is_judged_again(whole: Run, machines: Machines, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path / "run")
-    for cell in IDS[:2]:
-        folder = run.folder / "cells" / cell
+    for scenario in IDS[:2]:
+        folder = run.folder / "scenarios" / scenario
         folder.mkdir(parents=True)
-        lines = (whole.folder / "cells" / cell / "verdicts.jsonl").read_bytes().splitlines(keepends=True)
+        lines = (whole.folder / "scenarios" / scenario / "verdicts.jsonl").read_bytes().splitlines(keepends=True)
         # Some of these are cut instants that differ from others in nothing but the time that was lost.
         for number in range(5, len(lines), 7):
             lines[number] = b"\x00" * (len(lines[number]) - 1) + b"\n"
         (folder / "verdicts.jsonl").write_bytes(b"".join(lines))
-    run, heard = measure(run.folder, machines, [cell for cell in CELLS if cell.id in IDS[:2]])
-    damaged_count = sum(len(range(5, sum(rows(whole)[cell].values()), 7)) for cell in IDS[:2])
+    run, heard = measure(run.folder, machines, [scenario for scenario in SCENARIOS if scenario.id in IDS[:2]])
+    damaged_count = sum(len(range(5, sum(rows(whole)[scenario].values()), 7)) for scenario in IDS[:2])
     assert damaged_count == heard.judged_count
     assert damaged_count == sum("is damaged" in text and text.endswith("it is judged again") for text in heard.said)
-    assert {cell: rows(whole)[cell] for cell in IDS[:2]} == {cell: rows(run)[cell] for cell in IDS[:2]}
+    assert {scenario: rows(whole)[scenario] for scenario in IDS[:2]} == {
+        scenario: rows(run)[scenario] for scenario in IDS[:2]
+    }
 
 
 @pytest.mark.parametrize("sabotage", ["cut short", "garbage", "facts", "gone"])
-def test_a_void_recording_costs_its_own_cells_only_and_is_named(
+def test_a_void_recording_costs_its_own_scenarios_only_and_is_named(
     sabotage: str, whole: Run, machines: Machines, tmp_path: Path
 ) -> None:
     run = copy_of(whole, tmp_path / "run")
-    folder = run.recording_folder(next(cell for cell in CELLS if cell.id == IDS[0]))
+    folder = run.recording_folder(next(scenario for scenario in SCENARIOS if scenario.id == IDS[0]))
     archive, facts = folder / "log-a.zst", folder / "facts.json"
     if sabotage == "cut short":
         os.truncate(archive, archive.stat().st_size // 2)
@@ -219,13 +221,13 @@ def test_a_void_recording_costs_its_own_cells_only_and_is_named(
 
 
 def rows_of_nothing(run: Run) -> list[str]:
-    return [cell for cell in IDS[:2] if run.verdicts(cell)[0]]
+    return [scenario for scenario in IDS[:2] if run.verdicts(scenario)[0]]
 
 
 def test_a_campaign_that_is_stopped_by_an_error_leaves_no_machine(
     whole: Run, machines: Machines, tmp_path: Path
 ) -> None:
-    """A bug is not a failure of a cell: it stops everything, at once."""
+    """A bug is not a failure of a scenario: it stops everything, at once."""
 
     class Broken(Heard):
         def judged(self, cut_count: int) -> None:
@@ -234,11 +236,11 @@ def test_a_campaign_that_is_stopped_by_an_error_leaves_no_machine(
     run = copy_of(whole, tmp_path / "run")
     begin_s = time.monotonic()
     with pytest.raises(ZeroDivisionError):
-        campaign.Campaign(run, TINY, machines, Broken()).measure(CELLS)
+        campaign.Campaign(run, TINY, machines, Broken()).measure(SCENARIOS)
     assert time.monotonic() - begin_s < 15
     assert [] == qemu_children()
     # Machines may start again afterwards.
-    _, heard = measure(run.folder, machines, CELLS[:1])
+    _, heard = measure(run.folder, machines, SCENARIOS[:1])
     assert heard.judged_count > 0
 
 

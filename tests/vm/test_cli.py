@@ -24,10 +24,10 @@ from rig.store import Run
 
 RIG = Path(sys.executable).with_name("rig")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
-# One honest cell, and the controls of its group: two that must lose, and an fsync that does nothing.
-CELL = "sqlite-ext4-wal_full_powercut"
+# One honest scenario, and the controls of its group: two that must lose, and an fsync that does nothing.
+SCENARIO = "sqlite-ext4-wal_full_powercut"
 LOSSY = "sqlite-ext4-delete_off_powercut"
-CELLS = (CELL, LOSSY, "sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_full+eatmydata_powercut")
+SCENARIOS = (SCENARIO, LOSSY, "sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_full+eatmydata_powercut")
 # Far more than it takes. A child that hangs is asked where before it is given up.
 _STOP_LIMIT_S = 90
 _MIDDLE_LIMIT_S = 120
@@ -47,15 +47,15 @@ def ran(
     assert recorder.folder.exists()
     assert verifier.folder.exists()
     folder = tmp_path_factory.mktemp("a run") / "run"
-    return folder, rig("run", CELL, "--run-dir", folder, cwd=folder.parent)
+    return folder, rig("run", SCENARIO, "--run-dir", folder, cwd=folder.parent)
 
 
 def facts(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return {line[:12].strip(): line[13:] for line in result.stdout.splitlines()}
 
 
-def verdicts(folder: Path, cell: str) -> list[Verdict]:
-    found, damaged = Run.open(folder).verdicts(cell)
+def verdicts(folder: Path, scenario_id: str) -> list[Verdict]:
+    found, damaged = Run.open(folder).verdicts(scenario_id)
     assert [] == damaged
     return found
 
@@ -68,13 +68,16 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     assert 0 == result.returncode, result.stdout + result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "measured too" in line]
     assert line.startswith("3 controls are measured too (delete_off, wal_full+eatmydata, wal_off): ")
-    assert sorted(CELLS) == sorted(path.name for path in (folder / "cells").iterdir())
+    assert sorted(SCENARIOS) == sorted(path.name for path in (folder / "scenarios").iterdir())
     assert "Every promise was kept: 3 scenarios" in result.stdout
     for name, words in {"wal_full": "kept", "delete_off": "nothing promised", "wal_off": "nothing promised"}.items():
         (row,) = [line for line in result.stdout.splitlines() if line.split()[:1] == [name]]
         assert row.rstrip().endswith(words)
     assert 2 == sum("control" in line and "fired" in line for line in result.stdout.splitlines() if "_off" in line)
-    assert sum(len(verdicts(folder, cell)) for cell in CELLS) == pq.read_metadata(folder / "verdicts.parquet").num_rows
+    assert (
+        sum(len(verdicts(folder, scenario)) for scenario in SCENARIOS)
+        == pq.read_metadata(folder / "verdicts.parquet").num_rows
+    )
     assert (folder / "report.html").stat().st_size > 10_000
 
 
@@ -82,7 +85,7 @@ def test_a_run_begins_with_what_decides_its_outcome(
     ran: tuple[Path, subprocess.CompletedProcess[str]], recorder: Template, verifier: Template, image: Image
 ) -> None:
     lines = ran[1].stderr.splitlines()
-    assert "4 cells from 4 recordings: profile quick, device ssd, seed 1, the guest's own builds" in lines
+    assert "4 scenarios from 4 recordings: profile quick, device ssd, seed 1, the guest's own builds" in lines
     (digests,) = [line for line in lines if line.startswith("image ")]
     assert image.folder.name in digests
     assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}; QEMU" in digests
@@ -94,7 +97,7 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
 ) -> None:
     folder, result = ran
     before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-    again = rig("run", CELL, "--run-dir", folder, cwd=folder.parent)
+    again = rig("run", SCENARIO, "--run-dir", folder, cwd=folder.parent)
     assert (result.returncode, result.stdout) == (again.returncode, again.stdout)
     assert before == {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -125,14 +128,14 @@ def test_replay_of_a_lost_suffix_shows_the_stored_verdict(
     assert wanted.content in shown["state"]
 
 
-def with_verdicts(folder: Path, like: Path, cell: str, stored: list[Verdict]) -> Path:
+def with_verdicts(folder: Path, like: Path, scenario_id: str, stored: list[Verdict]) -> Path:
     """A run with the recording of another and these verdicts."""
     run, source = Run.create(folder, Run.open(like).definition), Run.open(like)
-    scenario = source.scenario(cell)
+    scenario = source.scenario(scenario_id)
     run.recording_folder(scenario).parent.mkdir()
     run.recording_folder(scenario).symlink_to(source.recording_folder(scenario))
-    run.write_plan(scenario, source.results([cell])[0][0].plan)
-    run.append(cell, stored)
+    run.write_plan(scenario, source.results([scenario_id])[0][0].plan)
+    run.append(scenario_id, stored)
     return folder
 
 
@@ -155,9 +158,9 @@ def test_replay_of_a_verdict_that_does_not_reproduce_is_not_green(
     ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     folder, _ = ran
-    lie = replace(verdicts(folder, CELL)[-1], kind=VerdictKind.CORRUPT, recovered=None)
-    forged = with_verdicts(tmp_path / "run", folder, CELL, [lie])
-    result = rig("replay", CELL, lie.state, "--run-dir", forged, cwd=tmp_path)
+    lie = replace(verdicts(folder, SCENARIO)[-1], kind=VerdictKind.CORRUPT, recovered=None)
+    forged = with_verdicts(tmp_path / "run", folder, SCENARIO, [lie])
+    result = rig("replay", SCENARIO, lie.state, "--run-dir", forged, cwd=tmp_path)
     assert 3 == result.returncode
     assert "the verdict differs from the stored one" in result.stderr
     assert "corrupt" == facts(result)["stored"]
@@ -168,26 +171,26 @@ def test_replay_of_what_is_no_state_is_a_usage_error_that_names_it(
     state: str, ran: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
     folder, _ = ran
-    result = rig("replay", CELL, state, "--run-dir", folder, cwd=folder.parent)
+    result = rig("replay", SCENARIO, state, "--run-dir", folder, cwd=folder.parent)
     assert (2, "") == (result.returncode, result.stdout)
-    assert f"{state!r} is no crash state of {CELL}: " in result.stderr
+    assert f"{state!r} is no crash state of {SCENARIO}: " in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_replay_of_a_cell_that_the_run_lacks_names_those_it_has(
+def test_replay_of_a_scenario_that_the_run_lacks_names_those_it_has(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, _ = ran
     result = rig("replay", "sqlite-ext4-wal_normal_torn", "e1.f0", "--run-dir", folder, cwd=folder.parent)
     assert 3 == result.returncode
-    assert f"has no cell 'sqlite-ext4-wal_normal_torn'; it has: {', '.join(sorted(CELLS))}" in result.stderr
+    assert f"has no scenario 'sqlite-ext4-wal_normal_torn'; it has: {', '.join(sorted(SCENARIOS))}" in result.stderr
 
 
 def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, _ = ran
-    result = rig("run", CELL, "--seed", "2", "--run-dir", folder, cwd=folder.parent)
+    result = rig("run", SCENARIO, "--seed", "2", "--run-dir", folder, cwd=folder.parent)
     assert (3, "") == (result.returncode, result.stdout)
     assert "holds another run (it differs in orders); name another folder" in result.stderr
 
@@ -198,12 +201,12 @@ def test_controls_that_were_not_run_make_it_inconclusive(
     """The recording is taken from the other run: what is at stake is the answer."""
     folder, _ = ran
     definition = Run.open(folder).definition
-    one = {**definition, "cells": [CELL], "orders": {CELL: definition["orders"][CELL]}}
+    one = {**definition, "scenarios": [SCENARIO], "orders": {SCENARIO: definition["orders"][SCENARIO]}}
     run = Run.create(tmp_path / "run", one)
-    scenario = Run.open(folder).scenario(CELL)
+    scenario = Run.open(folder).scenario(SCENARIO)
     run.recording_folder(scenario).parent.mkdir()
     run.recording_folder(scenario).symlink_to(Run.open(folder).recording_folder(scenario))
-    result = rig("run", CELL, "--no-controls", "--run-dir", run.folder, cwd=tmp_path)
+    result = rig("run", SCENARIO, "--no-controls", "--run-dir", run.folder, cwd=tmp_path)
     assert 3 == result.returncode
     assert "control wal_off was not run" in result.stdout
     assert "what is not proven is not green" in result.stdout
@@ -246,7 +249,7 @@ def wait_for(what: str, is_there: object, child: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
-STAGES: Sequence[tuple[str, str]] = [("recording", "recordings/*/lock"), ("checking", "cells/*/verdicts.jsonl")]
+STAGES: Sequence[tuple[str, str]] = [("recording", "recordings/*/lock"), ("checking", "scenarios/*/verdicts.jsonl")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
@@ -258,7 +261,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     scratch, run = tmp_path / "tmp", tmp_path / "run"
     scratch.mkdir()
     shared_memory = set(SHARED_MEMORY.iterdir())
-    command: list[str | Path] = [RIG, "run", *CELLS[:2], "--no-controls", "--run-dir", run]
+    command: list[str | Path] = [RIG, "run", *SCENARIOS[:2], "--no-controls", "--run-dir", run]
     environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(
         command, env=environment, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -279,7 +282,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     known = {"lock", "log-a.zst", "facts.json", "plan.json", "verdicts.jsonl", "manifest.json"}
     assert [] == [path for path in run.rglob("*") if path.is_file() and path.name not in known]
     if stage == "checking":
-        found = [verdict for cell in CELLS[:2] for verdict in Run.open(run).verdicts(cell)[0]]
+        found = [verdict for scenario in SCENARIOS[:2] for verdict in Run.open(run).verdicts(scenario)[0]]
         assert found
         assert all(not verdict.kind.is_infrastructure for verdict in found), "being stopped is nobody's verdict"
 
@@ -298,15 +301,15 @@ def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_agai
 ) -> None:
     """An fsync that does nothing breaks what WAL with FULL promises; a kept one passes beside it, on two workers."""
     (tmp_path / "test_it.py").write_text(_PROMISE)
-    # The controls were measured already; the two cells are measured here.
+    # The controls were measured already; the two scenarios are measured here.
     shutil.copytree(ran[0] / "recordings", tmp_path / "a run" / "recordings")
-    for control in CELLS[1:3]:
-        shutil.copytree(ran[0] / "cells" / control, tmp_path / "a run" / "cells" / control)
+    for control in SCENARIOS[1:3]:
+        shutil.copytree(ran[0] / "scenarios" / control, tmp_path / "a run" / "scenarios" / control)
     words = [
         "-q",
         "-n",
         "2",
-        "--rig-cells",
+        "--rig-scenarios",
         "*-wal_full[+_][ep]*ercut",
         "--rig-run-dir",
         "a run",
@@ -327,8 +330,8 @@ def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_agai
     assert replays
     broken = "sqlite-ext4-wal_full+eatmydata_powercut"
     for number in replays:
-        _, _, cell, state, option, folder = shlex.split(lines[number])
-        assert (broken, "--run-dir", str(tmp_path / "a run")) == (cell, option, folder)
+        _, _, scenario, state, option, folder = shlex.split(lines[number])
+        assert (broken, "--run-dir", str(tmp_path / "a run")) == (scenario, option, folder)
         kind, _, difference = lines[number - 1].removeprefix(f"{state}: ").partition(", lost ")
         assert VerdictKind(kind) is not VerdictKind.DURABLE
         assert difference.partition("; ")[2], "the first difference, or the engine's words"

@@ -23,25 +23,25 @@ from rig.planning import cuts, matrix
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
-from tests.vm.samples import Recorder, entries_of, kinds, opened, scenario, write_log
+from tests.vm.samples import Recorder, entries_of, kinds, opened, scenario_of, write_log
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=0)
 _BLOCK = 4096
 
 
 def under(
-    clocks: list[Clock | None], cell: Scenario, template: Template, log: WriteLog, states: list[CrashState]
+    clocks: list[Clock | None], scenario: Scenario, template: Template, log: WriteLog, states: list[CrashState]
 ) -> list[Finding]:
     """Verify each state under the clock of the same rank."""
-    return list(verification.check(cell, template, log, states, clocks))
+    return list(verification.check(scenario, template, log, states, clocks))
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
 def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_the_marks_stay_true(
     fault: str, recorded: Recorder
 ) -> None:
-    cell = scenario("wal_full", fault=fault)
-    plain, wrong = recorded(scenario("wal_full")), recorded(cell)
+    scenario = scenario_of("wal_full", fault=fault)
+    plain, wrong = recorded(scenario_of("wal_full")), recorded(scenario)
     assert is_wrong(fault, wrong.facts.clock), wrong.facts.clock
     assert not plain.facts.clock
     with opened(plain) as (_, log), opened(wrong) as (_, wrong_log):
@@ -53,20 +53,22 @@ def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_th
     # Sleeps took as long as ever, to a hundredth of the run: the clock that stands still holds nobody up.
     assert abs(lengths_ns[1] - lengths_ns[0]) < lengths_ns[0] / 100
     assert [next(number for number, late, *_ in wrong.facts.clock if late)] == [moment.number for moment in injected]
-    assert cell.workload.transaction_count == wrong.facts.transaction_count
+    assert scenario.workload.transaction_count == wrong.facts.transaction_count
 
 
 def test_a_recording_under_a_clock_that_stands_still_is_the_same_again(recorder: Template, tmp_path: Path) -> None:
-    made = record.record(scenario("wal_full", fault="clockfrozen"), recorder, tmp_path, reproduce=True)
+    made = record.record(scenario_of("wal_full", fault="clockfrozen"), recorder, tmp_path, reproduce=True)
     assert made.facts.reproduced
 
 
-def judged(cell: Scenario, template: Template, made: Recording) -> list[tuple[Clock | None, Verdict]]:
+def judged(scenario: Scenario, template: Template, made: Recording) -> list[tuple[Clock | None, Verdict]]:
     """Verify a few cuts of a recording; return each verdict with the clock that its machine came back with."""
     with opened(made) as (_, log):
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, Logs(log), timeline).cuts)
-        found = under([group[0].clock for group in groups], cell, template, log, [group[0].state for group in groups])
+        groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
+        found = under(
+            [group[0].clock for group in groups], scenario, template, log, [group[0].state for group in groups]
+        )
         return [
             (cut.clock, verification.verdict(cut, finding, timeline))
             for group, finding in zip(groups, found, strict=True)
@@ -78,9 +80,9 @@ def judged(cell: Scenario, template: Template, made: Recording) -> list[tuple[Cl
 def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_clock_that_stepped_back_or_stands(
     fault: str, verifier: Template, recorded: Recorder
 ) -> None:
-    cell = scenario("wal_full+lastwriter", fault=fault)
-    first = first_wrong(cell.seed, cell.workload.transaction_count)
-    verdicts = [verdict for _, verdict in judged(cell, verifier, recorded(cell))]
+    scenario = scenario_of("wal_full+lastwriter", fault=fault)
+    first = first_wrong(scenario.seed, scenario.workload.transaction_count)
+    verdicts = [verdict for _, verdict in judged(scenario, verifier, recorded(scenario))]
     assert {VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in verdicts}
     # A clock that stands still lets one transaction through: up to then it was right.
     last = max(verdict.recovered for verdict in verdicts if verdict.recovered is not None)
@@ -94,8 +96,8 @@ def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_c
 def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_back_ahead_and_to_no_other(
     verifier: Template, recorded: Recorder
 ) -> None:
-    cell = scenario("wal_full+lastwriter", fault="clockjump")
-    found = judged(cell, verifier, recorded(cell))
+    scenario = scenario_of("wal_full+lastwriter", fault="clockjump")
+    found = judged(scenario, verifier, recorded(scenario))
     for clock, verdict in found:
         is_lost = clock is Clock.AHEAD and verdict.acked > 0
         assert is_lost is (verdict.kind.is_damage or verdict.lost > 0), verdict
@@ -105,8 +107,8 @@ def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_bac
 def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(
     verifier: Template, recorded: Recorder
 ) -> None:
-    cell = replace(scenario("wal_full"), shim="lastwriter")
-    found = judged(cell, verifier, recorded(cell))
+    scenario = replace(scenario_of("wal_full"), shim="lastwriter")
+    found = judged(scenario, verifier, recorded(scenario))
     assert {(None, VerdictKind.DURABLE)} == {(clock, verdict.kind) for clock, verdict in found}
     assert 8 == max(verdict.acked for _, verdict in found)
 
@@ -114,12 +116,12 @@ def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(
 def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_under_the_one_it_was_told(
     verifier: Template, recorded: Recorder
 ) -> None:
-    cell = scenario("wal_full", fault="clockback")
-    with opened(recorded(cell)) as (path, log):
+    scenario = scenario_of("wal_full", fault="clockback")
+    with opened(recorded(scenario)) as (path, log):
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, Logs(log), timeline).cuts)
+        groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
         clocks = [group[0].clock for group in groups]
-        found = under(clocks, cell, verifier, log, [group[0].state for group in groups])
+        found = under(clocks, scenario, verifier, log, [group[0].state for group in groups])
         assert path == log.path
         verdicts = [
             verification.verdict(cut, finding, timeline)
@@ -139,14 +141,14 @@ def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
     verifier: Template, recorded: Recorder, tmp_path: Path
 ) -> None:
     """A database that is corrupt, with hot journals to delete, makes e2fsck look: it finds what is there, no more."""
-    cell = scenario("delete_full")
-    note = str(ledger.transaction(cell.seed, 7)[2].row[-1]).encode()
+    scenario = scenario_of("delete_full")
+    note = str(ledger.transaction(scenario.seed, 7)[2].row[-1]).encode()
 
     def spoilt(payload: bytes) -> bytes:
         pages = [payload[begin : begin + _BLOCK] for begin in range(0, len(payload), _BLOCK)]
         return b"".join(b"\x55" + page[1:] if page[:1] == b"\x0d" and note in page else page for page in pages)
 
-    with opened(recorded(cell)) as (_, honest):
+    with opened(recorded(scenario)) as (_, honest):
         entries = [replace(entry, payload=spoilt(entry.payload)) for entry in entries_of(honest)]
     with WriteLog.open(write_log(tmp_path / "log", entries)) as log:
         split, timeline = epochs(log), Timeline(log.marks)
@@ -160,7 +162,7 @@ def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
         states.append(make_state(tail, len(tail.fuas), whole=landable(tail), damages=(damage,)))
         choices: list[Clock | None] = [None, *Clock]
         pairs = [(state, clock) for state, clock in product(states, choices)]
-        found = under([clock for _, clock in pairs], cell, verifier, log, [state for state, _ in pairs])
+        found = under([clock for _, clock in pairs], scenario, verifier, log, [state for state, _ in pairs])
     rows = [kinds(found[begin : begin + len(choices)]) for begin in range(0, len(found), len(choices))]
     assert all(1 == len(set(row)) for row in rows), rows
     seen = [row[0][0] for row in rows]

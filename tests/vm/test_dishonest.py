@@ -16,7 +16,7 @@ from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
 from tests.unit.disks import ONE_DISK
-from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario
+from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario_of
 
 FAULTS = [fault for fault in ONE_DISK if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]
 
@@ -29,7 +29,7 @@ def planned(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
 def sha256_in_guest(settings: str, template: Template, log: WriteLog, states: list[CrashState]) -> list[str]:
     found = []
     with template.clone(recording=log.path) as machine:
-        session = Session(machine, scenario(settings), log)
+        session = Session(machine, scenario_of(settings), log)
         machine.receive(READY_LIMIT_S)
         for state in states:
             machine.send(session.request(state) | {"digest": True})
@@ -38,7 +38,7 @@ def sha256_in_guest(settings: str, template: Template, log: WriteLog, states: li
 
 
 def test_the_disk_in_the_guest_holds_lies_and_damages_byte_for_byte(verifier: Template, recorded: Recorder) -> None:
-    with opened(recorded(scenario("wal_full"))) as (_, log):
+    with opened(recorded(scenario_of("wal_full"))) as (_, log):
         states = [state for fault in FAULTS for state in planned(fault, log, 3)]
         states.sort(key=lambda state: (state.base_end, state.id))
         assert any(extent.literal for state in states for extent in state.extents(log)), "nothing literal is tried"
@@ -50,17 +50,17 @@ def test_the_disk_in_the_guest_holds_lies_and_damages_byte_for_byte(verifier: Te
 def test_a_range_that_cannot_be_read_is_an_error_to_whoever_reads_it_and_to_nobody_else(
     verifier: Template, recorded: Recorder
 ) -> None:
-    cell = scenario("wal_full")
-    with opened(recorded(cell)) as (_, log):
+    scenario = scenario_of("wal_full")
+    with opened(recorded(scenario)) as (_, log):
         tail = epochs(log)[-1]
         whole = make_state(tail, len(tail.fuas), whole=landable(tail))
         # The superblock of the file system, and the last block of the disk that anybody ever wrote.
         superblock = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(0, 4096),))
         elsewhere = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(unused_offset(log), 4096),))
-        found = findings(cell, verifier, log, [whole, superblock, elsewhere, whole])
+        found = findings(scenario, verifier, log, [whole, superblock, elsewhere, whole])
     assert ["prefix", "file-system-damage", "prefix", "prefix"] == [one.kind for one in found]
     assert "Input/output error" in found[1].detail
-    assert found[0].recovered == found[2].recovered == found[3].recovered == cell.workload.transaction_count
+    assert found[0].recovered == found[2].recovered == found[3].recovered == scenario.workload.transaction_count
 
 
 def unused_offset(log: WriteLog) -> int:
@@ -74,10 +74,10 @@ def unused_offset(log: WriteLog) -> int:
 def test_a_file_system_mounted_with_discard_sends_them_and_survives_them_late(
     settings: str, verifier: Template, recorded: Recorder
 ) -> None:
-    cell = replace(scenario(settings), mount_options="discard")
-    with opened(recorded(cell)) as (_, log):
+    scenario = replace(scenario_of(settings), mount_options="discard")
+    with opened(recorded(scenario)) as (_, log):
         states = planned(Fault.DISCARD, log, 20)
         assert any(isinstance(damage, Discarded) for state in states for damage in state.damages)
         assert any(extent.literal for state in states for extent in state.extents(log))
-        found = findings(cell, verifier, log, states)
+        found = findings(scenario, verifier, log, states)
     assert {"prefix"} == {one.kind for one in found}

@@ -14,25 +14,25 @@ from rig.analysis.outcome import outcome
 from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import ERROR_FAULTS
 from rig.contract.injections import Injection
-from rig.contract.results import CellResult, PlanFacts, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, Workload
 from rig.faults import EntryFlag
 from rig.guest.programs.injections import Place, strikes
 from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning import matrix
-from tests.vm.samples import Recorder, opened, scenario, verdicts
+from tests.vm.samples import Recorder, opened, scenario_of, verdicts
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
 
 
 def brief(settings: str, fault: str, transaction_count: int = 6, seed: int = 1) -> Scenario:
-    cell = scenario(settings, fault=fault, seed=seed)
-    return replace(cell, workload=Workload(transaction_count, think_ms=20, rest_ms=6000))
+    scenario = scenario_of(settings, fault=fault, seed=seed)
+    return replace(scenario, workload=Workload(transaction_count, think_ms=20, rest_ms=6000))
 
 
-def breaks(cell: Scenario, found: list[Verdict]) -> list[Verdict]:
-    promise = promise_for(cell.engine, cell.settings, cell.fault, cell.shim)
+def breaks(scenario: Scenario, found: list[Verdict]) -> list[Verdict]:
+    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
     assert promise
     return [verdict for verdict in found if violates(promise, verdict)]
 
@@ -42,16 +42,16 @@ def breaks(cell: Scenario, found: list[Verdict]) -> list[Verdict]:
 def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
     settings: str, fault: str, recorded: Recorder, verifier: Template
 ) -> None:
-    cell = brief(settings, fault)
-    recording = recorded(cell)
-    live = verification.live_verdicts(cell.id, recording.facts.live)
+    scenario = brief(settings, fault)
+    recording = recorded(scenario)
+    live = verification.live_verdicts(scenario.id, recording.facts.live)
     assert live, "no error was seen"
     assert {VerdictKind.DURABLE} == {verdict.kind for verdict in live}
     assert all("after SQLITE_" in verdict.detail for verdict in live)
-    assert cell.workload.transaction_count == recording.facts.transaction_count
-    found = verdicts(cell, recording, verifier, _PROFILE)
-    assert max(verdict.acked for verdict in found) == cell.workload.transaction_count
-    assert [] == breaks(cell, found)
+    assert scenario.workload.transaction_count == recording.facts.transaction_count
+    found = verdicts(scenario, recording, verifier, _PROFILE)
+    assert max(verdict.acked for verdict in found) == scenario.workload.transaction_count
+    assert [] == breaks(scenario, found)
     assert not any(verdict.kind.is_infrastructure for verdict in found)
 
 
@@ -71,13 +71,13 @@ def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_c
 ) -> None:
     """The pages of a failed sync count as written: a WAL is recovered from them, and what follows, or a checkpoint of
     it, stands behind a hole on the disk."""
-    cell = brief(settings, "ioerror-write", seed=trap())
+    scenario = brief(settings, "ioerror-write", seed=trap())
     # A WAL that starts over every third transaction needs no new blocks, whose loss would end in the file system.
-    cell = replace(cell, tuning={**cell.tuning, "wal_autocheckpoint": "16"})
-    recording = recorded(cell)
+    scenario = replace(scenario, tuning={**scenario.tuning, "wal_autocheckpoint": "16"})
+    recording = recorded(scenario)
     (reopened,) = [one for one in recording.facts.live if one["state"].startswith("reopen-3.")]
     assert ("prefix", 3 if loses else 2) == (reopened["kind"], reopened["recovered"])
-    broken = breaks(cell, verdicts(cell, recording, verifier, _PROFILE))
+    broken = breaks(scenario, verdicts(scenario, recording, verifier, _PROFILE))
     assert loses is bool(broken)
     assert all(verdict.kind.is_damage or verdict.recovered == 2 for verdict in broken)
 
@@ -85,17 +85,17 @@ def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_c
 def test_an_engine_without_a_journal_is_found_damaged_where_space_ends_and_the_recording_ends_there(
     recorded: Recorder,
 ) -> None:
-    cell = brief("off_full", "diskfull-data", 12)
-    recording = recorded(cell)
-    live = verification.live_verdicts(cell.id, recording.facts.live)
+    scenario = brief("off_full", "diskfull-data", 12)
+    recording = recorded(scenario)
+    live = verification.live_verdicts(scenario.id, recording.facts.live)
     assert live[-1].kind.is_damage
     assert recording.facts.transaction_count < 12
-    assert [] == breaks(cell, live), "it promises nothing"
+    assert [] == breaks(scenario, live), "it promises nothing"
 
 
 def test_an_outage_begins_and_ends_without_syncing_anything(recorded: Recorder) -> None:
-    cell = brief("wal_off", "ioerror-fsync")
-    with opened(recorded(cell)) as (_, log):
+    scenario = brief("wal_off", "ioerror-fsync")
+    with opened(recorded(scenario)) as (_, log):
         begin, end = (
             next(mark.entry_index for mark in log.marks if mark.text.startswith(kind)) for kind in ("inject", "heal")
         )
@@ -107,10 +107,10 @@ def test_an_outage_begins_and_ends_without_syncing_anything(recorded: Recorder) 
 def test_a_recording_that_no_strike_fell_into_turns_the_control_red(recorded: Recorder) -> None:
     fired = []
     for transaction_count in (1, 6):
-        cell = brief("wal_full", "ioerror-fsync", transaction_count)
-        result = CellResult(
-            cell.id, cell.engine, cell.filesystem, cell.settings, cell.fault, cell.device.name, cell.shim,
-            recorded(cell).facts, PlanFacts(0, 0, 0, 0, 0), (),
+        scenario = brief("wal_full", "ioerror-fsync", transaction_count)
+        result = MeasuredScenario(
+            scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault, scenario.device.name,
+            scenario.shim, recorded(scenario).facts, PlanFacts(0, 0, 0, 0, 0), (),
         )  # fmt: skip
         controls = {control.name: control.fired for control in check_controls([outcome(result)])}
         fired.append(controls["errors"])

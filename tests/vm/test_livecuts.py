@@ -51,9 +51,9 @@ class Cut:
         return list(rounds(self.told, self.parts))
 
 
-def scenario(settings: str, kind: Injection) -> Scenario:
-    (cell,) = matrix.select([f"sqlite-ext4-{settings}_{kind}"])
-    return replace(cell, workload=replace(SHORT, transaction_count=TRANSACTIONS))
+def scenario_of(settings: str, kind: Injection) -> Scenario:
+    (scenario,) = matrix.select([f"sqlite-ext4-{settings}_{kind}"])
+    return replace(scenario, workload=replace(SHORT, transaction_count=TRANSACTIONS))
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def recorded_cuts(recorder: Template) -> Callable[[str, Injection], Cut]:
 
     def make(settings: str, kind: Injection) -> Cut:
         if (settings, kind) not in made:
-            cell = scenario(settings, kind)
-            made[settings, kind] = Cut(cell, *record.run(cell, recorder))
+            scenario = scenario_of(settings, kind)
+            made[settings, kind] = Cut(scenario, *record.run(scenario, recorder))
         return made[settings, kind]
 
     return make
@@ -166,10 +166,10 @@ def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(
 
 
 def test_a_campaign_judges_live_cuts_and_their_controls(recorder: Template, verifier: Template, tmp_path: Path) -> None:
-    cells = [scenario("delete_off", Injection.LIVECUT_CACHE)]
-    run, heard = Run.create(tmp_path / "run", {"cells": [cell.id for cell in cells]}), Heard()
+    scenarios = [scenario_of("delete_off", Injection.LIVECUT_CACHE)]
+    run, heard = Run.create(tmp_path / "run", {"scenarios": [scenario.id for scenario in scenarios]}), Heard()
     profile = Profile("tiny", TRANSACTIONS, 60, 20, exposure_min=100, reproduce_all=False)
-    Campaign(run, profile, Machines(recorder, verifier), heard).measure(cells)
+    Campaign(run, profile, Machines(recorder, verifier), heard).measure(scenarios)
     assert [] == heard.said
     results, damaged = run.results()
     assert [] == damaged

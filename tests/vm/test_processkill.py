@@ -18,13 +18,13 @@ from rig.machines.verification import live_verdicts
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import Recorder, opened, scenario
+from tests.vm.samples import Recorder, opened, scenario_of
 
 COUNT = 4
 
 
-def cell(settings_name: str) -> Scenario:
-    return replace(scenario(settings_name, fault="processkill"), workload=Workload(COUNT))
+def killed(settings_name: str) -> Scenario:
+    return replace(scenario_of(settings_name, fault="processkill"), workload=Workload(COUNT))
 
 
 def verdicts(recorded: Recording) -> list[Verdict]:
@@ -33,7 +33,7 @@ def verdicts(recorded: Recording) -> list[Verdict]:
 
 @pytest.mark.parametrize("settings_name", ["delete_off", "wal_off"])
 def test_a_kill_loses_nothing_although_nothing_was_synced(settings_name: str, recorded: Recorder) -> None:
-    made = recorded(cell(settings_name))
+    made = recorded(killed(settings_name))
     assert {VerdictKind.DURABLE} == {one.kind for one in verdicts(made)}
     # A transaction that outlives the kill in its commit leaves fewer chances for the others.
     assert 2 * COUNT <= len(made.facts.live) <= 3 * COUNT
@@ -50,7 +50,7 @@ def test_a_kill_loses_nothing_although_nothing_was_synced(settings_name: str, re
 
 
 def test_a_kill_inside_a_commit_is_seen_where_the_journal_is_in_memory(recorded: Recorder) -> None:
-    made = recorded(cell("memory_off"))
+    made = recorded(killed("memory_off"))
     damaged = [one for one in made.facts.live if one["kind"] != "prefix"]
     assert damaged
     # One damaged database ends nothing: it is replaced, and all transactions come to their turn.
@@ -62,7 +62,7 @@ def test_a_kill_inside_a_commit_is_seen_where_the_journal_is_in_memory(recorded:
 def test_a_kill_is_made_to_happen_again(
     recorded: Recorder, recorder: Template, verifier: Template, tmp_path: Path
 ) -> None:
-    one = cell("wal_off")
+    one = killed("wal_off")
     made = recorded(one)
     run = Run.create(tmp_path / "run", {})
     run.recording_folder(one).parent.mkdir(parents=True)

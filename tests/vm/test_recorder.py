@@ -18,17 +18,17 @@ from rig.machines import record
 from rig.machines.template import Template
 from rig.recordings import archive, soundness
 from rig.recordings.archive import Recording
-from tests.vm.samples import SHORT, Entry, Recorder, entries_of, scenario, write_log
+from tests.vm.samples import SHORT, Entry, Recorder, entries_of, scenario_of, write_log
 
 
 @pytest.fixture(scope="module")
 def wal_full(recorded: Recorder) -> Recording:
-    return recorded(scenario("wal_full"))
+    return recorded(scenario_of("wal_full"))
 
 
 @pytest.fixture(scope="module")
 def second_run(recorder: Template) -> tuple[dict[str, Any], list[bytes]]:
-    return record.run(scenario("wal_full"), recorder)
+    return record.run(scenario_of("wal_full"), recorder)
 
 
 def test_the_same_scenario_gives_the_same_log_bit_for_bit(
@@ -39,24 +39,24 @@ def test_the_same_scenario_gives_the_same_log_bit_for_bit(
         recorded = [file.path.read_bytes()[: len(parts[0])]]
     # On a busy host QEMU 7.2 may be a few virtual nanoseconds off, see rig.machines.machine.started; never three times.
     agreed = parts == recorded or any(
-        record.run(scenario("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
+        record.run(scenario_of("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
     )
     assert agreed
     assert told["root_reads"] == 0
     assert wal_full == archive.load(wal_full.folder)
     facts = wal_full.facts
-    assert (scenario("wal_full").recording_key, recorder.identity, 1) == (facts.key, facts.template, facts.seed)
+    assert (scenario_of("wal_full").recording_key, recorder.identity, 1) == (facts.key, facts.template, facts.seed)
     assert told["requests"]["flushes"] >= facts.flush_count > 0
 
 
 def test_another_seed_gives_another_log(wal_full: Recording, recorded: Recorder) -> None:
-    other = recorded(scenario("wal_full", seed=2))
+    other = recorded(scenario_of("wal_full", seed=2))
     assert wal_full.facts.digest != other.facts.digest
     assert wal_full.facts.settings == other.facts.settings
 
 
 def test_a_scenario_recorded_twice_notes_that_it_was_reproduced(recorder: Template, tmp_path: Path) -> None:
-    brief = replace(scenario("wal_off"), workload=replace(SHORT, transaction_count=2))
+    brief = replace(scenario_of("wal_off"), workload=replace(SHORT, transaction_count=2))
     assert record.record(brief, recorder, tmp_path, reproduce=True).facts.reproduced is True
     assert {"log-a.zst", "facts.json"} == {path.name for path in tmp_path.iterdir()}
     assert json.loads((tmp_path / "facts.json").read_text())["reproduced"] is True
@@ -64,20 +64,20 @@ def test_a_scenario_recorded_twice_notes_that_it_was_reproduced(recorder: Templa
 
 def test_each_setting_flushes_as_often_as_its_documentation_says(recorded: Recorder) -> None:
     names = ("delete_extra", "delete_full", "wal_full", "wal_normal", "wal_off")
-    facts = {name: recorded(scenario(name)).facts for name in names}
+    facts = {name: recorded(scenario_of(name)).facts for name in names}
     flushes = {name: each.flush_count / each.transaction_count for name, each in facts.items()}
     assert flushes["delete_extra"] == flushes["delete_full"] + 1
     assert flushes["delete_full"] > flushes["wal_full"] >= 1 > flushes["wal_normal"] >= 0
     assert flushes["wal_off"] == 0
     for name, each in facts.items():
-        asked = {**scenario(name).settings, **scenario(name).tuning}
+        asked = {**scenario_of(name).settings, **scenario_of(name).tuning}
         assert asked.items() <= each.settings.items()
         assert each.engine_version.startswith("3.")
         assert each.transaction_count == SHORT.transaction_count
 
 
 def test_a_slower_device_takes_more_virtual_time_and_changes_no_write(wal_full: Recording, recorded: Recorder) -> None:
-    slow = recorded(replace(scenario("wal_full"), device=DEVICES["hdd"])).facts
+    slow = recorded(replace(scenario_of("wal_full"), device=DEVICES["hdd"])).facts
     assert slow.busy_virtual_ns > 2 * wal_full.facts.busy_virtual_ns
     # A WAL/FULL transaction waits for one flush of 1 ms on the ssd at least.
     assert wal_full.facts.busy_virtual_ns > SHORT.transaction_count * 1e6
@@ -87,11 +87,11 @@ def test_a_slower_device_takes_more_virtual_time_and_changes_no_write(wal_full: 
 def test_what_the_engine_cannot_do_fails_with_its_words_and_what_it_ignores_is_read_back(
     recorder: Template, tmp_path: Path
 ) -> None:
-    cell = scenario("wal_full")
-    wrong = replace(cell, settings={**cell.settings, "journal_mode": "no such mode"})
+    scenario = scenario_of("wal_full")
+    wrong = replace(scenario, settings={**scenario.settings, "journal_mode": "no such mode"})
     with pytest.raises(VmError, match=r"(?s)Traceback.*the workload failed: Traceback.*OperationalError"):
         record.record(wrong, recorder, tmp_path)
-    ignored = replace(cell, settings={**cell.settings, "journal_mode": "nosuch"})
+    ignored = replace(scenario, settings={**scenario.settings, "journal_mode": "nosuch"})
     with pytest.raises(RecordingError, match="journal_mode was set to nosuch and reads back delete"):
         record.record(ignored, recorder, tmp_path)
     assert [] == list(tmp_path.iterdir())
@@ -132,14 +132,14 @@ def test_a_recording_is_void_that_has(
     second_run: tuple[dict[str, Any], list[bytes]],
     tmp_path: Path,
 ) -> None:
-    cell: Scenario = scenario("wal_full")
+    scenario: Scenario = scenario_of("wal_full")
     # The log that the guest's words are about: on a busy host another run may be some nanoseconds off.
     told, parts = second_run
     with archive.write(parts, tmp_path / "whole").opened() as logs:
         path = write_log(tmp_path / "log", sabotage(entries_of(logs.first)))
     with WriteLog.open(path) as log:
         if words is None:
-            soundness.require_sound(cell, told, Logs(log))
+            soundness.require_sound(scenario, told, Logs(log))
             return
-        with pytest.raises(RecordingError, match=f"the recording of {cell.id} is void: .*{words}"):
-            soundness.require_sound(cell, told | told_too, Logs(log))
+        with pytest.raises(RecordingError, match=f"the recording of {scenario.id} is void: .*{words}"):
+            soundness.require_sound(scenario, told | told_too, Logs(log))

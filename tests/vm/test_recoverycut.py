@@ -25,9 +25,9 @@ from rig.planning.matrix import Profile
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario
+from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario_of
 
-CELL = "sqlite-ext4-delete_full_recoverycut"
+SCENARIO = "sqlite-ext4-delete_full_recoverycut"
 TINY = Profile(
     "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False, side_states_max=40
 )  # fmt: skip
@@ -54,11 +54,11 @@ class Measured:
 
 @pytest.fixture
 def recovered(verifier: Template, recorded: Recorder, tmp_path: Path) -> Iterator[Recovered]:
-    cell = scenario("delete_full", fault="recoverycut")
+    scenario = scenario_of("delete_full", fault="recoverycut")
     kept = Recoveries(tmp_path)
-    with opened(recorded(cell)) as (_, log):
+    with opened(recorded(scenario)) as (_, log):
         state = hot(log)
-        (one,) = recover(cell, verifier, log, [state])
+        (one,) = recover(scenario, verifier, log, [state])
         assert one
         acked = Timeline(log.marks).acked(state.instant)
         assert ("prefix", acked) == (one.finding.kind, one.finding.recovered)
@@ -84,8 +84,8 @@ def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for
     verifier: Template, recovered: Recovered, recorded: Recorder
 ) -> None:
     state, _, kept, _ = recovered
-    cell = scenario("delete_full", fault="recoverycut")
-    with kept.opened(state.id) as made, opened(recorded(cell)) as (_, log):
+    scenario = scenario_of("delete_full", fault="recoverycut")
+    with kept.opened(state.id) as made, opened(recorded(scenario)) as (_, log):
         planned = plan(Fault.POWERCUT, Logs(made.log), first_entry=made.first_entry, states_max=60, seed=1)
         states = list(evenly_spaced(planned.states, 5))
         expected = [content_sha256(made.log, one) for one in states]
@@ -94,7 +94,7 @@ def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for
         )
         found = []
         with verifier.clone(recording=made.log.path) as machine:
-            session = Session(machine, cell, made.log)
+            session = Session(machine, scenario, made.log)
             machine.receive(READY_LIMIT_S)
             for one in states:
                 machine.send(session.request(one) | {"digest": True})
@@ -107,26 +107,26 @@ def test_a_second_cut_of_an_honest_disk_rolls_back_once_more_and_one_of_a_lying_
     verifier: Template, recovered: Recovered
 ) -> None:
     state, recovery, kept, acked = recovered
-    cell = scenario("delete_full", fault="recoverycut")
+    scenario = scenario_of("delete_full", fault="recoverycut")
     with kept.opened(state.id) as made:
         log = made.log
         honest = plan(Fault.POWERCUT, Logs(log), first_entry=made.first_entry, states_max=25, seed=1).states
         assert any(recoverycuts.is_inside(one, made, recovery) for one in honest)
-        found = findings(cell, verifier, log, honest)
+        found = findings(scenario, verifier, log, honest)
         assert {("prefix", acked)} == {(one.kind, one.recovered) for one in found}
         lies = plan(Fault.LYINGFLUSH, Logs(log), first_entry=made.first_entry, states_max=400, seed=1).states
         # No lie may reach back to before the recovery.
         inside = [
             one for one in lies if one.base_end > made.first_entry and recoverycuts.is_inside(one, made, recovery)
         ]
-        found = findings(cell, verifier, log, inside[:40])
+        found = findings(scenario, verifier, log, inside[:40])
     assert any(VerdictKind(one.kind).is_damage for one in found if one.kind != "prefix")
 
 
 @pytest.fixture(scope="module")
 def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    """A campaign of one cell with few recoveries, and what it takes to repeat it."""
-    (cell,) = matrix.select([CELL])
+    """A campaign of one scenario with few recoveries, and what it takes to repeat it."""
+    (scenario,) = matrix.select([SCENARIO])
     folder = tmp_path_factory.mktemp("recoverycut") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recoverycuts, "_FIRSTS_MIN", 2)
@@ -134,7 +134,7 @@ def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.Te
         def measure(at: Path) -> Run:
             run = Run.create(at, {})
             machines = Machines(recorder, verifier)
-            campaign.Campaign(run, TINY, machines, Silent()).measure([replace(cell, workload=SHORT)])
+            campaign.Campaign(run, TINY, machines, Silent()).measure([replace(scenario, workload=SHORT)])
             return run
 
         yield Measured(measure(folder), measure)
@@ -164,7 +164,7 @@ def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_t
     assert before == content_of(measured.run.folder)
     copy = tmp_path / "run"
     shutil.copytree(measured.run.folder, copy)
-    path = copy / "cells" / CELL / "verdicts.jsonl"
+    path = copy / "scenarios" / SCENARIO / "verdicts.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:5]))
     measured.measure(copy)
@@ -174,28 +174,30 @@ def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_t
 def test_a_second_and_a_third_cut_are_rebuilt_from_the_stored_recoveries(
     measured: Measured, recorder: Template, verifier: Template
 ) -> None:
-    verdicts, _ = measured.run.verdicts(CELL)
+    verdicts, _ = measured.run.verdicts(SCENARIO)
     machines = Machines(recorder, verifier)
     for depth in (1, 2):
         deepest = [one for one in verdicts if len(Address.parse(one.state).way) == depth][-1]
-        again = replay(measured.run, CELL, deepest.state, machines)
+        again = replay(measured.run, SCENARIO, deepest.state, machines)
         assert again.agrees
         assert f"{deepest.state} (content {deepest.content})" == again.facts["state"]
         assert deepest.kind == again.facts["stored"]
     with pytest.raises(UsageError, match="no recovery from"):
-        replay(measured.run, CELL, str(Address.parse(verdicts[0].state).then("e1.f0")), machines)
+        replay(measured.run, SCENARIO, str(Address.parse(verdicts[0].state).then("e1.f0")), machines)
 
 
-def test_a_damaged_recovery_is_named_and_costs_its_cell_no_wrong_verdict(measured: Measured, tmp_path: Path) -> None:
+def test_a_damaged_recovery_is_named_and_costs_its_scenario_no_wrong_verdict(
+    measured: Measured, tmp_path: Path
+) -> None:
     copy = tmp_path / "run"
     shutil.copytree(measured.run.folder, copy)
-    before = (copy / "cells" / CELL / "verdicts.jsonl").read_bytes()
-    path = max((copy / "cells" / CELL / "recoveries").glob("*.zst"))
+    before = (copy / "scenarios" / SCENARIO / "verdicts.jsonl").read_bytes()
+    path = max((copy / "scenarios" / SCENARIO / "recoveries").glob("*.zst"))
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     run = measured.measure(copy)
-    assert str(path) in run.failures()[CELL]
-    assert before == (copy / "cells" / CELL / "verdicts.jsonl").read_bytes()
+    assert str(path) in run.failures()[SCENARIO]
+    assert before == (copy / "scenarios" / SCENARIO / "verdicts.jsonl").read_bytes()
 
 
 def content_of(folder: Path) -> dict[Path, bytes]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
-from rig.faults.damage import SECTOR_BYTES, Garbage
+from rig.faults.damage import Garbage
+from rig.faults.log import SECTOR_BYTES
 from rig.faults.state import make_state
 from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning.cuts import Cut
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, findings, opened, scenario
+from tests.vm.samples import Recorder, findings, opened, scenario_of
 
 _COUNT = 8
 
@@ -38,16 +39,16 @@ def shorn(log: WriteLog, *, has_neighbour: bool) -> Iterator[CrashState]:
 
 
 def judged(template: Template, recorded: Recorder, *, has_neighbour: bool, has_garbage: bool = True) -> list[Verdict]:
-    cell = scenario("wal_full", fault="shorn")
-    with opened(recorded(cell)) as (_, log):
+    scenario = scenario_of("wal_full", fault="shorn")
+    with opened(recorded(scenario)) as (_, log):
         states = list(shorn(log, has_neighbour=has_neighbour))
         states = sorted(states[:: max(1, len(states) // _COUNT)], key=lambda state: (state.base_end, state.id))
         if not has_garbage:
             states = [make_state(state.epoch, state.fua_count, tears=state.tears) for state in states]
-        found = findings(cell, template, log, states)
+        found = findings(scenario, template, log, states)
         timeline = Timeline(log.marks)
         pairs = zip(states, found, strict=True)
-        return [verification.verdict(Cut(cell.id, s, "", s.instant, 0), one, timeline) for s, one in pairs]
+        return [verification.verdict(Cut(scenario.id, s, "", s.instant, 0), one, timeline) for s, one in pairs]
 
 
 def test_garbage_over_the_end_of_a_frame_that_was_synced_loses_it_and_its_checksum_tells(

@@ -16,7 +16,7 @@ from rig.machines import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, opened, scenario, verdicts
+from tests.vm.samples import Recorder, opened, scenario_of, verdicts
 
 # The cut instants alone: what is left when everything unflushed goes.
 _PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16, side_states_max=60)
@@ -30,8 +30,8 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
     recorded: Recorder, verifier: Template
 ) -> None:
     names = ("wal_full", "wal_full+drop-wal-commit", "wal_full+eatmydata")
-    made = {name: recorded(scenario(name)) for name in names}
-    found = {name: verdicts(scenario(name), made[name], verifier, _PROFILE) for name in names}
+    made = {name: recorded(scenario_of(name)) for name in names}
+    found = {name: verdicts(scenario_of(name), made[name], verifier, _PROFILE) for name in names}
     assert [] == lost(found["wal_full"])
     assert max(lost(found["wal_full+drop-wal-commit"])) > 1
     # That library swallows the setup's sync too, so what comes back may be no database at all.
@@ -45,11 +45,11 @@ def test_a_header_that_was_not_synced_lets_an_old_wal_back_where_only_the_end_of
     recorded: Recorder, verifier: Template
 ) -> None:
     """Ticket ff5be73dee of SQLite: a prefix of what was checkpointed long ago is put over what came after it."""
-    cell = scenario("wal_full+drop-wal-header", fault="torn")
+    scenario = scenario_of("wal_full+drop-wal-header", fault="torn")
     # A WAL that begins anew every third transaction.
-    cell = replace(cell, tuning={**cell.tuning, "wal_autocheckpoint": "16"})
-    made = recorded(cell)
-    broken = {one.state for one in verdicts(cell, made, verifier, _PROFILE) if one.kind.is_damage}
+    scenario = replace(scenario, tuning={**scenario.tuning, "wal_autocheckpoint": "16"})
+    made = recorded(scenario)
+    broken = {one.state for one in verdicts(scenario, made, verifier, _PROFILE) if one.kind.is_damage}
     assert broken
     with opened(made) as (_, log):
         drops = Timeline(log.marks).drops
@@ -62,15 +62,15 @@ def test_a_header_that_was_not_synced_lets_an_old_wal_back_where_only_the_end_of
 
 
 def test_the_syncs_of_a_transaction_are_measured_after_a_plain_recording_and_only_there(recorded: Recorder) -> None:
-    assert {"journal directory journal database unlink": 12} == recorded(scenario("delete_full")).facts.syncs
-    wal = recorded(scenario("wal_full")).facts.syncs
+    assert {"journal directory journal database unlink": 12} == recorded(scenario_of("delete_full")).facts.syncs
+    wal = recorded(scenario_of("wal_full")).facts.syncs
     assert {"wal", "wal wal", "wal wal database"} == set(wal)
-    assert {} == recorded(scenario("wal_full+eatmydata")).facts.syncs
+    assert {} == recorded(scenario_of("wal_full+eatmydata")).facts.syncs
 
 
 def test_a_shim_that_had_nothing_to_drop_voids_the_recording(recorder: Template, tmp_path: Path) -> None:
     # At NORMAL no commit is synced.
-    idle = replace(scenario("wal_normal"), shim="drop-wal-commit")
+    idle = replace(scenario_of("wal_normal"), shim="drop-wal-commit")
     with pytest.raises(VmError, match="the shim drop-wal-commit dropped nothing"):
         record.record(idle, recorder, tmp_path)
     assert [] == list(tmp_path.iterdir())

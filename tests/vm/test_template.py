@@ -20,7 +20,7 @@ from rig.machines.machine import Machine
 from rig.machines.session import Session
 from rig.machines.template import Template, template
 from rig.recordings.archive import Recording
-from tests.vm.samples import Recorder, opened, scenario
+from tests.vm.samples import Recorder, opened, scenario_of
 
 _ANSWER_LIMIT_S = 30
 _ZEROS_SHA256 = hashlib.sha256(bytes(DISK_MIB << 20)).hexdigest()
@@ -29,7 +29,7 @@ _NOTHING = {"state": "nothing", "advance": "", "extents": "", "digest": True}
 
 @pytest.fixture(scope="module")
 def wal_normal(recorded: Recorder) -> Recording:
-    return recorded(scenario("wal_normal"))
+    return recorded(scenario_of("wal_normal"))
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_templat
 ) -> None:
     path, write_log = log
     with verifier.clone(recording=path) as one, verifier.clone() as other:
-        session = Session(one, scenario("wal_normal"), write_log)
-        other.send(scenario("delete_off").orders.message)
+        session = Session(one, scenario_of("wal_normal"), write_log)
+        other.send(scenario_of("delete_off").orders.message)
         assert {"ready": True} == one.receive(_ANSWER_LIMIT_S)
         assert {"ready": True} == other.receive(_ANSWER_LIMIT_S)
         one.send({**_NOTHING, "advance": session.request(whole_disk(write_log))["advance"]})
@@ -69,7 +69,7 @@ def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_templat
             content(other)
         assert changed == content(one)
     with verifier.clone() as third:
-        third.send(scenario("delete_off").orders.message)
+        third.send(scenario_of("delete_off").orders.message)
         third.receive(_ANSWER_LIMIT_S)
         assert _ZEROS_SHA256 == content(third)
     assert verifier.identity == identity(verifier)

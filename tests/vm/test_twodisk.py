@@ -30,7 +30,7 @@ from rig.planning.cuts import Cut
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import Recorder, findings, scenario
+from tests.vm.samples import Recorder, findings, scenario_of
 
 
 def planned(logs: Logs, states_max: int) -> list[JointState]:
@@ -39,21 +39,21 @@ def planned(logs: Logs, states_max: int) -> list[JointState]:
     return [state for state in found.states if isinstance(state, JointState)]
 
 
-def judged(cell: Scenario, template: Template, log: WriteLog, chosen: Sequence[JointState]) -> list[VerdictKind]:
+def judged(scenario: Scenario, template: Template, log: WriteLog, chosen: Sequence[JointState]) -> list[VerdictKind]:
     timeline = Timeline(log.marks)
-    found = findings(cell, template, log, list[CrashState](chosen))
-    cuts = [Cut(cell.id, state, "", state.instant, 0) for state in chosen]
+    found = findings(scenario, template, log, list[CrashState](chosen))
+    cuts = [Cut(scenario.id, state, "", state.instant, 0) for state in chosen]
     return [verification.verdict(cut, one, timeline).kind for cut, one in zip(cuts, found, strict=True)]
 
 
 def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
     recorder: Template, recorded: Recorder
 ) -> None:
-    cell = scenario("delete_full", fault="twodisk")
-    made = recorded(cell)
+    scenario = scenario_of("delete_full", fault="twodisk")
+    made = recorded(scenario)
     kept = {name: (made.folder / name).read_bytes() for name in ("log-a.zst", "log-b.zst")}
     # As in tests/vm/test_recorder.py: on a busy host QEMU 7.2 may be a few virtual nanoseconds off, never three times.
-    assert any(list(map(archive.packed, record.run(cell, recorder)[1])) == list(kept.values()) for _ in range(3))
+    assert any(list(map(archive.packed, record.run(scenario, recorder)[1])) == list(kept.values()) for _ in range(3))
     with made.opened() as logs:
         chosen = planned(logs, 100)
         assert any(state.is_apart for state in chosen)
@@ -63,9 +63,9 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
 
 
 def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorded: Recorder) -> None:
-    cell = scenario("delete_full", fault="twodisk")
-    with recorded(cell).opened() as logs, verifier.clone(recording=logs.first.path) as machine:
-        session = Session(machine, cell, logs.first)
+    scenario = scenario_of("delete_full", fault="twodisk")
+    with recorded(scenario).opened() as logs, verifier.clone(recording=logs.first.path) as machine:
+        session = Session(machine, scenario, logs.first)
         machine.receive(READY_LIMIT_S)
         chosen = planned(logs, 6)
         for state in chosen:
@@ -93,9 +93,9 @@ def content_sha256(state: JointState) -> str:
 def test_settings_that_lose_nothing_to_a_power_cut_lose_nothing_on_two_disks(
     settings: str, verifier: Template, recorded: Recorder
 ) -> None:
-    cell = scenario(settings, fault="twodisk")
-    with recorded(cell).opened() as logs:
-        found = judged(cell, verifier, logs.first, planned(logs, 40))
+    scenario = scenario_of(settings, fault="twodisk")
+    with recorded(scenario).opened() as logs:
+        found = judged(scenario, verifier, logs.first, planned(logs, 40))
     assert {VerdictKind.DURABLE} == set(found), Counter(found)
     assert len(found) > 20
 
@@ -104,20 +104,20 @@ def test_ext4_by_default_loses_what_it_has_synced_unless_it_flushes_the_data_dis
     verifier: Template, recorded: Recorder
 ) -> None:
     """Linux 6.12 does not: see `rig.contract.arms`. A kernel that does keeps the promise, and this test holds too."""
-    cell = replace(scenario("wal_full", fault="twodisk"), mount_options="")
-    with recorded(cell).opened() as logs:
+    scenario = replace(scenario_of("wal_full", fault="twodisk"), mount_options="")
+    with recorded(scenario).opened() as logs:
         log = logs.first
         turns = Timeline(log.marks).turns
         flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
         flushed = all(np.any((flushes > begin.entry_index) & (flushes < ack.entry_index)) for begin, ack in turns)
-        found = judged(cell, verifier, log, planned(logs, 12))
+        found = judged(scenario, verifier, log, planned(logs, 12))
     assert flushed is ({VerdictKind.DURABLE} == set(found)), Counter(found)
 
 
 def test_without_syncs_two_disks_lose_what_was_acknowledged(verifier: Template, recorded: Recorder) -> None:
-    cell = scenario("delete_off", fault="twodisk")
-    with recorded(cell).opened() as logs:
-        found = judged(cell, verifier, logs.first, planned(logs, 24))
+    scenario = scenario_of("delete_off", fault="twodisk")
+    with recorded(scenario).opened() as logs:
+        found = judged(scenario, verifier, logs.first, planned(logs, 24))
     assert VerdictKind.LOST_SUFFIX in found, Counter(found)
 
 
@@ -126,43 +126,43 @@ def test_an_early_disk_before_a_flush_that_the_host_saw_complete_breaks_what_was
     late: Disk, verifier: Template, recorded: Recorder
 ) -> None:
     """The bound of what is legal has teeth: one disk at the end of the workload, the other at its beginning."""
-    cell = scenario("delete_extra", fault="twodisk")
-    with recorded(cell).opened() as opened_logs:
+    scenario = scenario_of("delete_extra", fault="twodisk")
+    with recorded(scenario).opened() as opened_logs:
         log, logs = opened_logs.first, opened_logs.pair
         pair = {}
         for disk, mark in ((late, -1), (late.other, logs.mark_number(Timeline(log.marks).setup.entry_index))):
             side = logs.sides[disk]
             pair[disk] = everything_unflushed_lost(side.log, side.epochs, side.marks[mark])
-        (kind,) = judged(cell, verifier, log, [make_joint(logs, late, pair[late], pair[late.other])])
+        (kind,) = judged(scenario, verifier, log, [make_joint(logs, late, pair[late], pair[late.other])])
     assert kind is not VerdictKind.DURABLE
 
 
 def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     recorder: Template, verifier: Template, recorded: Recorder, tmp_path: Path
 ) -> None:
-    cell = scenario("delete_full", fault="twodisk")
+    scenario = scenario_of("delete_full", fault="twodisk")
     run = Run.create(tmp_path / "run", {})
-    shutil.copytree(recorded(cell).folder, run.recording_folder(cell))
+    shutil.copytree(recorded(scenario).folder, run.recording_folder(scenario))
     profile = replace(matrix.profile("quick"), states_max=12)
 
     machines = Machines(recorder, verifier)
 
     def measure() -> list[Verdict]:
-        campaign.Campaign(run, profile, machines, campaign.Silent()).measure([cell])
+        campaign.Campaign(run, profile, machines, campaign.Silent()).measure([scenario])
         assert {} == run.failures()
-        return run.verdicts(cell.id)[0]
+        return run.verdicts(scenario.id)[0]
 
     whole = measure()
     (result,), _ = run.results()
     assert len(whole) == result.plan.state_count > 6
     assert result.plan.apart_count > 0
     assert profile.audit_count == result.plan.audited_count
-    path = tmp_path / "run" / "cells" / cell.id / "verdicts.jsonl"
+    path = tmp_path / "run" / "scenarios" / scenario.id / "verdicts.jsonl"
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:3]))
     assert Counter(whole) == Counter(measure())
     lost = [one for one in whole if one.kind is VerdictKind.LOST_SUFFIX] or whole
-    shown = replay(run, cell.id, lost[0].state, machines)
+    shown = replay(run, scenario.id, lost[0].state, machines)
     assert shown.agrees
     assert (lost[0].kind, lost[0].kind) == (shown.facts["verdict"], shown.facts["stored"])
     with pytest.raises(UsageError, match="is no crash state of"):
-        replay(run, cell.id, addresses.split(lost[0].state)[1], machines)
+        replay(run, scenario.id, addresses.split(lost[0].state)[1], machines)

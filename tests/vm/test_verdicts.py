@@ -27,7 +27,7 @@ from rig.planning import cuts, matrix
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
-from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opened, scenario, without_flush, write_log
+from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opened, scenario_of, without_flush, write_log
 
 _PROFILE = replace(matrix.profile("quick"), states_max=30, instants=20)
 _BLOCK = 4096
@@ -37,20 +37,20 @@ _MAGIC = slice(1080, 1082)
 
 @pytest.fixture(scope="module")
 def wal_full(recorded: Recorder) -> Recording:
-    return recorded(scenario("wal_full"))
+    return recorded(scenario_of("wal_full"))
 
 
 @pytest.fixture(scope="module")
 def delete_full(recorded: Recorder) -> Recording:
-    return recorded(scenario("delete_full"))
+    return recorded(scenario_of("delete_full"))
 
 
-def verdicts(cell: Scenario, template: Template, path: Path) -> list[Verdict]:
+def verdicts(scenario: Scenario, template: Template, path: Path) -> list[Verdict]:
     """Plan, verify and judge as a campaign does."""
     with WriteLog.open(path) as log:
         timeline = Timeline(log.marks)
-        groups = cuts.by_content(cuts.cuts(cell, _PROFILE, Logs(log), timeline).cuts)
-        found = findings(cell, template, log, [group[0].state for group in groups])
+        groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
+        found = findings(scenario, template, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
         return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
 
@@ -69,14 +69,14 @@ def flush_of(entries: Sequence[Entry], transaction: int) -> int:
 def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_recording_is_durable(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:
-    cell = scenario("wal_full")
+    scenario = scenario_of("wal_full")
     with opened(wal_full) as (path, log):
-        honest = verdicts(cell, verifier, path)
+        honest = verdicts(scenario, verifier, path)
         entries = entries_of(log)
     assert {VerdictKind.DURABLE} == {verdict.kind for verdict in honest}
     assert 8 == max(verdict.acked for verdict in honest)
     sabotaged = write_log(tmp_path / "log", without_flush(entries, flush_of(entries, 5)))
-    lost = [verdict for verdict in verdicts(cell, verifier, sabotaged) if verdict.kind is not VerdictKind.DURABLE]
+    lost = [verdict for verdict in verdicts(scenario, verifier, sabotaged) if verdict.kind is not VerdictKind.DURABLE]
     assert {VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in lost}
     assert {(5, 4, 1)} == {(verdict.acked, verdict.recovered, verdict.lost) for verdict in lost}
     assert all(verdict.lost_virtual_ns >= 0 and "transactions 5 to 5" in verdict.detail for verdict in lost)
@@ -85,7 +85,7 @@ def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_rec
 def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:
-    cell = scenario("wal_full")
+    scenario = scenario_of("wal_full")
     with opened(wal_full) as (_, log):
         entries = entries_of(log)
     begin, flush = mark_of(entries, b"begin-4-"), flush_of(entries, 4)
@@ -94,15 +94,15 @@ def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
     path = write_log(tmp_path / "log", [*entries[:dropped], *entries[dropped + 1 :]])
     with WriteLog.open(path) as log:
         cut = everything_unflushed_lost(log, epochs(log), mark_of(entries, b"begin-6-") - 1)
-        (found,) = findings(cell, verifier, log, [cut])
+        (found,) = findings(scenario, verifier, log, [cut])
         assert ("prefix", 3) == (found.kind, found.recovered)
 
 
 def test_a_changed_byte_of_a_row_is_foreign_and_one_of_a_page_header_is_corrupt(
     verifier: Template, delete_full: Recording, tmp_path: Path
 ) -> None:
-    cell = scenario("delete_full")
-    note = str(ledger.transaction(cell.seed, 7)[2].row[-1]).encode()
+    scenario = scenario_of("delete_full")
+    note = str(ledger.transaction(scenario.seed, 7)[2].row[-1]).encode()
     with opened(delete_full) as (_, log):
         entries = entries_of(log)
 
@@ -117,7 +117,7 @@ def test_a_changed_byte_of_a_row_is_foreign_and_one_of_a_page_header_is_corrupt(
         assert entries != changed
         with WriteLog.open(write_log(tmp_path / "log", changed)) as log:
             last = everything_unflushed_lost(log, epochs(log), log.entry_count)
-            (found,) = findings(cell, verifier, log, [last])
+            (found,) = findings(scenario, verifier, log, [last])
         assert kind == found.kind, found
         assert words in found.detail
         assert found.detail
@@ -157,7 +157,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "STATE_LIMIT_S", 3)
-    cell = scenario("wal_full")
+    scenario = scenario_of("wal_full")
     _clones.clear()
     sabotaged = _Sabotaged(verifier.spec, verifier.folder, verifier.identity, sent, frozenset({1, 3}))
 
@@ -171,8 +171,8 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
 
     with opened(wal_full) as (_, log):
         states = spread_states(log, 8)
-        honest = findings(cell, verifier, log, states)
-        found = findings(cell, sabotaged, log, states, after)
+        honest = findings(scenario, verifier, log, states)
+        found = findings(scenario, sabotaged, log, states, after)
     assert 3 == len(_clones)
     lost = [rank for rank, finding in enumerate(found) if finding.kind == kind]
     # Answers that were on their way when the signal came still count.
@@ -194,7 +194,7 @@ def spread_states(log: WriteLog, count: int) -> list[CrashState]:
 def test_a_kernel_panic_is_its_states_verdict_and_the_others_go_on(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:
-    cell = replace(scenario("wal_full"), mount_options="errors=panic")
+    scenario = replace(scenario_of("wal_full"), mount_options="errors=panic")
     with opened(wal_full) as (_, log):
         honest = entries_of(log)
         # Right after mkfs: the journal is empty, so nothing repairs what is damaged.
@@ -209,7 +209,7 @@ def test_a_kernel_panic_is_its_states_verdict_and_the_others_go_on(
         assert epoch.batch[-1] == made.flush
         panics = make_state(epoch, len(epoch.fuas), whole=epoch.batch[-1:])
         before, after = make_state(epoch, 0), spread_states(log, 3)[:1]
-        found: list[Finding] = findings(cell, verifier, log, [before, panics, *after])
+        found: list[Finding] = findings(scenario, verifier, log, [before, panics, *after])
     assert "kernel-panic" == found[1].kind, found[1]
     assert found[1].detail.startswith("Kernel panic - not syncing: EXT4-fs (device dm-")
     assert "kernel-panic" not in {found[0].kind, found[2].kind}

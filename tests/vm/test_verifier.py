@@ -12,7 +12,7 @@ from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, everything_unf
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, content_sha256, opened, scenario
+from tests.vm.samples import Recorder, content_sha256, opened, scenario_of
 
 
 def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) -> Sequence[CrashState]:
@@ -20,12 +20,12 @@ def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) 
 
 
 def answers(
-    cell: Scenario, template: Template, log: WriteLog, states: Sequence[CrashState], digests_of: set[str]
+    scenario: Scenario, template: Template, log: WriteLog, states: Sequence[CrashState], digests_of: set[str]
 ) -> list[dict[str, Any]]:
     """The guest's own answers, in one clone, with digests of the contents of the states named."""
     found = []
     with template.clone(recording=log.path) as machine:
-        session = Session(machine, cell, log)
+        session = Session(machine, scenario, log)
         machine.receive(READY_LIMIT_S)
         for state in states:
             machine.send(session.request(state) | {"digest": state.id in digests_of})
@@ -38,8 +38,8 @@ def answers(
 def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
     settings: str, verifier: Template, recorded: Recorder
 ) -> None:
-    cell = scenario(settings)
-    with opened(recorded(cell)) as (_, log):
+    scenario = scenario_of(settings)
+    with opened(recorded(scenario)) as (_, log):
         setup = Timeline(log.marks).setup.entry_index
         powercut, torn = planned(Fault.POWERCUT, log, 6, setup), planned(Fault.TORN, log, 6, setup)
         states = sorted([*powercut, *torn], key=lambda state: (state.base_end, state.id))
@@ -47,14 +47,14 @@ def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
         assert any(state.tears or (state.draw and state.draw.unit_bytes) for state in states), "no write is torn"
         assert any(state.whole or state.draw for state in states), "no unflushed write lands"
         expected = [content_sha256(log, state) for state in states]
-        found = answers(cell, verifier, log, states, {state.id for state in states})
+        found = answers(scenario, verifier, log, states, {state.id for state in states})
     assert expected == [answer["sha256"] for answer in found]
     assert len(set(expected)) > len(states) // 2
 
 
 def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, recorded: Recorder) -> None:
-    cell = scenario("wal_full")
-    with opened(recorded(cell)) as (_, log):
+    scenario = scenario_of("wal_full")
+    with opened(recorded(scenario)) as (_, log):
         timeline = Timeline(log.marks)
         begin, ack = timeline.begins[4].entry_index, timeline.acks[4].entry_index
         # Within the commit of one transaction, which is there or not: whole writes, then torn ones.
@@ -70,7 +70,7 @@ def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, record
         assert later.base_end > same.base_end
         interleaved = [each for other in others[:5] for each in (other, same)]
         states = [same, *interleaved, *others[5:], same, later]
-        found = answers(cell, verifier, log, states, {same.id, later.id})
+        found = answers(scenario, verifier, log, states, {same.id, later.id})
         expected = {state.id: content_sha256(log, state) for state in (same, later)}
     assert {4, 5, 8} == {answer["recovered"] for answer in found}, "a leak would not show"
     of_same = [answer for answer in found if answer["state"] == same.id]
@@ -78,7 +78,7 @@ def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, record
     assert {finding(of_same[0])} == {finding(answer) for answer in of_same}
     assert {expected[same.id]} == {answer["sha256"] for answer in of_same}
     assert expected[later.id] == found[-1]["sha256"]
-    assert finding(found[-1]) == ("prefix", cell.workload.transaction_count, "")
+    assert finding(found[-1]) == ("prefix", scenario.workload.transaction_count, "")
 
 
 def finding(answer: dict[str, Any]) -> tuple[str, int | None, str]:

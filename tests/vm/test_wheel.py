@@ -20,7 +20,7 @@ from rig.machines.image import Image
 from rig.store import Run
 from tests.unit import wheels
 
-CELL = "sqlite-ext4-wal_full_powercut"
+SCENARIO = "sqlite-ext4-wal_full_powercut"
 _LIMIT_S = 900
 # The README's own example.
 _EXAMPLE = re.compile(r"^```python\n(# test_durability\.py\n.*?)^```", re.MULTILINE | re.DOTALL)
@@ -119,15 +119,15 @@ def test_a_stranger_installs_the_wheel_measures_tests_their_project_and_removes_
 
 
 def measures(stranger: Stranger) -> None:
-    said = stranger.rig("run", CELL)
+    said = stranger.rig("run", SCENARIO)
     assert "Every promise was kept: " in said
     (folder,) = (stranger.project / "runs").iterdir()
     assert f"report: runs/{folder.name}/report.html" in said.splitlines()
     # Runs bear the user's own time, wherever they live.
     begun = datetime.strptime(folder.name, "%Y-%m-%d-%H%M%S").replace(tzinfo=UTC) - timedelta(hours=14)
     assert timedelta(0) < datetime.now(UTC) - begun < timedelta(seconds=_LIMIT_S)
-    state = Run.open(folder).verdicts(CELL)[0][0].state
-    assert "durable" in stranger.rig("replay", CELL, state)
+    state = Run.open(folder).verdicts(SCENARIO)[0][0].state
+    assert "durable" in stranger.rig("replay", SCENARIO, state)
     assert said == stranger.rig("report")
 
 
@@ -155,4 +155,4 @@ def brings_an_engine(stranger: Stranger, wheel: Path) -> None:
     refused = stranger.call("sh", "-c", "rig run appendlog-ext4-always_ioerror-write 2>&1", code=2)
     assert "cannot be measured under ioerror-write" in refused
     stranger.pip("uninstall", "--yes", "appendlog-for-the-rig")
-    assert "no cell matches 'appendlog-*'" in stranger.call("sh", "-c", "rig plan 'appendlog-*' 2>&1", code=2)
+    assert "no scenario matches 'appendlog-*'" in stranger.call("sh", "-c", "rig plan 'appendlog-*' 2>&1", code=2)

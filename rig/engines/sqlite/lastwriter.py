@@ -1,6 +1,6 @@
 """A program on SQLite that trusts the wall clock where it should not, and so loses what SQLite kept: a control.
 
-SQLite's durability does not depend on the clock, so no cell of SQLite's own can show that a wrong one would be noticed.
+SQLite's durability does not depend on the clock, so SQLite alone cannot show that a wrong clock would be noticed.
 This program depends on it in two ways that are common, and breaks under a wrong clock what holds under a right one:
 The last writer wins: each transaction is stamped with the time, and one whose stamp is no later than the latest stored
 is old news; it is skipped and acknowledged. Behind a clock that went back, or stands still, all are lost.

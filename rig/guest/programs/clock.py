@@ -1,6 +1,6 @@
 """Wrong clocks: what a program reads while it runs, and what its machine reads when it comes back.
 
-Two things go wrong, apart from each other, in every cell of the clock arm. Both concern the wall clock alone,
+Two things go wrong, apart from each other, in every scenario of the clock arm. Both concern the wall clock alone,
 CLOCK_REALTIME. CLOCK_MONOTONIC stays right, and with it sleeps, time limits, think time and the marks of the log: Linux
 promises that it never steps whatever is done to the wall clock, so if it does the kernel is broken, not the clock.
 
