@@ -29,5 +29,5 @@ def output(argv: list[str]) -> list[str]:
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (0, "") == (done.returncode, done.stderr), done.stderr
     return done.stdout.splitlines()

@@ -256,7 +256,7 @@ def fill_the_disk(folder: Path, make_room: list[str]) -> None:
     """Store verdicts until no more fit, look at what is there, make room with a command, and go on."""
     (folder / "ballast").write_bytes(bytes(64 << 10))
     # Made by hand: a run would not begin in so little space.
-    (folder / "manifest.json").write_text(json.dumps({"format": 2}))
+    (folder / "manifest.json").write_text(json.dumps({"format": store._FORMAT}))
     run = Run.open(folder)
     run.write_plan(SCENARIO, PLAN)
     stored: list[Verdict] = []
