@@ -28,7 +28,7 @@ from rig import host
 from rig.contract.devices import Device
 from rig.contract.errors import RecordingError, RigError, StoreError
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
@@ -259,7 +259,7 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
     try:
         plan = json.loads(path.read_text())
         known = plan["scenario"]
-        parts = {"device": Device.of(known["device"]), "workload": Workload(**known["workload"])}
+        parts = {"device": Device.of(known["device"]), "workload": WorkloadSpec(**known["workload"])}
         scenario = Scenario(**{**known, **parts})
         return scenario, PlanFacts(**plan["plan"])
     except (ValueError, TypeError, KeyError) as error:

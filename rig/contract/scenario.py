@@ -17,7 +17,7 @@ from rig.contract.orders import DROP_PREFIX, Orders, Shim
 
 
 @dataclass(frozen=True)
-class Workload:
+class WorkloadSpec:
     """Which workload, and how much of it. Think time lets writeback happen between transactions, in virtual time."""
 
     transaction_count: int = 40
@@ -42,7 +42,7 @@ class Scenario:
     tuning: Mapping[str, str] = field(default_factory=dict)
     mount_options: str = ""
     device: Device = DEVICES[DEFAULT_DEVICE]
-    workload: Workload = field(default_factory=Workload)
+    workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     # A `Shim`, a program of the engine's (`rig.engines.Program`), or `drop-` and the name of a sync
     # (`rig.engines.syncs`): that one is answered and not done.
     shim: str = Shim.NONE

@@ -17,7 +17,7 @@ from pathlib import Path
 from rig.contract.arms import FAULTS, SPECS
 from rig.contract.errors import RigError
 from rig.contract.findings import Finding
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines import engines
 from rig.filesystems import filesystems
 from rig.machines import campaign, record
@@ -148,7 +148,7 @@ def _check(
 
 def _scenario(transaction_count: int) -> Scenario:
     (scenario,) = matrix.configured([_subject("powercut")], matrix.profile("quick"))
-    return replace(scenario, workload=Workload(transaction_count))
+    return replace(scenario, workload=WorkloadSpec(transaction_count))
 
 
 def _subject(fault: str) -> Scenario:

@@ -56,7 +56,9 @@ def main() -> None:
 
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option("--profile", default="quick", show_default=True, help="How closely to look.")
-_device_option = click.option("--device", default="ssd", show_default=True, help="Device profile: none, ssd or hdd.")
+_device_option = click.option(
+    "--device", default="ssd", show_default=True, help="Delays of the disk: none, ssd or hdd."
+)
 _seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of workload and sampling."
 )
@@ -180,15 +182,15 @@ def doctor() -> None:
     """Say what works here, and how to mend what does not."""
     from rig.front.doctor import examine, install_line
 
-    findings = []
-    for finding in examine():
-        bad = click.style("no  ", fg="yellow") if finding.optional else click.style("MISS", fg="red")
-        mark = click.style("ok  ", fg="green") if finding.ok else bad
-        click.echo(f"{mark} {finding.what}: {finding.detail}")
-        findings.append(finding)
-    if line := install_line(findings):
+    checks = []
+    for check in examine():
+        bad = click.style("no  ", fg="yellow") if check.optional else click.style("MISS", fg="red")
+        mark = click.style("ok  ", fg="green") if check.ok else bad
+        click.echo(f"{mark} {check.what}: {check.detail}")
+        checks.append(check)
+    if line := install_line(checks):
         click.echo(f"Install what is missing, as root: {line}")
-    sys.exit(0 if all(finding.ok or finding.optional for finding in findings) else _INCONCLUSIVE)
+    sys.exit(0 if all(check.ok or check.optional for check in checks) else _INCONCLUSIVE)
 
 
 @main.group()

@@ -27,7 +27,7 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing that was looked at; `detail` says what is there, or how to get it.
 
     `package` is the Debian package that has it, if one does.
@@ -40,14 +40,14 @@ class Finding:
     package: str = ""
 
 
-def examine() -> Iterator[Finding]:
-    """Look at everything that a run needs; each finding comes as soon as it is known."""
+def examine() -> Iterator[Check]:
+    """Look at everything that a run needs; each check comes as soon as it is known."""
     qemu = _qemu()
     yield qemu
     yield from (_program(program) for program in _PROGRAMS)
     yield _keyring()
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    yield Finding(
+    yield Check(
         available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run wants {_MEMORY_BYTES >> 20} MiB"
     )
     yield _folder("current folder", lambda: require_runs(Path.cwd()))
@@ -57,9 +57,9 @@ def examine() -> Iterator[Finding]:
         yield from _image(qemu)
 
 
-def install_line(findings: Iterable[Finding]) -> str:
+def install_line(checks: Iterable[Check]) -> str:
     """Return the one command that installs all that is missing; nothing if no package would mend it."""
-    packages = sorted({finding.package for finding in findings if finding.package and not finding.ok})
+    packages = sorted({check.package for check in checks if check.package and not check.ok})
     return f"apt-get install --no-install-recommends {' '.join(packages)}" if packages else ""
 
 
@@ -69,43 +69,43 @@ def require_runs(folder: Path) -> Path:
     return folder
 
 
-def _qemu() -> Finding:
+def _qemu() -> Check:
     package = host.PACKAGE_OF_PROGRAM[PROGRAM]
     try:
-        return Finding(ok=True, what=PROGRAM, detail=require_qemu(), package=package)
+        return Check(ok=True, what=PROGRAM, detail=require_qemu(), package=package)
     except RigError as error:
-        return Finding(ok=False, what=PROGRAM, detail=str(error), package=package)
+        return Check(ok=False, what=PROGRAM, detail=str(error), package=package)
 
 
-def _program(program: str) -> Finding:
+def _program(program: str) -> Check:
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     package = host.PACKAGE_OF_PROGRAM.get(program, program)
-    return Finding(bool(found), program, found or f"it is in the Debian package {package}", package=package)
+    return Check(bool(found), program, found or f"it is in the Debian package {package}", package=package)
 
 
-def _keyring() -> Finding:
+def _keyring() -> Check:
     package = "debian-archive-keyring"
     found = _KEYRING.exists()
     detail = str(_KEYRING) if found else f"they are in the Debian package {package}"
-    return Finding(found, "keys of Debian", detail, package=package)
+    return Check(found, "keys of Debian", detail, package=package)
 
 
-def _folder(what: str, writable: Callable[[], Path]) -> Finding:
+def _folder(what: str, writable: Callable[[], Path]) -> Check:
     try:
         folder = writable()
     except HostError as error:
-        return Finding(ok=False, what=what, detail=str(error))
+        return Check(ok=False, what=what, detail=str(error))
     free = host.free_bytes(folder)
     detail = f"{free >> 20} MiB free in {folder}; a run wants {_SPACE_BYTES >> 20} MiB"
-    return Finding(free >= _SPACE_BYTES, what, detail)
+    return Check(free >= _SPACE_BYTES, what, detail)
 
 
-def _image(qemu: Finding) -> Iterator[Finding]:
+def _image(qemu: Check) -> Iterator[Check]:
     recipe = image.recipe()
     built = image.is_built(recipe)
     fix = "not built yet; any user can, without root: rig image build"
-    yield Finding(built, "guest image", recipe.digest if built else fix, optional=True)
+    yield Check(built, "guest image", recipe.digest if built else fix, optional=True)
     if built and qemu.ok:
         best = best_accelerator(image.build(recipe))
         detail = "; ".join(filter(None, (best.reason, best.advice)))
-        yield Finding(best.accelerator is not Accelerator.TCG, "KVM", detail, optional=True)
+        yield Check(best.accelerator is not Accelerator.TCG, "KVM", detail, optional=True)

@@ -57,7 +57,7 @@ _AFTERWARDS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class CutPoint:
     """Where a round is cut: in transaction `number`, or behind its acknowledgement."""
 
     number: int
@@ -66,11 +66,11 @@ class Plan:
     share: float
 
 
-def plan(seed: int, number: int, transaction_count: int) -> Plan:
+def cut_point(seed: int, number: int, transaction_count: int) -> CutPoint:
     """Return where a round is cut; the rounds of a recording are spread over its transactions."""
     choice = random.Random(f"livecut {seed} {number}")
     last = max(2, min(transaction_count - _VOID, _TRANSACTIONS_MAX))
-    return Plan(choice.randint(2, last), number % 3 != 2, choice.random())
+    return CutPoint(choice.randint(2, last), number % 3 != 2, choice.random())
 
 
 def round_count(transaction_count: int) -> int:
@@ -190,7 +190,7 @@ def run(round_: _Round) -> dict[str, Any]:
     mapper = DeviceMapper()
     mark = workload.marker(mapper, LOG)
     site, orders, work = round_.site, round_.site.orders, round_.site.work
-    where = plan(orders.seed, round_.number, orders.transaction_count)
+    where = cut_point(orders.seed, round_.number, orders.transaction_count)
     cutter = Cutter(round_, mapper, mark)
     database = site.open_database()
     database.create(work.tables, work.initial)

@@ -13,7 +13,7 @@ from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, JournalDisk, filesystems
@@ -223,7 +223,7 @@ def configured(
     `library` is a build of the user's own; engines that know no such builds are unaffected.
     """
     found = [
-        replace(scenario, workload=Workload(wanted.transactions_of(scenario)), device=device, seed=seed)
+        replace(scenario, workload=WorkloadSpec(wanted.transactions_of(scenario)), device=device, seed=seed)
         for scenario in scenarios
     ]
     if not library:

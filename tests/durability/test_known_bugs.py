@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rig.contract.scenario import Workload
+from rig.contract.scenario import WorkloadSpec
 from rig.front.pytest_plugin import Measured
 from rig.planning import matrix
 from rig.planning.matrix import Profile
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Say = Callable[[str, object], None]
 
 # The cut must be able to come before jbd2's commit, and the last transaction must have its 5 seconds.
-_WORKLOAD = Workload(transaction_count=10, think_ms=300, rest_ms=6000)
+_WORKLOAD = WorkloadSpec(transaction_count=10, think_ms=300, rest_ms=6000)
 _LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, reproduce_all=False)
 
 _RACE = Path(__file__).with_name("wal_reset.py")

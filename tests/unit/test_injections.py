@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rig.contract import arms
 from rig.contract.injections import ERRORS, Injection
-from rig.guest.programs.injections import Place, strikes
+from rig.guest.programs.injections import Stage, strikes
 from rig.workloads import ledger
 
 INJECTIONS = st.sampled_from(sorted(ERRORS))
@@ -50,12 +50,12 @@ def test_a_longer_recording_has_the_strikes_of_a_shorter_one_and_then_more(
 def test_forty_transactions_meet_every_place_and_both_ways_to_go_on(injection: Injection, seed: int) -> None:
     found = strikes(injection, seed, 40)
     assert 5 <= len(found) <= 8
-    places = {strike.place for strike in found}
+    stages = {strike.stage for strike in found}
     if injection in {Injection.WRITE, Injection.FSYNC, Injection.FSYNCS}:
-        assert set(Place) == places
+        assert set(Stage) == stages
     elif injection is Injection.READ:
         # There is nothing to read again in the midst of a transaction.
-        assert {Place.BEGIN, Place.CHECKPOINT} == places
+        assert {Stage.BEGIN, Stage.CHECKPOINT} == stages
     assert {False, True} == {strike.reopens for strike in found}
 
 

@@ -15,13 +15,15 @@ import zstandard
 from rig.contract.errors import RecordingError
 from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, disk_digest
 from rig.contract.results import LogFacts, RecordingFacts
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import Logs, WriteLog
 from rig.recordings import archive, soundness
 from rig.recordings.archive import RECORDING_BYTES, Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 
-SCENARIO = Scenario("sqlite", "ext4", {"synchronous": "full"}, "powercut", {"page_size": "4096"}, workload=Workload(1))
+SCENARIO = Scenario(
+    "sqlite", "ext4", {"synchronous": "full"}, "powercut", {"page_size": "4096"}, workload=WorkloadSpec(1)
+)
 TEXTS = ("setup-1", "begin-1-2", "ack-1-3", "end-4")
 ENTRIES = [
     Entry(0, 2, 2, 7),
@@ -82,7 +84,7 @@ def test_a_payload_that_the_log_has_wrong_voids_it(tmp_path: Path, device_digest
 
 
 def test_a_transaction_without_its_acknowledgement_voids_it(tmp_path: Path, device_digest: str) -> None:
-    scenario = replace(SCENARIO, workload=Workload(2))
+    scenario = replace(SCENARIO, workload=WorkloadSpec(2))
     with pytest.raises(RecordingError, match="1 of 2 transactions acknowledged"):
         require_sound(tmp_path / "log", told(device_digest), ENTRIES, scenario)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rig.contract.devices import DEVICES
 from rig.contract.orders import Orders, Shim
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 
 WAL = Scenario("sqlite", "ext4", {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
 
@@ -22,7 +22,7 @@ OTHERS: dict[str, object] = {
     "device": DEVICES["hdd"],
     "filesystem": "other",
     "engine_module": "other.engine",
-    "workload": Workload(41),
+    "workload": WorkloadSpec(41),
     "shim": Shim.EATMYDATA,
     "seed": 2,
 }
@@ -44,8 +44,10 @@ def test_everything_else_decides_the_recording(name: str) -> None:
     assert WAL.recording_key != replace(WAL, **{name: OTHERS[name]}).recording_key  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("workload", [Workload(41), Workload(think_ms=1), Workload(rest_ms=1), Workload(name="other")])
-def test_every_part_of_the_workload_decides_the_recording(workload: Workload) -> None:
+@pytest.mark.parametrize(
+    "workload", [WorkloadSpec(41), WorkloadSpec(think_ms=1), WorkloadSpec(rest_ms=1), WorkloadSpec(name="other")]
+)
+def test_every_part_of_the_workload_decides_the_recording(workload: WorkloadSpec) -> None:
     assert WAL.recording_key != replace(WAL, workload=workload).recording_key
 
 

@@ -23,7 +23,7 @@ from rig import store
 from rig.contract.devices import DEVICES
 from rig.contract.errors import HostError, RecordingError, StoreError
 from rig.contract.results import PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.host import free_bytes
 from rig.planning import matrix
 from rig.store import Run, write_parquet
@@ -116,7 +116,7 @@ def test_parquet_has_a_row_for_each_verdict_and_its_columns_also_when_there_are_
 
 
 def test_the_scenario_of_a_scenario_is_read_back_whole(run: Run) -> None:
-    scenario = replace(SCENARIO, workload=Workload(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
+    scenario = replace(SCENARIO, workload=WorkloadSpec(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
     run.write_plan(scenario, PLAN)
     assert scenario == run.scenario(scenario.id)
     with pytest.raises(StoreError, match=rf"no scenario 'sqlite-none'; it has: {SCENARIO.id}$".replace("+", r"\+")):

@@ -13,7 +13,7 @@ import numpy as np
 from rig.contract.findings import Finding
 from rig.contract.geometry import DISK_MIB
 from rig.contract.results import Verdict
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.machines import verification
@@ -24,7 +24,7 @@ from rig.recordings.archive import RECORDING_BYTES, Recording
 from rig.recordings.timeline import Timeline
 
 Recorder = Callable[[Scenario], Recording]
-SHORT = Workload(transaction_count=8, think_ms=200, rest_ms=6000)
+SHORT = WorkloadSpec(transaction_count=8, think_ms=200, rest_ms=6000)
 
 
 def scenario_of(settings_name: str, *, fault: str = "powercut", seed: int = 1) -> Scenario:

@@ -15,9 +15,9 @@ from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import ERROR_FAULTS
 from rig.contract.injections import Injection
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import EntryFlag
-from rig.guest.programs.injections import Place, strikes
+from rig.guest.programs.injections import Stage, strikes
 from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning import matrix
@@ -28,7 +28,7 @@ _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
 
 def brief(settings: str, fault: str, transaction_count: int = 6, seed: int = 1) -> Scenario:
     scenario = scenario_of(settings, fault=fault, seed=seed)
-    return replace(scenario, workload=Workload(transaction_count, think_ms=20, rest_ms=6000))
+    return replace(scenario, workload=WorkloadSpec(transaction_count, think_ms=20, rest_ms=6000))
 
 
 def breaks(scenario: Scenario, found: list[Verdict]) -> list[Verdict]:
@@ -61,7 +61,7 @@ def trap() -> int:
         seed
         for seed in range(1, 100)
         for strike in strikes(Injection.WRITE, seed, 6)[:1]
-        if strike.place is Place.BEGIN and strike.reopens and strike.number == 3
+        if strike.stage is Stage.BEGIN and strike.reopens and strike.number == 3
     )
 
 

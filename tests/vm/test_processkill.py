@@ -10,7 +10,7 @@ import pytest
 
 from rig.contract.errors import UsageError
 from rig.contract.results import PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import Scenario, Workload
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.machines.campaign import Machines
 from rig.machines.replay import replay
 from rig.machines.template import Template
@@ -24,7 +24,7 @@ COUNT = 4
 
 
 def killed(settings_name: str) -> Scenario:
-    return replace(scenario_of(settings_name, fault="processkill"), workload=Workload(COUNT))
+    return replace(scenario_of(settings_name, fault="processkill"), workload=WorkloadSpec(COUNT))
 
 
 def verdicts(recorded: Recording) -> list[Verdict]:

@@ -15,7 +15,7 @@ from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import LOGS
 
 # While a transaction is under way both logs are marked this often, so that what one disk and then the other completes
-# falls into different spans: a flush takes milliseconds on the device profiles there are.
+# falls into different spans: a flush takes milliseconds on every device there is.
 _TICK_S = 250e-6
 
 

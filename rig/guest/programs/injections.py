@@ -16,7 +16,7 @@ from enum import StrEnum
 from rig.contract.injections import Injection
 
 
-class Place(StrEnum):
+class Stage(StrEnum):
     """Where in a transaction a strike begins."""
 
     BEGIN = "begin"
@@ -30,7 +30,7 @@ class Strike:
 
     # The transaction at which it begins.
     number: int
-    place: Place
+    stage: Stage
     # Whether the program reopens the database after the error, rather than go on over the same connection.
     reopens: bool
     # Attempts at a transaction or checkpoint until it is over, whether they failed or not.
@@ -47,34 +47,34 @@ class Strike:
 _APART = (5, 8)
 _APART_GROWING = (3, 4)
 _GROWING_UNTIL = 24
-_PLACES = {
-    Injection.READ: (Place.BEGIN, Place.CHECKPOINT),
-    Injection.DISKFULL_LOG: (Place.BEGIN,),
-    Injection.DISKFULL_DATA: (Place.CHECKPOINT,),
+_STAGES = {
+    Injection.READ: (Stage.BEGIN, Stage.CHECKPOINT),
+    Injection.DISKFULL_LOG: (Stage.BEGIN,),
+    Injection.DISKFULL_DATA: (Stage.CHECKPOINT,),
 }
 # Attempts until it is over; after its only error FSYNC is over anyway.
 _ATTEMPTS = {Injection.FSYNC: (2, 2), Injection.DISKFULL_DATA: (20, 20)}
 
 
 def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[Strike, ...]:
-    """Return the strikes of a recording, in order; every place comes up once in as many strikes as there are places."""
+    """Return the strikes of a recording, in order; every stage comes up once in as many strikes as there are stages."""
     choice = random.Random(f"{injection} {seed}")
     is_growing = injection is Injection.DISKFULL_DATA
     last = min(transaction_count, _GROWING_UNTIL) if is_growing else transaction_count
     found: list[Strike] = []
-    places: list[Place] = []
-    # Each place gets both ways to go on in turn.
-    reopens = {place: choice.random() < 0.5 for place in Place}
+    stages: list[Stage] = []
+    # Each stage gets both ways to go on in turn.
+    reopens = {stage: choice.random() < 0.5 for stage in Stage}
     number = choice.randint(2, 3)
     while number <= last:
-        if not places:
-            places = list(_PLACES.get(injection, tuple(Place)))
-            choice.shuffle(places)
-        place = places.pop()
-        reopens[place] = not reopens[place]
+        if not stages:
+            stages = list(_STAGES.get(injection, tuple(Stage)))
+            choice.shuffle(stages)
+        stage = stages.pop()
+        reopens[stage] = not reopens[stage]
         attempts_max = choice.randint(*_ATTEMPTS.get(injection, (2, 4)))
         free_blocks = 0 if is_growing else choice.randint(0, 3)
         share = round(choice.random(), 3)
-        found.append(Strike(number, place, reopens[place], attempts_max, share, free_blocks, int(is_growing)))
+        found.append(Strike(number, stage, reopens[stage], attempts_max, share, free_blocks, int(is_growing)))
         number += choice.randint(*(_APART_GROWING if is_growing else _APART))
     return tuple(found)

@@ -25,7 +25,7 @@ from rig.engines import Database, EnduringDatabase, EnduringDriver, enduring, lo
 from rig.guest.devices import mounts
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.faultlayer import Ballast, FaultLayer
-from rig.guest.programs.injections import Place, Strike, strikes
+from rig.guest.programs.injections import Stage, Strike, strikes
 from rig.guest.site import Site
 
 # An error that nobody was told of yet is told to the first sync after a reopen; a careful program tries again.
@@ -78,7 +78,7 @@ class Survivor:
             self._reopen(error)
 
     def _struck(self, strike: Strike) -> None:
-        if strike.place is Place.CHECKPOINT and self._held.has_checkpoints:
+        if strike.stage is Stage.CHECKPOINT and self._held.has_checkpoints:
             self._in_peace()
         elif self._injection is Injection.DISKFULL_LOG and (error := self._tried(self._held.shrink_log)):
             self._reopen(error)
@@ -89,7 +89,7 @@ class Survivor:
             if attempt and self._injection is not Injection.DISKFULL_DATA:
                 self._think()
             self._outage.begin(strike, attempt, self._held, self._last_ns)
-            error = self._attempt(strike.place)
+            error = self._attempt(strike.stage)
             self._outage.settle()
             seen = error or seen
             if error and (not self._goes_on(error, strike) or self._injection is Injection.FSYNC):
@@ -101,9 +101,9 @@ class Survivor:
             self._reopen(seen)
         self._outage.end()
 
-    def _attempt(self, place: Place) -> Exception | None:
+    def _attempt(self, stage: Stage) -> Exception | None:
         """Try a transaction or a checkpoint; return what the engine raised."""
-        if place is Place.CHECKPOINT and self._held.has_checkpoints:
+        if stage is Stage.CHECKPOINT and self._held.has_checkpoints:
             return self._tried(self._held.checkpoint)
         return self._transact()
 
@@ -218,7 +218,7 @@ class _Outage:
             self._mark(f"inject-{strike.number}")
         if self._injection in _DISKFULL:
             self._ballast.leave(strike.free_blocks + attempt * strike.free_blocks_step)
-        elif is_new and strike.place is Place.MIDST:
+        elif is_new and strike.stage is Stage.MIDST:
             self._pending = threading.Thread(target=self._fail_after, args=(strike.share * span_ns / 1e9,))
             self._pending.start()
         elif is_new:
