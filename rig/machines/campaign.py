@@ -29,11 +29,12 @@ from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Role
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
-from rig.machines.verification import Job, live_verdicts, verdict, verify
+from rig.machines.verification import Job, verify
 from rig.planning import recoverycuts
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import Profile
+from rig.planning.verdicts import live_verdicts, verdict
 from rig.recordings import archive
 from rig.recordings.recoveries import OpenRecovery
 from rig.recordings.timeline import Timeline

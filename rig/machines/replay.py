@@ -20,8 +20,9 @@ from rig.faults import (
 from rig.machines.campaign import Machines
 from rig.machines.record import record_live
 from rig.machines.template import Template
-from rig.machines.verification import Job, live_verdicts, verdict, verify
+from rig.machines.verification import Job, verify
 from rig.planning.cuts import Cut
+from rig.planning.verdicts import live_verdicts, verdict
 from rig.recordings import archive
 from rig.recordings.recoveries import OpenRecovery
 from rig.recordings.timeline import Timeline

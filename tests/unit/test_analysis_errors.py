@@ -12,7 +12,7 @@ from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.arms import ERROR_FAULTS
 from rig.contract.results import LiveFinding, MeasuredScenario, VerdictKind
-from rig.machines.verification import live_verdicts
+from rig.planning.verdicts import live_verdicts
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite
 
 WAL_FULL = sqlite("wal", "full")

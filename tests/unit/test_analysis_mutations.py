@@ -13,8 +13,8 @@ from rig.analysis.outcome import Result, outcome, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.results import LiveFinding, MeasuredScenario, Verdict, VerdictKind
-from rig.machines.verification import live_verdicts
 from rig.planning import matrix
+from rig.planning.verdicts import live_verdicts
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")

@@ -30,9 +30,9 @@ from rig.engines.sqlite.spec import SPEC
 from rig.faults import Address, Logs, WriteLog
 from rig.guest.programs.clock import environment, first_wrong
 from rig.machines.replay import _address
-from rig.machines.verification import verdict
 from rig.planning.cuts import Cut, by_content, cuts
 from rig.planning.matrix import PROFILES
+from rig.planning.verdicts import verdict
 from rig.recordings.timeline import Timeline
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite
 from tests.unit.samples import verdict as row

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import Fault, Logs, WriteLog, epochs, everything_unflushed_lost, parse_state
-from rig.machines.verification import verdict
 from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import PROFILES
+from rig.planning.verdicts import verdict
 from rig.recordings.timeline import Timeline
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Epoch, Mark
-from rig.machines.verification import verdict
 from rig.planning.cuts import Cut
+from rig.planning.verdicts import verdict
 from rig.recordings.timeline import Timeline
 
 COUNT = 6

@@ -20,6 +20,7 @@ from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
+from rig.planning.verdicts import verdict
 from rig.recordings.archive import RECORDING_BYTES, Recording
 from rig.recordings.timeline import Timeline
 
@@ -120,4 +121,4 @@ def verdicts(scenario: Scenario, recording: Recording, verifier: Template, profi
         groups = cuts.by_content(cuts.cuts(scenario, profile, Logs(log), timeline).cuts)
         found = findings(scenario, verifier, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
-        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
+        return [verdict(cut, finding, timeline) for group, finding in pairs for cut in group]

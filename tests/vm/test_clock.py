@@ -20,6 +20,7 @@ from rig.guest.programs.clock import first_wrong
 from rig.machines import record, verification
 from rig.machines.template import Template
 from rig.planning import cuts, matrix
+from rig.planning.verdicts import verdict
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
@@ -70,7 +71,7 @@ def judged(scenario: Scenario, template: Template, made: Recording) -> list[tupl
             [group[0].clock for group in groups], scenario, template, log, [group[0].state for group in groups]
         )
         return [
-            (cut.clock, verification.verdict(cut, finding, timeline))
+            (cut.clock, verdict(cut, finding, timeline))
             for group, finding in zip(groups, found, strict=True)
             for cut in group
         ]
@@ -98,9 +99,9 @@ def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_bac
 ) -> None:
     scenario = scenario_of("wal_full+lastwriter", fault="clockjump")
     found = judged(scenario, verifier, recorded(scenario))
-    for clock, verdict in found:
-        is_lost = clock is Clock.AHEAD and verdict.acked > 0
-        assert is_lost is (verdict.kind.is_damage or verdict.lost > 0), verdict
+    for clock, one in found:
+        is_lost = clock is Clock.AHEAD and one.acked > 0
+        assert is_lost is (one.kind.is_damage or one.lost > 0), one
     assert {(clock, True) for clock in (Clock.AHEAD, Clock.RIGHT)} <= {(clock, v.acked > 0) for clock, v in found}
 
 
@@ -124,9 +125,7 @@ def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_unde
         found = under(clocks, scenario, verifier, log, [group[0].state for group in groups])
         assert path == log.path
         verdicts = [
-            verification.verdict(cut, finding, timeline)
-            for group, finding in zip(groups, found, strict=True)
-            for cut in group
+            verdict(cut, finding, timeline) for group, finding in zip(groups, found, strict=True) for cut in group
         ]
     assert {Clock.EPOCH, Clock.RIGHT} == set(clocks)
     for clock, finding in zip(clocks, found, strict=True):

@@ -18,9 +18,9 @@ from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKi
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import EntryFlag
 from rig.guest.programs.injections import Stage, strikes
-from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning import matrix
+from rig.planning.verdicts import live_verdicts
 from tests.vm.samples import Recorder, opened, scenario_of, verdicts
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
@@ -44,7 +44,7 @@ def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
 ) -> None:
     scenario = brief(settings, fault)
     recording = recorded(scenario)
-    live = verification.live_verdicts(scenario.id, recording.facts.live)
+    live = live_verdicts(scenario.id, recording.facts.live)
     assert live, "no error was seen"
     assert {VerdictKind.DURABLE} == {verdict.kind for verdict in live}
     assert all("after SQLITE_" in verdict.detail for verdict in live)
@@ -87,7 +87,7 @@ def test_an_engine_without_a_journal_is_found_damaged_where_space_ends_and_the_r
 ) -> None:
     scenario = brief("off_full", "diskfull-data", 12)
     recording = recorded(scenario)
-    live = verification.live_verdicts(scenario.id, recording.facts.live)
+    live = live_verdicts(scenario.id, recording.facts.live)
     assert live[-1].kind.is_damage
     assert recording.facts.transaction_count < 12
     assert [] == breaks(scenario, live), "it promises nothing"

@@ -21,9 +21,9 @@ from rig.guest.livecuts import round_count
 from rig.machines import record
 from rig.machines.campaign import Campaign, Machines
 from rig.machines.template import Template
-from rig.machines.verification import live_verdicts
 from rig.planning import matrix
 from rig.planning.matrix import Profile
+from rig.planning.verdicts import live_verdicts
 from rig.recordings import livecuts
 from rig.recordings.livecuts import Round, prove, rounds
 from rig.store import Run

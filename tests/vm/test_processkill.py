@@ -14,7 +14,7 @@ from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.machines.campaign import Machines
 from rig.machines.replay import replay
 from rig.machines.template import Template
-from rig.machines.verification import live_verdicts
+from rig.planning.verdicts import live_verdicts
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.store import Run

@@ -9,9 +9,9 @@ from rig.faults import CrashState, Fault, Logs, WriteLog, plan
 from rig.faults.damage import Garbage
 from rig.faults.log import SECTOR_BYTES
 from rig.faults.state import make_state
-from rig.machines import verification
 from rig.machines.template import Template
 from rig.planning.cuts import Cut
+from rig.planning.verdicts import verdict
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, findings, opened, scenario_of
 
@@ -48,7 +48,7 @@ def judged(template: Template, recorded: Recorder, *, has_neighbour: bool, has_g
         found = findings(scenario, template, log, states)
         timeline = Timeline(log.marks)
         pairs = zip(states, found, strict=True)
-        return [verification.verdict(Cut(scenario.id, s, "", s.instant, 0), one, timeline) for s, one in pairs]
+        return [verdict(Cut(scenario.id, s, "", s.instant, 0), one, timeline) for s, one in pairs]
 
 
 def test_garbage_over_the_end_of_a_frame_that_was_synced_loses_it_and_its_checksum_tells(

@@ -20,13 +20,14 @@ from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Disk, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import make_joint
-from rig.machines import campaign, record, verification
+from rig.machines import campaign, record
 from rig.machines.campaign import Machines
 from rig.machines.replay import replay
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.cuts import Cut
+from rig.planning.verdicts import verdict
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
 from rig.store import Run
@@ -43,7 +44,7 @@ def judged(scenario: Scenario, template: Template, log: WriteLog, chosen: Sequen
     timeline = Timeline(log.marks)
     found = findings(scenario, template, log, list[CrashState](chosen))
     cuts = [Cut(scenario.id, state, "", state.instant, 0) for state in chosen]
-    return [verification.verdict(cut, one, timeline).kind for cut, one in zip(cuts, found, strict=True)]
+    return [verdict(cut, one, timeline).kind for cut, one in zip(cuts, found, strict=True)]
 
 
 def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(

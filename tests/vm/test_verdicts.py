@@ -20,10 +20,11 @@ from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.state import make_state
-from rig.machines import session, verification
+from rig.machines import session
 from rig.machines.machine import Machine
 from rig.machines.template import Template
 from rig.planning import cuts, matrix
+from rig.planning.verdicts import verdict
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
@@ -52,7 +53,7 @@ def verdicts(scenario: Scenario, template: Template, path: Path) -> list[Verdict
         groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
         found = findings(scenario, template, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
-        return [verification.verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
+        return [verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
 
 
 def mark_of(entries: Sequence[Entry], text: bytes) -> int:

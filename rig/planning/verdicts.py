@@ -1,0 +1,93 @@
+"""Verdicts from findings: what a reopened database showed, judged at the instant of a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rig.contract.findings import UNANSWERED, Finding, FindingKind
+from rig.contract.results import LiveFinding, Verdict, VerdictKind
+from rig.planning.cuts import Cut
+from rig.recordings.timeline import Timeline
+
+# Reopening takes less than the limit on a crash state, and the guest's clock may run ahead of it under emulation.
+_CLOCK_LIMIT_S = 3600
+
+
+def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
+    """Judge a finding at the instant of a cut."""
+    acked = timeline.acked(cut.entry)
+    # A state that answers for fewer marks than were written by then may still hold what those transactions wrote.
+    issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
+    blank = Verdict(
+        cut.scenario, cut.address, cut.content, cut.entry, cut.clock or "", cut.state.holds,
+        VerdictKind.INCONCLUSIVE, acked, None, 0, 0, cut.weight_ns, "",
+    )  # fmt: skip
+    return _verdict(
+        blank,
+        _under_its_clock(cut, finding),
+        issued,
+        lambda recovered: timeline.lost_ns(recovered, cut.entry),
+    )
+
+
+def _under_its_clock(cut: Cut, finding: Finding) -> Finding:
+    """Return the finding, or that it says nothing of the cut: the clock was not the one that was asked for."""
+    is_answer = finding.kind not in UNANSWERED
+    if cut.clock is None or not is_answer:
+        return finding
+    read_s = finding.clock_s
+    if read_s is not None and 0 <= read_s - cut.clock.seconds < _CLOCK_LIMIT_S:
+        return finding
+    detail = f"judged while the clock read {read_s}, and it was to be {cut.clock.seconds}; {finding.detail}"
+    return replace(finding, kind=FindingKind.INCONCLUSIVE, recovered=None, detail=detail)
+
+
+def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable[[int], int]) -> Verdict:
+    """Fill in what a finding says of an instant at which `blank.acked` transactions were acknowledged."""
+    acked = blank.acked
+    kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
+    if finding.kind is not FindingKind.PREFIX:
+        kind = VerdictKind(finding.kind)
+    elif finding.recovered is None or finding.recovered > issued:
+        detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
+    elif finding.recovered < acked:
+        kind = VerdictKind.LOST_SUFFIX
+        lost = acked - finding.recovered
+        lost_ns = lost_ns_of(finding.recovered)
+        detail = f"transactions {finding.recovered + 1} to {acked} were acknowledged and are gone"
+    else:
+        kind = VerdictKind.DURABLE
+    return replace(blank, kind=kind, recovered=finding.recovered, lost=lost, lost_virtual_ns=lost_ns, detail=detail)
+
+
+def live_verdicts(scenario_id: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
+    """Judge what was found in the running guest: there `acked` transactions had been acknowledged, `issued` begun."""
+    judged = [
+        _verdict(
+            Verdict(
+                scenario_id,
+                one["state"],
+                one["state"],
+                0,
+                "",
+                "",
+                VerdictKind.INCONCLUSIVE,
+                one["acked"],
+                None,
+                0,
+                0,
+                0,
+                "",
+            ),
+            Finding.of(one),
+            one["issued"],
+            lambda _: 0,
+        )
+        for one in findings
+    ]
+    # What was done to the machine belongs to whatever came of it.
+    return [
+        one if told["detail"] in one.detail else replace(one, detail=f"{one.detail}; {told['detail']}")
+        for one, told in zip(judged, findings, strict=True)
+    ]
