@@ -120,8 +120,6 @@ class Spec:
     programs: Mapping[str, Program] = field(default_factory=dict)
     # Settings that are carried out once before a template is saved: what others do has to be among it.
     warm: tuple[str, ...] = ()
-    # The guest image that has what the driver imports.
-    image: str = "base"
 
     def all_settings(self) -> Iterator[dict[str, str]]:
         """Yield every combination of choices."""
