@@ -1,7 +1,7 @@
-"""Which accelerator verifiers run under: KVM if a machine under it has answered, else emulation, and that is said.
+"""Choose the accelerator of the verifiers: KVM if a machine under it has answered, else emulation, with the reason.
 
-`/dev/kvm` may exist, open and create a vCPU, and still not run a kernel; so the only probe is a machine that says
-READY. Where QEMU gives up over a register of the processor that the guest can do without, it is asked once more.
+`/dev/kvm` may exist, open and create a vCPU, and still not run a kernel, so the only probe is a machine that says
+READY. If QEMU fails on a processor register that the guest can do without, the probe is repeated with that hidden.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rig.machines.template import PROGRAM, answers, qemu_version
 
 _DEVICE = Path("/dev/kvm")
 _PROBE_LIMIT_S = 20
-# How QEMU says that the host does not let it set a model-specific register.
+# QEMU's words when the host does not let it set a model-specific register.
 _REGISTER_TROUBLE = "failed to set MSR"
-_SILENT = "the guest says nothing"
+_SILENT = "the guest prints nothing"
 _SLOWER = "emulation works as well, only slower"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An accelerator, why that one in a few words, and what to do for a faster one."""
+    """An accelerator, the reason for it in a few words, and how to get a faster one."""
 
     accelerator: Accelerator
     reason: str
@@ -37,7 +37,7 @@ class Choice:
 
 
 def best_accelerator(guest: Image) -> Choice:
-    """Return the fastest accelerator that works here. The answer of the probe is kept until the host boots again."""
+    """Return the fastest accelerator that works here. The result of the probe is cached until the host reboots."""
     if reason := _why_closed(_DEVICE):
         return Choice(Accelerator.TCG, reason, _SLOWER)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -53,7 +53,7 @@ def best_accelerator(guest: Image) -> Choice:
 
 
 def chosen(failure: Callable[[Accelerator], str]) -> Choice:
-    """Return the choice that follows from why no machine answered under an accelerator; nothing where one did."""
+    """Return the choice; `failure` says why no machine answered under an accelerator, or nothing if one did."""
     plain = failure(Accelerator.KVM)
     if not plain:
         return Choice(Accelerator.KVM, "a machine under KVM answered")
@@ -61,9 +61,9 @@ def chosen(failure: Callable[[Accelerator], str]) -> Choice:
         return Choice(Accelerator.TCG, f"under KVM {plain}", _advice(plain))
     without = failure(Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES)
     if not without:
-        hidden = "a machine under KVM answered, with arch-capabilities hidden from it"
+        hidden = "a machine under KVM answered, with arch-capabilities hidden"
         return Choice(Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES, hidden)
-    advice = f"that is with arch-capabilities hidden, else {plain}; {_advice(without)}"
+    advice = f"that was with arch-capabilities hidden; with them {plain}; {_advice(without)}"
     return Choice(Accelerator.TCG, f"under KVM {without}", advice)
 
 
@@ -74,7 +74,7 @@ def _advice(failure: str) -> str:
 
 
 def _why_closed(device: Path) -> str:
-    """Return why KVM's device cannot be opened; nothing if it can."""
+    """Return why KVM's device cannot be opened, or nothing if it can."""
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _why_closed(device: Path) -> str:
 
 
 def _failure(guest: Image, accelerator: Accelerator) -> str:
-    """Return why no machine answers under an accelerator; nothing if one does."""
+    """Return why no machine answers under an accelerator, or nothing if one does."""
     try:
         answers(Role.VERIFIER, guest, accelerator, _PROBE_LIMIT_S)
     except (VmError, TimeoutError) as error:
@@ -96,7 +96,7 @@ def _failure(guest: Image, accelerator: Accelerator) -> str:
 
 
 def _gist(message: str) -> str:
-    """Return QEMU's own words in a message about a lost machine; where it lives on, that the guest says nothing."""
+    """Return QEMU's own words from the message about a lost machine, or `_SILENT` if QEMU was still running."""
     line = message.partition("\n")[0].partition("; console: ")[0]
     words = line.rpartition(f"{PROGRAM}: ")[2].removeprefix("error: ")[:120]
     return _SILENT if line.endswith("(still running)") else f"QEMU says: {words}"

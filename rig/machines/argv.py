@@ -1,7 +1,7 @@
 """The QEMU command line, as a pure function of a frozen spec and of what is plugged in.
 
-Template and clone get the same devices in the same order, for a saved state fits nothing else; only what
-is behind a device differs: files, and sockets passed as open descriptors.
+A template and its clones have the same devices in the same order, because a saved state fits nothing else. Only the
+backends differ: files, and sockets passed as open descriptors.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Accelerator(StrEnum):
 
     TCG = "tcg"
     KVM = "kvm"
-    # For hosts on which QEMU cannot set the register behind arch-capabilities (MSR 0x10a) and gives up.
+    # For hosts on which QEMU cannot set the arch-capabilities register (MSR 0x10a) and exits.
     KVM_WITHOUT_ARCH_CAPABILITIES = "kvm-without-arch-capabilities"
 
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """A machine before anything is plugged in; together with QEMU itself, all that decides what a template is."""
+    """A machine before anything is plugged in. This and QEMU itself determine a template."""
 
     role: Role
     accelerator: Accelerator
@@ -41,10 +41,10 @@ class MachineSpec:
 
 @dataclass(frozen=True)
 class Plugs:
-    """What is behind the devices of one machine. Descriptors are inherited by the QEMU process."""
+    """The backends of one machine's devices. The QEMU process inherits the descriptors."""
 
     ram_file: Path
-    # A template writes its RAM through to the file and may start `cat` to save the rest; a clone copies on write.
+    # A template shares its RAM with the file and may start `cat` to save its state; a clone copies on write.
     is_template: bool
     console: Path
     orders: Path
@@ -53,17 +53,18 @@ class Plugs:
     monitor_fd: int
 
 
-# A saved template fits only clones with the same orders size.
+# A template can be restored only with orders of the size that it was saved with.
 ORDERS_BYTES = 4096
 
-# QEMU 7.2 mis-emulates cmpxchg16b, so 1 of 6 boots died in early kernel code. The plainest model is the fastest to
-# emulate (a crash state takes a tenth less than with "max"), and has no instruction that draws on host randomness.
+# QEMU 7.2 mis-emulates cmpxchg16b: with it, 1 of 6 boots died in early kernel code. The plainest CPU model is the
+# fastest to emulate (a crash state takes a tenth less time than with "max") and has no instruction that reads host
+# randomness.
 _TCG_CPU = "qemu64,cx16=off"
 _KVM_CPU = {Accelerator.KVM: "host", Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES: "host,-arch-capabilities"}
-# 2 ns an instruction. Time stands still while the guest runs nothing of its own, and jumps while it sleeps.
+# Virtual time advances by 2 ns with each guest instruction, and jumps to the next timer when the guest sleeps.
 _ICOUNT = "shift=1,sleep=off,align=off"
-# On a busy host no tick may come while the kernel tests its timer, and Linux 6.12 panics; guests of KVM skip that test.
-# RCU grace periods are what removing a dm device waits for; expedited ones take a fraction of the time.
+# no_timer_check: on a busy host the kernel may see no tick while it tests its timer, and Linux 6.12 then panics. KVM
+# guests skip that test. rcu_expedited: removing a dm device waits for RCU grace periods; this makes them far shorter.
 _APPEND = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 no_timer_check rcupdate.rcu_expedited=1 RIG_ROLE={role}"
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn={spawn}"
 

@@ -1,7 +1,7 @@
 """A campaign: record every scenario once, cut it many times, and store a verdict for every cut.
 
-Work is done recording by recording. What was measured stays measured: a void recording or a lost machine
-costs its own scenarios a result and the others nothing, and verdicts are stored as they come.
+Work proceeds recording by recording, and verdicts are stored as they come. A void recording or a lost machine costs
+only its own scenarios a result.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from rig.recordings.timeline import Timeline
 from rig.store import Run
 
 _BATCH = 16
-# Where other recordings keep all machines busy fewer contents than this go to one, for a clone takes half a second to
-# warm up.
+# The fewest contents that are worth a clone of their own (it takes half a second to warm up) while other recordings
+# keep all machines busy.
 _PART_MIN = 160
 
 
 class Progress(Protocol):
-    """Is told what happens; called from several threads."""
+    """Receives the progress of a campaign; called from several threads."""
 
     def says(self, text: str) -> None:
-        """Something worth a line."""
+        """Take a line of text."""
 
     def planned(self, cut_count: int) -> None:
-        """More cuts are to be judged."""
+        """Add to the cuts that will be judged."""
 
     def judged(self, cut_count: int) -> None:
-        """So many cuts have been judged."""
+        """Add to the cuts that have been judged."""
 
 
 class Silent:
-    """Progress for whoever does not want to know."""
+    """Progress that shows nothing."""
 
     def says(self, text: str) -> None:
         """Say nothing."""
@@ -82,9 +82,9 @@ class Machines:
 
 @contextmanager
 def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[Machines]:
-    """Hold an image and both templates for the length of a block, making what the cache lacks.
+    """Hold an image and both templates for the length of a block; make whatever the cache lacks.
 
-    Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest could not load.
+    Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest cannot load.
     """
     require_qemu()
     require_cache()
@@ -117,13 +117,13 @@ class Campaign:
         self._part_min = 1
 
     def measure(self, scenarios: Sequence[Scenario]) -> None:
-        """Measure all scenarios that the run lacks. Whatever interrupts it, no machine is left running."""
+        """Measure all scenarios that the run lacks. No machine is left running, whatever interrupts us."""
         ordered = sorted(scenarios, key=lambda scenario: (scenario.recording_key, scenario.id))
         groups = [list(group) for _, group in groupby(ordered, key=lambda scenario: scenario.recording_key)]
         groups.sort(key=lambda group: group[0].id)
         self._part_min = _PART_MIN if len(groups) > self._jobs else 1
         vms = ThreadPoolExecutor(self._jobs, "vm")
-        # One more group than machines: the next recording is planned while the last states of this one are checked.
+        # One more group than machines: plan the next recording while the last states of this one are checked.
         leaders = ThreadPoolExecutor(self._jobs + 1, "group")
         try:
             leading = [
@@ -168,7 +168,7 @@ class Campaign:
                 try:
                     batches, plan = self._planned(scenario, logs, auditor, timeline, vms, stack)
                 except (RigError, LogError, TimeoutError) as error:
-                    # Recoveries are of one scenario only; the others are cut from a recording that is sound.
+                    # Recoveries belong to one scenario; the other scenarios are cut from a recording that is sound.
                     self._failed([scenario], error)
                     continue
                 self._run.write_plan(scenario, replace(plan, state_count=plan.state_count + len(facts.live)))
@@ -191,12 +191,12 @@ class Campaign:
             self._progress.planned(sum(len(same) for part in parts for same in part.contents))
             judge = _Judge(self._run, timeline, self._progress)
             futures: list[Future[None]] = [vms.submit(self._verify_part, part, judge) for part in parts]
-            # Logs and files are in use until the last part is done, also when another has failed.
+            # Logs and files are in use until the last part is done, even if another part has failed.
             wait(futures)
             for future in futures:
                 future.result()
 
-    def _planned(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
+    def _planned(  # noqa: PLR0917 - all types differ; mypy catches a swap
         self,
         scenario: Scenario,
         logs: Logs,
@@ -205,7 +205,7 @@ class Campaign:
         vms: ThreadPoolExecutor,
         stack: ExitStack,
     ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
-        """Return the cuts of a scenario, each batch with the recovery it is cut from, None for the recording itself."""
+        """Return the cuts of a scenario in batches, each with the recovery that it cuts, or None for the recording."""
         if not SPECS[scenario.fault].cuts_recovery:
             planned = cuts(scenario, self._profile, logs, timeline)
             audited_count = auditor.audit(scenario, planned.cuts, self._profile.audit_count)
@@ -220,7 +220,7 @@ class Campaign:
         return recoveries, replace(facts, audited_count=audited_count)
 
     def _store_live(self, scenario: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
-        """Store what the recording itself showed of a scenario, unless that was done before."""
+        """Store the findings of the recording run itself, unless they are stored already."""
         known = {one.state for one in stored}
         fresh = [one for one in live_verdicts(scenario.id, facts.live) if one.state not in known]
         if fresh:
@@ -233,7 +233,7 @@ class Campaign:
                 add(same, finding)
 
     def _failed(self, scenarios: Sequence[Scenario], error: Exception) -> None:
-        """Note why scenarios could not be measured; raise the error if that is because we are being stopped."""
+        """Note why scenarios could not be measured; raise the error instead if we are being stopped."""
         if self._stopped.is_set():
             raise error
         for scenario in scenarios:
@@ -244,7 +244,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one machine verifies: a job, and for each of its states the cuts that its finding answers."""
+    """What one machine verifies: a job, and for each of its states the cuts that share its finding."""
 
     job: Job
     contents: Sequence[Sequence[Cut]]
@@ -255,7 +255,7 @@ def _part(scenario: Scenario, file: LogFile, contents: Sequence[Sequence[Cut]]) 
 
 
 class _Judge:
-    """Turns findings into stored verdicts, a batch at a time."""
+    """Turns findings into verdicts and stores them in batches."""
 
     def __init__(self, run: Run, timeline: Timeline, progress: Progress) -> None:
         self._run = run
@@ -282,7 +282,7 @@ class _Judge:
         with self._lock:
             for scenario in sorted({one.scenario for one in pending}):
                 own = [one for one in pending if one.scenario == scenario]
-                # Handed over whatever comes of it: what could not be stored is judged again, not stored twice.
+                # Removed first, so that a failed append is judged again and not stored twice.
                 pending[:] = [one for one in pending if one.scenario != scenario]
                 self._run.append(scenario, own)
 

@@ -1,7 +1,7 @@
 """Write cpio archives in the `newc` format, which the kernel unpacks as an initrd.
 
-The format is that of Documentation/driver-api/early-userspace. The kernel unpacks several archives laid end to end one
-over the other, so the agent's code travels as a second one.
+The format is described in the kernel's Documentation/driver-api/early-userspace. The kernel unpacks concatenated
+archives one after the other into the same tree, so the agent's code is a second archive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TRAILER = "TRAILER!!!"
 
 
 def archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """Pack `path -> (content, permission bits)`, with the directories they need; the same files give the same bytes."""
+    """Pack `path -> (content, permission bits)` and the parent directories; the same files give the same bytes."""
     directories = {path.rsplit("/", depth)[0] for path in files for depth in range(1, path.count("/") + 1)}
     parts = []
     for number, path in enumerate(sorted(directories | files.keys()), start=1):

@@ -1,10 +1,11 @@
-"""Debian packages unpacked into a folder, by any user: without root, namespaces or maintainer scripts.
+"""Unpack Debian packages into a folder, as any user: without root, namespaces or maintainer scripts.
 
-mmdebstrap resolves what the packages need, fetches it, checks the signatures and unpacks. It changes neither root nor
-owner, so it works the same for root, for root with few capabilities (as in a container), for a user, and for a user
-whose kernel or administrator allows no user namespaces. The scripts of the packages expect to be root in a root of
-their own, so they do not run. What they do and the guest needs is done here: users and groups, the way from /var to
-/run, the cache of the dynamic linker, and Python's bytecode, which a read-only guest could never write.
+mmdebstrap resolves dependencies, downloads the packages, checks their signatures and unpacks them. It changes neither
+the root directory nor owners, so it works the same for root, for root with few capabilities (as in a container), for
+a user, and for a user whose kernel or administrator forbids user namespaces. Maintainer scripts expect to be root in
+their own root directory, so they do not run. This module does the parts of their work that the guest needs: users and
+groups, the links from /var to /run, the cache of the dynamic linker, and Python's bytecode, which a read-only guest
+cannot write.
 """
 
 from __future__ import annotations
@@ -22,23 +23,22 @@ _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def unpack(suite: str, packages: Sequence[str], root: Path) -> list[str]:
-    """Make the folder `root` from packages, all they depend on and Debian's essential ones.
+    """Make the folder `root` from packages, their dependencies and Debian's essential packages.
 
-    Return a line `name TAB version` for each package. Raises HostError with the last words of what failed.
+    Return a line `name TAB version` for each package. Raises HostError with the last output of the program that failed.
     """
     try:
         _fetch(suite, packages, root)
     except HostError as error:
         raise HostError(
-            "Debian's packages could not be fetched and unpacked; is the network there (http_proxy names a proxy)? "
-            f"{error}"
+            f"cannot download and unpack Debian's packages; is there a network (http_proxy names a proxy)? {error}"
         ) from None
     names = sorted(path.stem for path in (root / "var/cache/apt/archives").glob("*.deb"))
     _finish(root)
     for folder in ("dev", "var/cache/apt", "var/cache/ldconfig", "var/lib/apt"):
         shutil.rmtree(root / folder)
-    # mke2fs reads each file as this user, who is not root, and so may programs of the guest: a mode of 0000, as Debian
-    # gives to the shadow files, or the umask of this user closes nothing to them.
+    # mke2fs reads each file as this user, who may not be root, and a program of the guest may run as another user too.
+    # Neither a mode of 0000, which Debian gives the shadow files, nor this user's umask may keep them out.
     host.run(["chmod", "-R", "a+rX", str(root)], timeout_s=_FINISH_LIMIT_S)
     # apt calls the file NAME_VERSION_ARCHITECTURE.deb and writes the colon of a version as %3a.
     return ["\t".join(name.replace("%3a", ":").split("_")[:2]) for name in names]
@@ -48,15 +48,15 @@ def _fetch(suite: str, packages: Sequence[str], root: Path) -> None:
     host.run(
         [
             "mmdebstrap", "--variant=extract", "--mode=chrootless",
-            # Later versions (1.5.7) refuse this mode to root, for the sake of scripts, which this variant does not run.
-            # The packages stay until their names have been read.
+            # Later versions (1.5.7) refuse this mode to root because of maintainer scripts; this variant runs none.
+            # Skipping cleanup/apt keeps the package files, whose names `unpack` reads.
             "--skip=check/chrootless,cleanup/apt",
             "--include=?essential", f"--include={','.join(packages)}", suite, str(root),
         ],
         env={
-            # Beside the folder: what a stopped build leaves behind goes with it.
+            # Next to the folder, so that the leftovers of an interrupted build are removed with it.
             "TMPDIR": str(root.parent),
-            # For root tar keeps modes and owners, for others it does not; the image is to be the same.
+            # By default tar keeps modes and owners for root only; the image must be the same for all users.
             "TAR_OPTIONS": "--preserve-permissions --no-same-owner",
         },
         timeout_s=_UNPACK_LIMIT_S,
@@ -70,8 +70,8 @@ def _finish(root: Path) -> None:
         (root / "var" / name).rmdir()
         (root / "var" / name).symlink_to(place)
     host.run(["ldconfig", "-r", str(root)], timeout_s=_FINISH_LIMIT_S)
-    # The guest's own Python with the guest's own libraries: another version would write bytecode of another format.
-    # Without -B the modules that it imports itself would come first, and name this folder in the guest's tracebacks.
+    # Run the guest's own Python with its own libraries: another version would write bytecode of another format.
+    # Without -B it would first compile the modules that it imports itself, and their tracebacks would name this folder.
     command = [
         str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(root / _LIBRARIES),
         str(root / "usr/bin/python3"), "-I", "-B", "-m", "compileall", "-q", "-s", str(root), "-p", "/",
@@ -80,5 +80,5 @@ def _finish(root: Path) -> None:
     try:
         host.run(command, timeout_s=_FINISH_LIMIT_S)
     except HostError as error:
-        remedy = "name a folder that is not mounted noexec: RIG_CACHE=FOLDER"
+        remedy = "set RIG_CACHE to a folder on a file system that is not mounted noexec"
         raise HostError(f"the guest's Python does not run on this host; {remedy}. {error}") from None

@@ -1,8 +1,9 @@
-"""The guest image: a recipe (data, in `vm-images/`) built once from Debian packages and kept under the recipe's digest.
+"""The guest image: built once from a recipe (data, in `vm-images/`) and cached under the recipe's digest.
 
 An image is a folder with `vmlinuz`, `initrd.cpio` (busybox, modules, init), `root.img` (ext4, mounted read-only) and
-`packages.txt` (what the recipe resolved to). It is built under a temporary name and renamed, so a half-built image
-is never used. No root is needed: `debian` unpacks packages as any user, and mke2fs fills a file system from a folder.
+`packages.txt` (the Debian packages that the recipe resolved to). It is built under a temporary name and then renamed,
+so a half-built image is never used. No root is needed: `debian` unpacks packages as any user, and mke2fs fills a file
+system from a folder.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from rig.machines import cpio, debian
 RECIPES = Path(__file__).parents[1] / "vm-images"
 _BUILD_LIMIT_S = 1800
 _BUILD_BYTES = 1500 << 20
-# Part of the digest: raise it when the steps below change what they make of the same recipe.
+# Part of the digest: raise it when the steps below build something else from the same recipe.
 _BUILDER_VERSION = 2
 _KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is in a guest image; one TOML file in `vm-images/`."""
+    """The contents of a guest image: one TOML file in `vm-images/`."""
 
     name: str
     suite: str
@@ -44,7 +45,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Return the digest under which the image of this recipe is kept."""
+        """Return the digest under which the cache holds the image of this recipe."""
         init = (RECIPES / "init").read_bytes()
         return hashlib.blake2b(f"{_BUILDER_VERSION} {self}".encode() + init, digest_size=8).hexdigest()
 
@@ -74,7 +75,7 @@ class Image:
 
 
 def recipe(name: str = "base") -> Recipe:
-    """Read a recipe; raise UsageError naming the recipes there are, or the field that does not fit."""
+    """Read a recipe; raise UsageError that lists the existing recipes, or names the field that is wrong."""
     path = RECIPES / f"{name}.toml"
     if not path.exists():
         choices = ", ".join(sorted(found.stem for found in RECIPES.glob("*.toml")))
@@ -90,7 +91,7 @@ def recipe(name: str = "base") -> Recipe:
         value = getattr(found, field.name)
         members = value if isinstance(value, tuple) else ()
         if not isinstance(value, _KINDS[str(field.type)]) or not all(isinstance(member, str) for member in members):
-            raise UsageError(f"{path}: {field.name} is {value!r}, which is no {field.type}")
+            raise UsageError(f"{path}: {field.name} is {value!r}, which is not a {field.type}")
     return found
 
 
@@ -107,7 +108,7 @@ def is_built(wanted: Recipe) -> bool:
 
 
 def build(wanted: Recipe) -> Image:
-    """Return the image of a recipe, building it if it is not in the cache; two callers do not build it twice."""
+    """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once."""
     require_cache()
     image = _kept(wanted)
     folder = image.folder
@@ -121,7 +122,7 @@ def build(wanted: Recipe) -> Image:
                 shutil.rmtree(Path(scratch, "root"))
                 Path(scratch).chmod(0o755)
                 Path(scratch).rename(folder)
-                # TemporaryDirectory wants to find what it removes.
+                # TemporaryDirectory removes its folder, so that must exist.
                 Path(scratch).mkdir()
     return image
 
@@ -163,7 +164,7 @@ def _build_in(scratch: Path, wanted: Recipe) -> None:
 
 
 def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
-    # The files belong to whoever builds. The guest runs everything as root, so that owner does not matter there.
+    # The files belong to the user who builds. The guest runs everything as root, so the owner does not matter.
     disk = scratch / "root.img"
     with open(disk, "wb") as file:
         file.truncate(wanted.root_disk_mib << 20)

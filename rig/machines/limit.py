@@ -1,12 +1,13 @@
-"""A limit on a machine: on the time that it could use, so that a busy host does not make it late.
+"""Limit the time that a machine can use, not the wall-clock time, so that a busy host does not make it late.
 
-Beside twelve other programs a machine gets a tenth of a processor, and a limit on the wall clock takes that for a hang.
-So this clock stands still while the machine waits for a processor; it counts the processor time of the machine, and the
-time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. The wall clock
-is a far outer bound, for a machine that gets next to nothing.
+Beside twelve other programs a machine gets a tenth of a processor, and a wall-clock limit mistakes that for a hang.
+This clock therefore stops while the machine waits for a processor. It counts the time in which the machine ran, and
+the time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. A limit on
+the wall clock, many times as long, catches a machine that gets almost no processor time.
 
-Linux tells both in proc(5): `stat` has the processor time of a process, `schedstat` how long a thread waited for one.
-A kernel without CONFIG_SCHED_INFO has no `schedstat`; there no wait is known, and the limit is one on the wall clock.
+Both times are in proc(5): `stat` has the processor time of a process, `schedstat` the time that a thread waited for a
+processor. A kernel without CONFIG_SCHED_INFO has no `schedstat`; no wait is known there, and the limit applies to the
+wall clock.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pathlib import Path
 
 _WALL_FACTOR = 10
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# How often a waiter looks at the limit: two threads that spin use up their limit in half its time.
+# How often a waiter checks the limit. Two spinning threads use up the limit in half its time.
 _LOOK_S = 0.5
 
 
 class Limit:
-    """So much time for a process to do what is awaited of it, from now on.
+    """The time that a process has, from now on, to do what is awaited.
 
-    It costs nothing until somebody looks: what happened before the first look counts as time that could be used.
+    Nothing is measured until the first check: all time before that counts as time that the process could use.
     """
 
     def __init__(self, process_id: int, limit_s: float, awaited: str) -> None:
@@ -44,7 +45,7 @@ class Limit:
 
     @property
     def look_again_s(self) -> float:
-        """How long to wait for the machine before asking again whether the time is over."""
+        """How long to wait for the machine before checking `is_over` again."""
         return min(_LOOK_S, max(0.01, self._limit_s - self._used_s()))
 
     def __str__(self) -> str:
@@ -69,7 +70,7 @@ class Limit:
         if self._processor_begin_s is None:
             self._processor_begin_s = processor_s
         else:
-            # A thread that ends takes its figure with it, so the differences are added up.
+            # The figure of a thread is lost when it ends, so add up the differences.
             grown = (wait_s - self._waits_s.get(thread, 0.0) for thread, wait_s in waits_s.items())
             self._waited_s += sum(max(0.0, one) for one in grown)
         self._processor_s = max(self._processor_s, processor_s - self._processor_begin_s)
@@ -78,9 +79,9 @@ class Limit:
     def _processor_now_s(self) -> float:
         try:
             text = (self._proc / "stat").read_text()
-        except OSError:  # the process is gone, which its owner will see
+        except OSError:  # the process is gone; its owner will notice
             return 0.0
-        # The second field is the name, in parentheses, and may hold anything.
+        # The second field is the name in parentheses; it may contain any character.
         user, system = text.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / _TICKS_PER_S
 

@@ -1,8 +1,8 @@
-"""One QEMU process, for the length of a `with` block, and the channel to the agent in it.
+"""Run one QEMU process for the length of a `with` block, and talk to the agent in it.
 
-The process dies with us (also when we are killed), has an address-space limit, and every wait for it has a limit in
-time (`rig.machines.limit`). The channel is a socket pair: it is connected before the machine starts and leaves no file
-behind.
+The process dies with us, even if we are killed. It has an address-space limit, and every wait for it has a time limit
+(`rig.machines.limit`). The channel to the agent is a socket pair, connected before the machine starts; it leaves no
+file.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rig.contract.errors import VmError
 from rig.machines.limit import Limit
 
 _KILL_LIMIT_S = 10
-# An exit code is told if it comes soon after the channel has closed.
+# How long to wait for the exit code after the channel has closed.
 _EXIT_CODE_LIMIT_S = 1
-# QEMU itself, translated code, and thread stacks, beside the guest's RAM.
+# On top of the guest's RAM: QEMU itself, translated code and thread stacks.
 _OVERHEAD_MIB = 4096
-# Enough for a panic's reason, which stands above its trace.
+# Enough to include the reason for a panic, which is printed above its trace.
 _CONSOLE_SHOWN_CHARS = 2000
 _CONSOLE_LOOK_S = 0.02
 _turns = itertools.count()
 
 
 class Machine:
-    """A running machine. Raises VmError when it is lost or late; the message ends with its last console lines."""
+    """A running machine. Raises VmError if it is lost, TimeoutError if an answer is late; both quote its console."""
 
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path) -> None:
         self.process = process
@@ -51,7 +51,7 @@ class Machine:
             raise self.lost(f"cannot send to the agent: {error}") from None
 
     def receive(self, limit_s: float) -> dict[str, Any]:
-        """Return the agent's next JSON line; its own errors are raised."""
+        """Return the agent's next JSON line; raise VmError if that reports an error."""
         limit = self.limit(limit_s, "answer")
         while (end := self._received.find(b"\n")) < 0:
             self._read(limit)
@@ -74,7 +74,7 @@ class Machine:
             count -= len(part)
 
     def wait_for_console(self, word: str, failure: str, limit_s: float) -> None:
-        """Return once a word stands on the console; raise at once if the word for failure does."""
+        """Return once `word` is on the console; raise VmError if `failure` is, or if the machine ends or is late."""
         limit = self.limit(limit_s, word)
         while word not in (text := self.console_text()):
             if self.process.poll() is not None or failure in text:
@@ -84,7 +84,7 @@ class Machine:
             time.sleep(_CONSOLE_LOOK_S)
 
     def limit(self, limit_s: float, awaited: str) -> Limit:
-        """Return a limit on what is awaited of this machine, from now on."""
+        """Return a limit, from now on, for `awaited` to come from this machine."""
         return Limit(self.process.pid, limit_s, awaited)
 
     def console_text(self) -> str:
@@ -106,7 +106,7 @@ class Machine:
                 raise TimeoutError(str(self.lost(str(limit))))
         try:
             chunk = self._channel.recv(1 << 20)
-        except ConnectionResetError:  # it ended with requests of ours unread
+        except ConnectionResetError:  # it ended before it had read all our requests
             chunk = b""
         if not chunk:
             _has_ended(self.process, self.limit(_EXIT_CODE_LIMIT_S, "end"))
@@ -125,12 +125,13 @@ def started(
 ) -> Iterator[tuple[Machine, socket.socket]]:
     """Start QEMU for the length of a block; give the machine and its monitor's socket.
 
-    `command` is called with the descriptors of QEMU's ends of the channel and of the monitor. `one_cpu` keeps all of
-    QEMU's threads on one host processor, where none takes it from another that is at work. Otherwise recordings on a
-    busy host differ by some virtual nanoseconds (QEMU 7.2, measured). The likely cause, inferred and not proven:
-    under icount the main loop moves the clock of a guest that has just halted (icount_start_warp_timer), and beside
-    the vCPU thread, or in the middle of its work, may do so before the last instructions are added up. SCHED_BATCH
-    threads do not preempt each other when they wake.
+    `command` is called with the descriptors of QEMU's ends of the channel and of the monitor.
+
+    `one_cpu` keeps all of QEMU's threads on one host processor under SCHED_BATCH, where a thread that wakes does not
+    preempt another. Otherwise recordings on a busy host differ by a few virtual nanoseconds (QEMU 7.2, measured). The
+    likely cause, inferred and not proven: under icount the main loop advances the clock of a guest that has just
+    halted (icount_start_warp_timer). If it runs in parallel with the vCPU thread, or preempts it, it may do so before
+    the last instructions are counted.
     """
     with ExitStack() as stack:
         channel, channel_end = map(stack.enter_context, socket.socketpair())
@@ -154,7 +155,7 @@ def started(
 
 
 def _has_ended(process: subprocess.Popen[bytes], limit: Limit) -> bool:
-    """Wait for the end of a process; return whether it came in time."""
+    """Wait for a process to end; return whether it did within the limit."""
     while True:
         try:
             process.wait(limit.look_again_s)
@@ -171,7 +172,7 @@ def _next_cpu() -> int:
 
 
 def stop_all() -> None:
-    """Kill every machine of this process and let none start until `allow_all`; their users see a lost machine."""
+    """Kill every machine of this process and let none start until `allow_all`. Waiting for one raises VmError."""
     _gate.close()
 
 
@@ -208,7 +209,7 @@ class _Gate:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=pass_fds,
-                # Ctrl-C is for us; we take the machine down in order.
+                # Ctrl-C must reach only us: we shut the machine down in order.
                 start_new_session=True,
             )
             self._running.add(process)

@@ -1,6 +1,6 @@
-"""Talk QMP to a machine, through the library `qemu.qmp`, over a socket that is already connected.
+"""Save and restore a machine over QMP: the library `qemu.qmp`, on a socket that is already connected.
 
-RAM is left out of what is saved and restored (`x-ignore-shared`): it is in a file already.
+The saved state leaves out RAM (`x-ignore-shared`), which is in a file already.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IGNORE_SHARED = {"capabilities": [{"capability": "x-ignore-shared", "state": Tr
 
 
 def save(monitor: socket.socket, state: Path, limit: Limit) -> None:
-    """Stop a machine and save its state; raise VmError or TimeoutError."""
+    """Stop a machine and save its state to a file; raise VmError or TimeoutError."""
     asyncio.run(_within(limit, _save(monitor, state)))
 
 
@@ -66,7 +66,7 @@ async def _start_incoming(client: QMPClient, state_fd: int) -> None:
     try:
         await client.execute("migrate-incoming", {"uri": f"file:/proc/self/fd/{state_fd}"})
     except ExecuteError as error:
-        # QEMU 7.2 has no "file:"; 11.1 takes no file as "fd:", and after that refusal nothing else either.
+        # QEMU 7.2 has no "file:". 11.1 refuses a file as "fd:" and then refuses everything else, so "file:" goes first.
         if "unknown migration protocol" not in str(error):
             raise
         await client.execute("migrate-incoming", {"uri": f"fd:{state_fd}"})
@@ -87,7 +87,7 @@ async def _connected(monitor: socket.socket) -> AsyncIterator[QMPClient]:
     from qemu.qmp import QMPClient
 
     client = QMPClient()
-    # A descriptor of its own: QEMU is not told of a hang-up, which would cost its main loop work amid a run.
+    # A duplicate: closing it is not a hang-up for QEMU, which would make its main loop work in the middle of a run.
     await client.connect(monitor.dup())
     try:
         await client.execute("migrate-set-capabilities", _IGNORE_SHARED)

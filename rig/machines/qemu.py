@@ -1,4 +1,4 @@
-"""Which QEMU there is, and whether the rig can use it."""
+"""Check that QEMU is installed and new enough for the rig."""
 
 from __future__ import annotations
 

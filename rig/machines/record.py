@@ -1,4 +1,4 @@
-"""Make recordings: run a scenario in a recorder clone, prove what comes out of it sound, and keep it."""
+"""Make recordings: run a scenario in a recorder clone, prove that the recording is sound, and keep it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from rig.recordings.soundness import Origin
 
 _RECORD_LIMIT_S = 900
 _RUNS_MAX = 4
-# All that live cuts left, kept when no honest disk could have left it.
+# Everything that live cuts left, kept if no honest disk could have left it.
 _EVIDENCE = "illegal-rounds.bin"
 # A log of the longest workload, uncompressed, and its archive.
 _SPACE_BYTES = 256 << 20
 
 
 def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: bool = False) -> Recording:
-    """Record a scenario into a folder; `reproduce` repeats it until two recordings are the same, and notes whether.
+    """Record a scenario into a folder; `reproduce` repeats it until two recordings agree, and notes whether they did.
 
-    Two runs are enough on a quiet host. QEMU 7.2 has a race that a busy host can win (see
-    `rig.machines.machine.started`), so up to `_RUNS_MAX` are tried; what is kept is one of the two that agree.
+    Two runs are enough on a quiet host. On a busy host a race in QEMU 7.2 can make recordings differ (see
+    `rig.machines.machine.started`), so up to `_RUNS_MAX` runs are made. One of the two recordings that agree is kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     host.require_space(folder, _SPACE_BYTES, f"recording {scenario.id}")
@@ -59,14 +59,14 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
 
 
 def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:
-    """Run a scenario once more and return what its recording shows by itself; nothing is kept."""
+    """Run a scenario once more and return the findings of the run itself; keep nothing."""
     told, parts = run(scenario, template)
     found: list[LiveFinding] = livecuts.proven(scenario, told, parts) if "rounds" in told else told["live"]
     return found
 
 
 def run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], list[bytes]]:
-    """Return what the guest tells of a recording, and its parts: the log, or the logs, or what live cuts left."""
+    """Return the guest's report on a recording, and the parts: the log, or the logs, or what live cuts left."""
     parts = []
     orders = json.dumps(scenario.orders.message).encode()
     with template.clone(orders=orders) as machine:
@@ -80,7 +80,7 @@ def run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], list[by
 def _proven_live(
     scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes], folder: Path
 ) -> list[LiveFinding]:
-    """Return what live cuts left, if an honest disk could have; else keep all there is and raise LegalityError."""
+    """Return the findings of live cuts; if no honest disk could leave this, keep it all and raise LegalityError."""
     try:
         return livecuts.proven(scenario, told, parts)
     except LegalityError as error:

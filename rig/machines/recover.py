@@ -1,6 +1,6 @@
-"""Make recordings of recoveries: put crash states before the database under record, and keep what was written.
+"""Make recordings of recoveries: open the database on crash states while recording, and keep what was written.
 
-Which crash states is for `rig.planning.recoverycuts` to say; how they are kept, for `rig.recordings.recoveries`.
+`rig.planning.recoverycuts` chooses the crash states; `rig.recordings.recoveries` keeps the recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rig.planning.matrix import Profile
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 
 
-def record(  # noqa: PLR0917 - each is of another type, so none can stand in another's place unseen
+def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
     scenario: Scenario,
     profile: Profile,
     verifier: Template,
@@ -28,7 +28,7 @@ def record(  # noqa: PLR0917 - each is of another type, so none can stand in ano
     kept: Recoveries,
     stopped: threading.Event | None = None,
 ) -> None:
-    """Record the recoveries of a scenario, and recoveries from cuts of these; raise RecordingError if one is void."""
+    """Record the recoveries of a scenario, and recoveries from cuts in those; raise RecordingError if none succeeds."""
     candidates = recoverycuts.candidates(scenario, profile, logs)
     found = recover(scenario, verifier, logs.first, candidates, stopped)
     addresses = [state.id for state in candidates]
@@ -52,16 +52,16 @@ def recover(
     states: Sequence[CrashState],
     stopped: threading.Event | None = None,
 ) -> list[Recovered | None]:
-    """Record how each state, sorted so that the base moves forward only, is recovered; None where it cost the machine.
+    """Record the recovery of each state; return None in its place if the machine was lost.
 
-    The log is the only one of its file.
+    The states must be sorted so that the base only moves forward. The log must be the only one of its file.
     """
     found: list[Recovered | None] = []
     while len(found) < len(states):
         try:
             with template.clone(recording=log.path) as machine:
                 for one in Session(machine, scenario, log).recoveries(states[len(found) :]):
-                    found.append(one)  # noqa: PERF402 - what came before an error stays
+                    found.append(one)  # noqa: PERF402 - an error must not lose the earlier ones
         except (VmError, TimeoutError):
             if stopped and stopped.is_set():
                 raise
@@ -69,7 +69,7 @@ def recover(
     return found
 
 
-def _save(  # noqa: PLR0917 - each is of another type, or names what it is
+def _save(  # noqa: PLR0917 - types or names tell them apart
     kept: Recoveries,
     addresses: Sequence[str],
     states: Sequence[CrashState],
@@ -77,11 +77,11 @@ def _save(  # noqa: PLR0917 - each is of another type, or names what it is
     log: WriteLog,
     count: int,
 ) -> list[Recovery]:
-    """Keep up to so many recoveries, those that wrote to files and then those that wrote most; return them in order."""
+    """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept."""
     telling: list[tuple[int, Recovery]] = []
     others: list[tuple[int, Recovery]] = []
     for address, state, one in zip(addresses, states, found, strict=True):
-        # What does not mount was not recovered, and is nothing that an engine could be blamed for.
+        # A disk that does not mount was not recovered, and the engine is not to blame.
         if one is None or one.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
             continue
         kept.save(address, self_contained(address, state, log, one.log), one.digest)

@@ -1,4 +1,4 @@
-"""Rebuild one crash state of a run and judge it again; what was found in a running guest is made to happen again."""
+"""Rebuild one crash state of a run and judge it again, or run the scenario again if its guest found the state live."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _NAMES_MAX = 3
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay showed; `agrees` is whether the verdict is the stored one."""
+    """The result of a replay; `agrees` says whether the verdict equals the stored one."""
 
     facts: Mapping[str, object]
     agrees: bool
 
 
 def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Replay:
-    """Rebuild a crash state from its recording and judge it; raise UsageError for an id that is none."""
+    """Rebuild a crash state from its recording and judge it; raise UsageError if the id is invalid."""
     scenario = run.scenario(scenario_id)
     recorded = archive.load(run.recording_folder(scenario))
     if recorded is None:
@@ -50,7 +50,7 @@ def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Rep
     if not SPECS[scenario.fault].model:
         names = ", ".join(one["state"] for one in recorded.facts.live[:_NAMES_MAX])
         raise UsageError(
-            f"{state_id!r} is no finding of {scenario_id}; there are {len(recorded.facts.live)}: {names}, ..."
+            f"{state_id!r} is not a finding of {scenario_id}; there are {len(recorded.facts.live)}: {names}, ..."
         )
     address = _address(scenario, state_id)
     clock = Clock(address.clock) if address.clock else None
@@ -70,7 +70,7 @@ def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Rep
     def judged(entry: int) -> Verdict:
         return verdict(Cut(scenario_id, state, content, entry, 0, clock, address.way), finding, timeline)
 
-    # One content may have been judged at several instants; the last one had the most to lose.
+    # One content may have been judged at several instants; show the last one, which had the most to lose.
     fresh = judged(max((one.entry for one in stored), default=first.instant))
     same = [one for one in stored if one.entry == fresh.entry]
     facts = {
@@ -90,15 +90,15 @@ def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Rep
 
 
 def _address(scenario: Scenario, state_id: str) -> Address:
-    """Take the address of a state apart; raise UsageError if it is none, or its clock is not one of the fault's."""
+    """Parse the address of a state; raise UsageError if it is invalid or names a clock that the fault does not have."""
     try:
         address = Address.parse(state_id)
     except StateIdError as error:
-        raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: {error}") from None
+        raise UsageError(f"{state_id!r} is not a crash state of {scenario.id}: {error}") from None
     choices = [AFTER_CUT[scenario.fault], Clock.RIGHT] if scenario.fault in AFTER_CUT else [""]
     if address.clock not in choices:
         example = " or ".join(str(replace(address, clock=clock)) for clock in choices)
-        raise UsageError(f"{state_id!r} is no crash state of {scenario.id}: its address is like {example}")
+        raise UsageError(f"{state_id!r} is not a crash state of {scenario.id}: its addresses look like {example}")
     return address
 
 
@@ -106,32 +106,34 @@ def _state(content: str, scenario_id: str, logs: Logs) -> CrashState:
     try:
         return logs.parse(content)
     except StateIdError as error:
-        raise UsageError(f"{content!r} is no crash state of {scenario_id}: {error}") from None
+        raise UsageError(f"{content!r} is not a crash state of {scenario_id}: {error}") from None
 
 
 def _recovery(run: Run, scenario_id: str, state_id: str) -> AbstractContextManager[OpenRecovery]:
-    """Open the recovery from a crash state; raise UsageError, with those there are, if it was not recorded."""
+    """Open the recovery from a crash state; if it was not recorded, raise UsageError listing those that were."""
     kept = run.recoveries(scenario_id)
     recorded = [one.state for one in kept.index() or ()]
     if state_id not in recorded:
         raise UsageError(
-            f"no recovery from {state_id!r} was recorded for {scenario_id}; those are: {', '.join(recorded)}"
+            f"no recovery from {state_id!r} was recorded for {scenario_id}; recorded are: {', '.join(recorded)}"
         )
     return kept.opened(state_id)
 
 
 def _replay_live(run: Run, scenario: Scenario, facts: RecordingFacts, state_id: str, recorder: Template) -> Replay:
-    """Run the whole scenario again and show what it finds at the same place."""
+    """Run the whole scenario again and show its finding of the same name."""
     (old,) = live_verdicts(scenario.id, [one for one in facts.live if one["state"] == state_id])
     again = [one for one in record_live(scenario, recorder) if one["state"] == state_id]
     if not again:
-        raise StoreError(f"{scenario.id}, run again, does not come to {state_id}: it did not take the same course")
+        raise StoreError(f"{scenario.id} was run again and did not reach {state_id}: the run took another course")
     (fresh,) = live_verdicts(scenario.id, again)
     is_same = recorder.identity == facts.template
     shown = {
         "scenario": scenario.id,
-        "state": f"{state_id}, found while the machine went on running",
-        "run again": "in a clone of the same template" if is_same else "on another template than the recording's",
+        "state": f"{state_id}, found while the machine kept running",
+        "run again": "in a clone of the same template"
+        if is_same
+        else "in a clone of another template than the recording",
         "acknowledged": f"{fresh.acked} transactions, {again[0]['issued']} begun",
         "verdict": fresh.kind,
         "recovered": "no prefix" if fresh.recovered is None else f"{fresh.recovered} transactions",

@@ -1,6 +1,6 @@
 """One verifier clone at work: crash states go in as requests, findings come out as answers.
 
-Requests are sent ahead of the answers, so that the guest never waits for the host.
+The host sends requests ahead of the answers, so that the guest never waits for the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rig.faults import CrashState, Extent, WriteLog
 from rig.machines.machine import Machine
 
 READY_LIMIT_S = 60
-# A database on a few megabytes recovers in tens of milliseconds, also under emulation.
+# A database of a few megabytes recovers in tens of milliseconds, even under emulation.
 STATE_LIMIT_S = 60
 _AHEAD = 3
 
@@ -32,16 +32,16 @@ class Recovered:
     """How one crash state was recovered."""
 
     finding: Finding
-    # The write log of the recovery, as dm-log-writes wrote it.
+    # The write log of the recovery, in the format of dm-log-writes.
     log: bytes
-    # Of the whole disk afterwards, see `rig.contract.geometry.disk_digest`.
+    # Of the whole disk after the recovery, see `rig.contract.geometry.disk_digest`.
     digest: str
-    # Where the files on it stand afterwards: (offset, length) in bytes, sorted.
+    # Where the files are on the disk after the recovery: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]
 
 
 class Session:
-    """One clone at work: its base image stands at `_base_end`, an entry of the log."""
+    """One clone at work. Its base image holds the log up to entry `_base_end`."""
 
     def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog) -> None:
         self._machine = machine
@@ -50,7 +50,7 @@ class Session:
         machine.send(scenario.orders.message)
 
     def findings(self, states: Sequence[CrashState], clocks: Sequence[Clock | None]) -> Iterator[Finding]:
-        """Check states, each under its clock if it has one, and yield what was found, in order."""
+        """Check states, each under its clock if it has one; yield the findings in order."""
         self._machine.receive(READY_LIMIT_S)
         waiting: list[CrashState] = []
         for state, clock in zip(states, clocks, strict=True):
@@ -62,7 +62,7 @@ class Session:
             yield self._answer(state)
 
     def recoveries(self, states: Sequence[CrashState]) -> Iterator[Recovered]:
-        """Have states recovered under record, and yield how, in order."""
+        """Recover states while recording what is written; yield the recoveries in order."""
         self._machine.receive(READY_LIMIT_S)
         for state in states:
             self._machine.send(self.request(state) | {"recover": True})
@@ -72,7 +72,7 @@ class Session:
             yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], files)
 
     def request(self, state: CrashState) -> dict[str, Any]:
-        """Return what the guest needs to know to check a state; the base moves with it."""
+        """Return what the guest needs in order to check a state, and advance the base to that state."""
         advance = state.advance(self._log, self._base_end)
         self._base_end = state.base_end
         extents = state.extents(self._log)

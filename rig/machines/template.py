@@ -1,9 +1,9 @@
 """Templates: a booted machine saved ready to run, and clones restored from it in a twentieth of a second.
 
-A template is valid for one QEMU, command line, kernel, initrd (with our code) and root disk only, so it is kept in the
-cache under a digest of all of these. Its RAM is a sparse file that clones map copy-on-write; QEMU's migration saves
-the rest. Clones of one template are alike to the last random bit; two templates of the same digest
-booted separately are not, so each has an `identity` that goes into every result.
+A template is valid for one QEMU, command line, kernel, initrd (with our code) and root disk only, so the cache keeps
+it under a digest of all of these. Its RAM is a sparse file that clones map copy-on-write; QEMU's migration saves the
+rest. All clones of one template are identical, random numbers included. Two templates of the same digest that were
+booted separately differ, so each has an `identity` that is part of every result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BOOT_LIMIT_S = 120
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
-# READY is still on its way through the guest's serial driver when we see it; saved like that, clones are not alike.
+# When we see READY, the guest's serial driver is still sending it. Clones of a machine saved at that moment differ.
 _SETTLE_S = 0.5
 _RAM = "ram"
 _NO_RECORDING = "no-recording"
@@ -64,12 +64,12 @@ class Template:
 
     @property
     def image(self) -> str:
-        """Return the digest of the guest image that it was booted from."""
+        """Return the digest of the guest image that the template was booted from."""
         return self.spec.root_disk.parent.name
 
     @contextmanager
     def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
-        """Restore a machine for the length of a block; it runs from the moment of the save on."""
+        """Restore a machine for the length of a block; it continues from the moment of the save."""
         with (
             _memory_file("console") as console,
             _memory_file("orders", _padded(orders)) as orders_file,
@@ -95,9 +95,9 @@ class Template:
 def template(
     role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG, libraries: Sequence[Path] = ()
 ) -> Iterator[Template]:
-    """Hold a template for the length of a block, booting and saving it first if the cache has none.
+    """Hold a template for the length of a block; boot and save it first if the cache has none.
 
-    `libraries` travel with our code, see `rig.engines.builds`.
+    `libraries` are copied into the guest with our code, see `rig.engines.builds`.
     """
     code = _code_archive(libraries)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
@@ -108,7 +108,7 @@ def template(
 
 
 def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) -> None:
-    """Boot a machine and throw it away; raise VmError or TimeoutError unless it says READY within the limit."""
+    """Boot a machine and discard it; raise VmError or TimeoutError unless it says READY within the limit."""
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
     with tempfile.TemporaryDirectory(prefix="rig-probe-", dir=cache_folder()) as scratch:
         folder = Path(scratch)
@@ -119,9 +119,9 @@ def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) 
 
 
 def remove_templates(*, keep: Path | None = None, role: str = "", spared_count: int = 0) -> list[Path]:
-    """Remove the templates that nobody uses, of one role or of all; return the folders removed.
+    """Remove the templates that are not in use, of one role or of all; return the folders removed.
 
-    So many of them are spared, those used last.
+    The `spared_count` templates used last are kept.
     """
     removed = []
     found = [path for path in (cache_folder() / "templates").glob(f"{role}*-*") if path.is_dir() and path != keep]
@@ -143,9 +143,9 @@ def _last_use_ns(folder: Path) -> int:
 
 @contextmanager
 def _in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
-    """Keep a template from being removed for the length of a block that others may share; save it if there is none."""
+    """Save a template if it is missing, and hold a shared lock on it for the length of a block so that it stays."""
     while True:
-        # The lock file stays when its template goes: whoever waits on a removed one would hold a lock on nothing.
+        # The lock file outlives its template: a process waiting on a removed lock file would end up locking nothing.
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(f"{folder}.lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -165,7 +165,7 @@ def qemu_version() -> str:
 
 
 def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    # Who works with another build of an engine and with the guest's own in turn needs the other one again.
+    # Spare one: a user who alternates between another build of an engine and the guest's own needs both.
     remove_templates(keep=folder, role=spec.role, spared_count=1)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
@@ -180,7 +180,7 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
         except (VmError, TimeoutError, QMPError, EOFError) as error:
             if attempt == _BOOT_TRIES:
                 raise VmError(f"{_BOOT_TRIES} boots of the {spec.role} failed; the last: {error}") from None
-            _log.warning("boot %d of the %s failed and is tried again: %s", attempt, spec.role, error)
+            _log.warning("boot %d of the %s failed, trying again: %s", attempt, spec.role, error)
     digest = hashlib.blake2b((folder / "state").read_bytes(), digest_size=8)
     with open(folder / _RAM, "rb") as file:
         while chunk := file.read(1 << 24):
@@ -189,7 +189,7 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
 
 
 def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    """Write what a machine boots from: the image's initrd with our code behind it, and an empty recording disk."""
+    """Write what a machine boots from: the image's initrd followed by our code, and an empty recording disk."""
     spec.initrd.write_bytes(image.initrd.read_bytes() + code)
     with open(folder / _NO_RECORDING, "wb") as file:
         file.truncate(RECORDING_BYTES)
@@ -197,7 +197,7 @@ def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
 
 @contextmanager
 def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[tuple[Machine, socket.socket]]:
-    """Boot a machine whose RAM is a file in the folder; give it and its monitor once it has said READY."""
+    """Boot a machine whose RAM is a file in the folder; once it has said READY, give it and its monitor's socket."""
     (folder / _RAM).unlink(missing_ok=True)
     with (
         _memory_file("orders", _padded(b"")) as orders,
@@ -240,14 +240,14 @@ def _started(
 
 @contextmanager
 def _memory_file(name: str, content: bytes = b"") -> Iterator[BinaryIO]:
-    """Hold a file for the length of a block; it is gone with the last process that has it open, however that ends."""
+    """Hold a file in memory for the length of a block; it vanishes with the last process that has it open."""
     with open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0) as file:
         file.write(content)
         yield file
 
 
 def _by_descriptor(file: BinaryIO) -> Path:
-    """Return a path that opens a file anew, in this process and in one that inherits it."""
+    """Return a path that reopens a file, in this process and in one that inherits the descriptor."""
     return Path(f"/proc/self/fd/{file.fileno()}")
 
 
@@ -269,7 +269,7 @@ def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
 
 
 def _package(engine: Engine) -> dict[str, tuple[bytes, int]]:
-    """Return the Python files of an engine's package, and what makes packages of the folders above it."""
+    """Return the Python files of an engine's package, and an `__init__.py` for each folder above it."""
     parts = engine.module.split(".")
     found = {}
     for path in sorted(engine.folder.glob("**/*.py")):

@@ -1,8 +1,8 @@
 """Check crash states: jobs for verifier clones.
 
-A job is all that it takes to judge some crash states of one file of logs, in plain words: it can be sent to any process
-or machine that has the file. A panic, a hang or a lost machine costs its crash state a second try in a fresh clone and
-then is that state's verdict; the others go on.
+A job is plain data and holds everything needed to judge some crash states of one file of logs, so it can be sent to any
+process or machine that has the file. After a panic, a hang or a lost machine, the crash state is tried again in a fresh
+clone. If that fails too, the failure is the verdict of that state; the other states are unaffected.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _PANIC = "Kernel panic"
 class Job:
     """Crash states of one file of logs for one machine."""
 
-    # How the database is opened, and what it must hold.
+    # Says how to open the database and what it must hold.
     scenario: Scenario
     logs: LogFile
-    # The content of each state, in the order in which the base moves forward only, and the clock that its machine comes
-    # back with; None leaves that alone.
+    # The address of each state's content, and the clock that its machine comes back with (None: unchanged). Sorted so
+    # that the base only moves forward.
     cuts: tuple[tuple[str, Clock | None], ...]
 
 
 def verify(job: Job, template: Template, stopped: threading.Event | None = None) -> Generator[Finding, None, None]:
-    """Rebuild the states of a job from their addresses and yield what is found in each, in order; see `check`."""
+    """Rebuild the states of a job from their addresses and yield a finding for each, in order; see `check`."""
     with job.logs.opened() as logs:
         states = [logs.parse(content) for content, _ in job.cuts]
         clocks = [clock for _, clock in job.cuts]
         yield from check(job.scenario, template, logs.first, states, clocks, stopped)
 
 
-def check(  # noqa: PLR0917 - each is of another type, or one of two lists of one length
+def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
     scenario: Scenario,
     template: Template,
     log: WriteLog,
@@ -52,10 +52,10 @@ def check(  # noqa: PLR0917 - each is of another type, or one of two lists of on
     clocks: Sequence[Clock | None] = (),
     stopped: threading.Event | None = None,
 ) -> Generator[Finding, None, None]:
-    """Check states of the logs of one file, sorted so that the base moves forward only; yield a finding for each.
+    """Check states of the logs of one file, sorted so that the base only moves forward; yield a finding for each.
 
-    `stopped` says that machines are lost because we are being stopped, which is nobody's verdict. `clocks` has the
-    clock that the machine comes back with, for each state; None, or no clocks at all, leaves it alone.
+    `clocks` has, for each state, the clock that the machine comes back with; None, or no clocks at all, leaves it
+    unchanged. `stopped` means that machines are lost because we are being stopped: that is an error, not a verdict.
     """
     done = tries = 0
     clocks = clocks or list(repeat(None, len(states)))

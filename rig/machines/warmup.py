@@ -1,4 +1,4 @@
-"""What is carried out once before a template is saved, so that a clone finds all code and every program loaded."""
+"""Orders that a machine carries out before it is saved as a template, so that clones find all code already loaded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rig.contract.orders import Orders, Shim
 from rig.engines import Engine, engines
 from rig.filesystems import FileSystem, filesystems
 
-# A disk that takes time for everything, so that no step is left out.
+# A disk on which every operation takes time, so that the warm-up takes every code path.
 _DEVICE = DEVICES["hdd"]
 _TRANSACTION_COUNT, _TRANSACTION_COUNT_OF_LIBRARY = 12, 2
 
 
 def warm_orders(libraries: Sequence[str]) -> Iterator[Orders]:
-    """Yield a few orders for each engine, each file system, and each of these builds of the user's own."""
+    """Yield a few orders for each engine, each file system, and each build that the user supplied in `libraries`."""
     first_engine, first_filesystem = engines()[0], filesystems()[0]
     for engine in engines():
         for name in engine.spec.warm:

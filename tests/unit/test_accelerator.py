@@ -11,7 +11,7 @@ from rig.machines.argv import Accelerator
 
 _PLAIN, _HIDDEN = Accelerator.KVM, Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES
 _REGISTER = "QEMU says: failed to set MSR 0x10a to 0x69"
-_SILENT = "the guest says nothing"
+_SILENT = "the guest prints nothing"
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ _SILENT = "the guest says nothing"
         (
             {_PLAIN: _REGISTER, _HIDDEN: ""},
             _HIDDEN,
-            "a machine under KVM answered, with arch-capabilities hidden from it",
+            "a machine under KVM answered, with arch-capabilities hidden",
             "",
         ),
         (

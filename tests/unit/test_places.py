@@ -124,7 +124,7 @@ def test_of_a_machine_lost_under_kvm_only_the_words_of_qemu_are_said() -> None:
     )
     assert "QEMU says: failed to set MSR 0x10a to 0x69" == accelerator._gist(lost)
     silent = "virtual machine: no RIG-READY within 20 s (still running); console: ...[    0.0] Linux"
-    assert "the guest says nothing" == accelerator._gist(silent)
+    assert "the guest prints nothing" == accelerator._gist(silent)
 
 
 def test_without_kvm_verifiers_run_in_emulation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_replay_of_what_is_no_state_is_a_usage_error_that_names_it(
     folder, _ = ran
     result = rig("replay", SCENARIO, state, "--run-dir", folder, cwd=folder.parent)
     assert (2, "") == (result.returncode, result.stdout)
-    assert f"{state!r} is no crash state of {SCENARIO}: " in result.stderr
+    assert f"{state!r} is not a crash state of {SCENARIO}: " in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -72,5 +72,5 @@ def test_a_kill_is_made_to_happen_again(
     again = replay(run, one.id, "kill-3", machines)
     assert again.agrees
     assert made.facts.live[2]["detail"] == again.facts["detail"]
-    with pytest.raises(UsageError, match=r"'kill-99' is no finding of .*; there are \d+: kill-1, kill-2, kill-3"):
+    with pytest.raises(UsageError, match=r"'kill-99' is not a finding of .*; there are \d+: kill-1, kill-2, kill-3"):
         replay(run, one.id, "kill-99", machines)

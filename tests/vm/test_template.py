@@ -102,7 +102,7 @@ def test_a_failed_boot_is_tried_again_and_said_aloud_and_the_template_is_then_re
     finally:
         vm_template._log.removeHandler(handler)
     (warning,) = caplog.records
-    assert "boot 1 of the verifier failed and is tried again" in warning.getMessage()
+    assert "boot 1 of the verifier failed, trying again" in warning.getMessage()
     assert "no RIG-READY within 0.2 s" in warning.getMessage()
     assert [first.folder] == vm_template.remove_templates()
 
