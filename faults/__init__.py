@@ -1,6 +1,6 @@
 """What power loss does to a disk: the write log, its epochs, the crash states it allows, one module for each fault.
 
-Pure Python and numpy; knows nothing of virtual machines or databases. `faults.models` says how to add a fault.
+Pure Python and numpy, independent of virtual machines and databases. `faults.models` says how to add a fault.
 """
 
 from __future__ import annotations

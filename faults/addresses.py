@@ -1,7 +1,7 @@
 """Addresses of crash states: with the logs of a recording, an address gives its state back.
 
-The whole grammar stands here and nowhere else; nobody else takes an address apart. Addresses are ASCII without blanks
-or slashes and safe in a shell:
+This is the whole grammar, and only this module parses addresses. Addresses are ASCII without blanks or slashes and
+safe in a shell:
 
     address = content { "~" content } [ "@" clock ]
     content = id | disk ":" id "+" disk ":" id
@@ -9,21 +9,21 @@ or slashes and safe in a shell:
     id     = epoch ( ".f" count | ".l" count ) [ ".w" ranges ] { tear } [ draw ] [ ".i" entry ] { damage }
     epoch  = "e" entry | "tail"              the FLUSH that closes the epoch of the cut, or the tail of the log
     ".f" count                               how many FUA writes of the epoch landed whole, in log order
-    ".l" count                               instead: the disk lied, and ignored so many FLUSHes before the cut
+    ".l" count                               instead: the disk lied, and ignored this many FLUSHes before the cut
     ranges = range { "," range }             ascending; range = number | number "-" number
     ".w" ranges                              entries of the batch, or of a lying disk's window, that landed whole
     tear   = ".t" entry ":" bytes ":" ranges the units of one entry that landed
     draw   = ".r" hex16 "p" percent [ "u" bytes ]   instead of .w and .t: a seeded draw, for batches too long to list
-    ".i" entry                               judged just before this entry, which is not the latest instant there is
+    ".i" entry                               judged just before this entry, an instant earlier than the latest
     damage                                   see `faults.damage`
 
-Behind a "~" stands a state of the recovery from what stands before it, by the log of that recovery. A state of two
-disks names both, the late one first (`faults.twodisk`). Behind the "@" stands the clock with which the machine came
-back, a word of the caller's: it is no content of a disk.
+The content after a "~" is a crash state of the recovery from the content before it, by the log of that recovery. A
+state of two disks names both, the late one first (`faults.twodisk`). The word after the "@" is the clock with which the
+machine came back. The caller defines it; it is not part of a disk's content.
 
-A draw lets the i-th member of the batch (with "u": the i-th unit of the batch, in log order) land iff the 64-bit
-output of splitmix64 number i under that seed is below percent / 100 of its range. An id is accepted only in the
-spelling that the state itself would give, so equal ids and equal choices are the same thing.
+A draw lets the i-th member of the batch (with "u": the i-th unit of the batch, in log order) land iff the 64-bit output
+of splitmix64 number i under that seed is below percent / 100 of its range. Each state has one accepted spelling, so
+equal ids mean equal choices.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class StateIdError(Exception):
 class Address:
     """The address of one crash state, taken apart; `str` puts it together."""
 
-    # What stands in the log of the last recovery on the way, or in the recording.
+    # A state of the last recovery, or of the recording if there was no recovery.
     content: str
-    # What was recovered from on the way there, the state of the recording first.
+    # The states that were recovered from to get there, the state of the recording first.
     way: tuple[str, ...] = ()
-    # Empty where the clock is no part of it.
+    # Empty if the address names no clock.
     clock: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Take an address apart; raise `StateIdError` if a part is empty. Logs tell whether there is such a state."""
+        """Take an address apart; raise `StateIdError` if a part is empty. Does not check that the state exists."""
         contents, at, clock = text.partition("@")
         *way, content = contents.split("~")
         if not all((*way, content)) or "@" in clock or bool(at) is not bool(clock):
@@ -75,16 +75,16 @@ class Address:
 
     @property
     def before(self) -> str:
-        """Return the address of the state whose recovery this is a state of; empty for a state of the recording."""
+        """Return the address of the state that was recovered from; empty for a state of the recording."""
         return "~".join(self.way)
 
     @property
     def first(self) -> str:
-        """Return the content in the recording, which came first on the way."""
+        """Return the state of the recording, the first on the way."""
         return self.way[0] if self.way else self.content
 
     def then(self, content: str) -> Address:
-        """Return the address of a state of the recovery from this one."""
+        """Return the address of a state of the recovery from this state."""
         return Address(content, (*self.way, self.content))
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ def joined(late: str, of_late: str, early: str, of_early: str) -> str:
 
 
 def split(text: str) -> tuple[str, str, str, str]:
-    """Take the content of two disks apart, as `joined` put it together; raise `StateIdError` if it is none."""
+    """Take apart the content of two disks that `joined` put together; raise `StateIdError` if it is malformed."""
     match = _JOINT.fullmatch(text)
     if match is None or match["late"] == match["early"]:
         raise StateIdError(f"{text[:80]!r} is not the id of two disks; one looks like a:e43.f2.w12+b:e17.f1")
@@ -117,7 +117,7 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
     damages = parse_damages(match["damages"])
     if match["ignored"]:
         if int(match["ignored"]) > epoch.number or match["tears"] or match["at"]:
-            raise StateIdError(f"{text[:80]!r}: not so many FLUSHes, or more than a choice of whole writes")
+            raise StateIdError(f"{text[:80]!r}: fewer FLUSHes before the cut, or more than a choice of whole writes")
         window = window_of(log_epochs, epoch, int(match["ignored"]))
         whole = _parse_members(match["whole"], window.members, text) if match["whole"] else ()
         state = make_lying_state(window, whole=whole, draw=draw, damages=damages)
@@ -176,7 +176,7 @@ def _epoch_by_name(name: str, log_epochs: Sequence[Epoch]) -> Epoch:
     for epoch in log_epochs:
         if epoch.flush == flush:
             return epoch
-    raise StateIdError(f"the log has no epoch {name}: no FLUSH stands at that entry")
+    raise StateIdError(f"the log has no epoch {name}: that entry is not a FLUSH")
 
 
 def _check(state: CrashState, text: str) -> None:

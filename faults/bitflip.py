@@ -1,14 +1,14 @@
 """Bit flips in recently written units.
 
-Model: a disk that corrupts what it writes. Of a write of the epoch of the cut or of the four before it, one unit, a
-sector of 512 bytes or a block of 4096, comes back with 1, 8 or 64 bits flipped, anywhere in it. Everything else is as
-on a disk that loses nothing: all that completed before the cut landed, so what is wrong is the doing of the flip.
+Model: a disk that corrupts what it writes. One write of the epoch of the cut or of the four epochs before it is
+damaged: in one of its units, a sector of 512 bytes or a block of 4096, 1, 8 or 64 bits anywhere are flipped. All other
+writes that completed before the cut landed, so whatever goes wrong is due to the flip.
 
-How the disk lies: it returns other bytes than were written, and no error. No engine is promised to stand that; what is
-judged is whether it is noticed.
+How the disk lies: it returns bytes that differ from those written, and no error. No engine promises to survive this;
+the verdict is whether the engine notices.
 
-Left out: several units at once; flips that the disk's own code reports as an unreadable sector (`faults.lostrange`);
-flips in what was written long ago (`faults.bitrot`). Sampled with a seed, each write as likely as any other.
+Left out: several units at once; flips that the disk's error correction reports as an unreadable sector
+(`faults.lostrange`); flips in data written long ago (`faults.bitrot`). Sampled with a seed, each write equally likely.
 """
 
 from __future__ import annotations

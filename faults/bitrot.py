@@ -1,14 +1,14 @@
 """Bit rot: bits of any durable block flip while the disk is at rest.
 
-Model: at some cut all that completed has landed; then, before the machine starts again, 1, 8 or 64 bits flip in one
-block of 4096 bytes that is in use. In use is a block that the log wrote at any time, setup and file system included,
-and that does not read zeros: what the file system has freed since counts as well, since the disk does not know.
+Model: at the cut everything that completed has landed. Before the machine starts again, 1, 8 or 64 bits flip in one
+block of 4096 bytes that is in use. A block is in use if the log wrote it at any time, during setup or mkfs too, and it
+does not read zeros. Blocks that the file system has since freed count as well, because the disk cannot tell.
 
-How the disk lies: it returns other bytes than were written, and no error. No engine is promised to stand that; what is
-judged is whether it is noticed. A block that is read by nobody makes no difference, and many are.
+How the disk lies: it returns bytes that differ from those written, and no error. No engine promises to survive this;
+the verdict is whether the engine notices. Many flips make no difference, because nothing reads the block.
 
-Left out: rot in blocks of zeros and in blocks that nothing was ever written to; several blocks; bits that decay into an
-unreadable sector. Sampled with a seed, each block as likely as any other.
+Left out: rot in blocks of zeros and in blocks that were never written; several blocks; bits that decay into an
+unreadable sector. Sampled with a seed, each block equally likely.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from rig.faults.recent import all_landed
 from rig.faults.selection import Plan, Ranking, select
 from rig.faults.state import CrashState, landable, make_state
 
-# Blocks of zeros are drawn and put back; an epoch with so many in a row is taken to have nothing else.
+# A drawn block of zeros is skipped; after this many in a row the epoch is taken to have no other blocks.
 _BARREN_DRAWS_MAX = 1000
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan states with bits rotten in one block; deterministic under `seed`."""
+    """Plan states with flipped bits in one block; deterministic under `seed`."""
     writes = np.flatnonzero(log.payload_bytes)
     pieces = unit_pieces(log, writes.tolist(), BLOCK_BYTES)
     blocks = (log.offset_bytes[pieces[:, 0]] + pieces[:, 1]) // BLOCK_BYTES

@@ -1,11 +1,11 @@
-"""Digests of whole disk contents, at the price of what a crash state changes.
+"""Digests of whole disk contents, at a cost proportional to what a crash state changes.
 
-`ContentIndex(log).digest(state)` is equal for two states of one log iff the whole disk is equal in both. The digest
-is the sum over all sectors of 512 bytes (the smallest sector, so a tear never splits one) of a hash of (sector number,
-data), where a sector of zeros counts 0: it starts as zeros, so writing zeros over nothing changes nothing. The hash is
-blake2b, taken as two 64-bit lanes that are added modulo 2**64 each. A sum does not depend on order and can be changed
-in place: take the old hash out, put the new one in. It is enough here because nobody chooses the data against it: two
-different contents collide with a probability of about 2**-128. (A XOR would do as well against chance; a sum is not
+`ContentIndex(log).digest(state)` is equal for two states of one log iff the whole disk is equal in both. The digest is
+the sum over all sectors of 512 bytes (the smallest sector, so a tear never splits one) of a hash of (sector number,
+data). A sector of zeros counts 0: the disk starts as zeros, so writing zeros to a fresh sector changes nothing. The
+hash is blake2b, split into two 64-bit lanes, each added modulo 2**64. A sum does not depend on order and can be updated
+in place: subtract the old hash, add the new one. It is strong enough because no adversary chooses the data: two
+different contents collide with a probability of about 2**-128. (XOR would serve as well against chance; a sum is not
 linear over single bits, so related contents cannot cancel by parity.)
 """
 
@@ -40,9 +40,9 @@ class ContentIndex:
         rank = np.arange(len(owner)) - self._first[owner]
         sectors = log.offset_bytes[owner] // SECTOR_BYTES + rank
         self._hash = _hash_sectors(log, sectors)
-        # The sectors there are, ascending, and for each one written the place of its sector among them.
+        # The distinct sectors, ascending, and for each sector written its index among them.
         self._sectors, self._place = np.unique(sectors, return_inverse=True)
-        # All writings, by sector and then in log order, as one ascending key.
+        # Every sector written, by sector and then in log order, as one ascending key.
         self._history = np.sort(self._place * len(sectors) + np.arange(len(sectors)))
         self._totals = dict(self._walk())
 
@@ -50,7 +50,7 @@ class ContentIndex:
         """Return the digest of the whole disk in this state: 32 hexadecimal digits."""
         pieces = state.pieces(self._log)
         written = _spans(self._first[pieces[:, 0]] + pieces[:, 1] // SECTOR_BYTES, pieces[:, 2] // SECTOR_BYTES)
-        # The first of each place in reverse order is its last writer, which wins.
+        # In reverse order the first hit of each place is its last writer, which wins.
         places, newest = np.unique(self._place[written][::-1], return_index=True)
         new = self._hash[written[::-1][newest]]
         base_end = self._bound(state.base_end)
@@ -70,7 +70,7 @@ class ContentIndex:
         return int(self._first[entry]) if entry < len(self._first) else len(self._place)
 
     def _old(self, places: Int64Array, bound: int) -> _Lanes:
-        """Return the hashes of sectors as the writings before `bound` left them; 0 where there was none."""
+        """Return the hashes of sectors as the writes before `bound` left them; 0 for a sector without a write."""
         count = len(self._place)
         last = np.searchsorted(self._history, places * count + bound) - 1
         key = self._history[np.maximum(last, 0)] if count else last
@@ -89,13 +89,13 @@ class ContentIndex:
 
 
 def _spans(begins: Int64Array, counts: Int64Array) -> Int64Array:
-    """Return all numbers of the runs that begin at `begins` and have `counts` members, run after run."""
+    """Return the numbers of all runs, one run after another; run i has `counts[i]` numbers from `begins[i]` on."""
     spans: Int64Array = np.arange(int(counts.sum())) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
     return spans
 
 
 def _damaged_sectors(log: WriteLog, state: CrashState) -> dict[int, bytes]:
-    """Return what the damages of a state leave in which sectors; a sector that cannot be read is content of its own."""
+    """Return sector -> what the damages of a state leave in it; an unreadable sector counts as content of its own."""
     sectors: dict[int, bytes] = {}
     for extent in state.damage_extents(log):
         data, first = extent.data(log), extent.device_offset_bytes // SECTOR_BYTES

@@ -1,18 +1,18 @@
-"""What happens to a disk's content apart from writes that land or do not: bits flip, ranges go, writes go astray.
+"""Damage to a disk's content beyond writes that land or not: bits flip, ranges are lost, writes go astray.
 
-A damage stands behind a choice of writes in the id of a crash state and is applied to the content that this choice
-leaves, so that taking it off the id gives the undamaged state. Damages of one state do not see each other. Offsets and
+In the id of a crash state the damages follow the choice of writes. Each is applied to the content that this choice
+leaves, so the id without its damages names the undamaged state. Damages of one state do not see each other. Offsets and
 lengths are in bytes and whole sectors of 512:
 
-    ".x" offset ":" length ":" count ":" hex16   so many bits of the range are flipped, their places drawn by the seed
+    ".x" offset ":" length ":" count ":" hex16   `count` bits of the range are flipped, their places drawn by the seed
     ".z" offset ":" length                       the range reads zeros
     ".u" offset ":" length                       the range cannot be read (EIO)
-    ".m" entry ":" offset                        the data of a write that did not land stands at another place
-    ".d" entry                                   the range of a DISCARD reads zeros, where nothing wrote it since
-    ".g" entry ":" sector ":" count ":" hex16    so many sectors of a torn write, from this one to the end of its block
+    ".m" entry ":" offset                        the data of a write that did not land is at another place
+    ".d" entry                                   the range of a DISCARD reads zeros, except where it was written since
+    ".g" entry ":" sector ":" count ":" hex16    `count` sectors of a torn write, from this one to the end of its block
                                                  of 4096 or of the write, hold garbage, drawn by the seed
 
-Only the last two are the work of an honest disk.
+An honest disk can cause only the last two.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from rig.faults.state import CrashState
 
 BLOCK_BYTES = 4096
-# A damaged range travels as literal bytes; longer ones than this are not made.
+# The longest damaged range, because a damaged range is carried as literal bytes.
 LENGTH_BYTES_MAX = 1 << 20
 
 
 class Holds(StrEnum):
-    """What a damage leaves in a content; the value is the spelling in results."""
+    """The kinds of damage in a content; the value is the spelling in results."""
 
     FLIP = "flip"
     ZEROS = "zeros"
@@ -78,7 +78,7 @@ class Zeros:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A range cannot be read; the reader gets EIO. The content is what it was."""
+    """A range cannot be read; the reader gets EIO. The content itself is unchanged."""
 
     holds: ClassVar[Holds] = Holds.UNREADABLE
     offset_bytes: int
@@ -92,7 +92,7 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Astray:
-    """The data of a write stands at a wrong place."""
+    """The data of a write is at a wrong place."""
 
     holds: ClassVar[Holds] = Holds.ASTRAY
     entry_index: int
@@ -106,7 +106,7 @@ class Astray:
 
 @dataclass(frozen=True)
 class Discarded:
-    """A DISCARD took effect: its range reads zeros, but for what may have been written since."""
+    """A DISCARD took effect: its range reads zeros, except for sectors that may have been written since."""
 
     holds: ClassVar[Holds] = Holds.DISCARD
     entry_index: int
@@ -119,7 +119,7 @@ class Discarded:
 
 @dataclass(frozen=True)
 class Garbage:
-    """The rest of a block that a write was interrupted in is noise; sectors are counted from the write's beginning."""
+    """The rest of the block in which a write was interrupted is noise; sectors count from the start of the write."""
 
     holds: ClassVar[Holds] = Holds.GARBAGE
     entry_index: int
@@ -148,7 +148,7 @@ DAMAGE = (
 
 
 def parse_damages(text: str) -> tuple[Damage, ...]:
-    """Return the damages of the end of an id that matches `DAMAGE`, repeated."""
+    """Return the damages in the last part of an id, a text of repeated `DAMAGE`."""
     return tuple(_parse(part) for part in re.findall(DAMAGE, text))
 
 
@@ -174,7 +174,7 @@ def damage_extents(damage: Damage, log: WriteLog, state: CrashState) -> list[Ext
 
 
 def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
-    """Return why a damage cannot happen to a state, or nothing."""
+    """Return why a damage cannot happen to a state, or an empty text."""
     match damage:
         case Flip(offset_bytes, length_bytes, bit_count, _):
             bad_count = not 0 < bit_count <= 8 * length_bytes
@@ -192,7 +192,7 @@ def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
 
 
 def device_end(log: WriteLog) -> int:
-    """Return the end of the last block that the log ever writes: the device, of whole blocks, is at least so long."""
+    """Return the end of the last block that the log writes; the device is at least this long."""
     return -(-int((log.offset_bytes + log.payload_bytes).max(initial=0)) // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -212,16 +212,16 @@ def _parse(part: str) -> Damage:
 def _bad_range(log: WriteLog, offset_bytes: int, length_bytes: int) -> str:
     if offset_bytes % SECTOR_BYTES or length_bytes % SECTOR_BYTES or not 0 < length_bytes <= LENGTH_BYTES_MAX:
         return f"a range is whole sectors of {SECTOR_BYTES} bytes, at most {LENGTH_BYTES_MAX} bytes"
-    return "the range lies behind all that was written" if offset_bytes + length_bytes > device_end(log) else ""
+    return "the range ends after the last block ever written" if offset_bytes + length_bytes > device_end(log) else ""
 
 
 def _bad_astray(damage: Astray, log: WriteLog, state: CrashState) -> str:
     if state.window is None or damage.entry_index not in state.window.members or state.draw is not None:
-        return "no listed choice of a window that the write belongs to"
+        return "the write belongs to no window of this state, or the state is a draw"
     if damage.entry_index in state.whole:
         return "the write landed at its place"
     length_bytes = int(log.payload_bytes[damage.entry_index])
-    # A write that completed later would have covered it, and the log does not always tell which one that is.
+    # A write that completed later would have covered the stray one, and the log does not always tell their order.
     if overlaps(log, state.window.members, damage.offset_bytes, length_bytes):
         return "the place belongs to a write of the window"
     return _bad_range(log, damage.offset_bytes, length_bytes)
@@ -230,18 +230,18 @@ def _bad_astray(damage: Astray, log: WriteLog, state: CrashState) -> str:
 def _bad_garbage(damage: Garbage, log: WriteLog, state: CrashState) -> str:
     units = [tear.units for tear in state.tears if (tear.entry_index, tear.unit_bytes) == (damage.entry_index, 512)]
     if not units or len(state.damages) != 1:
-        return "one write is interrupted, and it is torn at 512 bytes"
+        return "garbage needs exactly one interrupted write, torn in units of 512 bytes"
     if (damage.first_sector, damage.sector_count) not in block_rests(log, damage.entry_index):
-        return "the garbage is not the rest of a block of the write behind its first sectors"
+        return "the garbage is not the rest of one of the write's blocks after its first sectors"
     begin, end = damage.first_sector, damage.first_sector + damage.sector_count
     block_begin = max(0, end - 1 - (int(log.offset_bytes[damage.entry_index]) // SECTOR_BYTES + end - 1) % 8)
     if not set(range(block_begin, begin)) <= set(units[0]) or set(range(begin, end)) & set(units[0]):
-        return "a shorn block is new up to its garbage"
+        return "a shorn block must be new up to its garbage"
     return ""
 
 
 def block_rests(log: WriteLog, entry: int) -> list[tuple[int, int]]:
-    """Return the rests of the blocks of a write behind 1, 2, ... sectors: (first sector in the write, sector count)."""
+    """Return what is left of each block of a write after 1, 2, ... sectors: (first sector in the write, count)."""
     sector_begin, count = int(log.offset_bytes[entry]) // SECTOR_BYTES, int(log.payload_bytes[entry]) // SECTOR_BYTES
     rests = []
     for sector in range(1, count):
@@ -253,7 +253,7 @@ def block_rests(log: WriteLog, entry: int) -> list[tuple[int, int]]:
 
 def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
     begin, length = int(log.offset_bytes[discard]), int(log.length_bytes[discard])
-    # What nobody had written reads zeros as it is.
+    # Sectors that were never written read zeros anyway.
     free = np.zeros(length // SECTOR_BYTES, dtype=bool)
     for entries, is_free in ((np.arange(discard), True), (_rivals(log, discard, end), False)):
         for entry in entries[touching(log, entries, begin, length)].tolist():
@@ -270,9 +270,9 @@ def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
 
 
 def _rivals(log: WriteLog, discard: int, end: int) -> Int64Array:
-    """Return the entries that may have completed after a DISCARD: all behind it, and FUA writes in reach.
+    """Return the entries that may have completed after a DISCARD: all later entries, and the FUA writes in reach.
 
-    FUA writes are logged ahead of what completed before them, in their own epoch and the one after it.
+    The log holds a FUA write ahead of ordinary writes that completed before it, of its own epoch and the next one.
     """
     flushes = np.flatnonzero(log.flags[:discard] & EntryFlag.FLUSH)
     begin = int(flushes[-2]) if len(flushes) > 1 else 0

@@ -1,20 +1,20 @@
 """Late and lost discards on an honest disk.
 
 Model: a DISCARD is a hint. Until a sector is written again, a disk may show its old content, as if the hint had never
-come, or zeros, from its completion on or at any time later. It does not take away what was written since. The states
-are those of `faults.powercut`, and on top any set of the DISCARDs that had completed reads zeros:
+come, or zeros, from the completion of the DISCARD or any later time on. Later writes are unaffected. The states are
+those of `faults.powercut`, and in addition the ranges of any set of completed DISCARDs read zeros:
 
 (a) A cut just after FUA_j: DISCARDs of earlier epochs only, since the log does not tell whether one of this epoch had
     completed by then.
-(b) A cut just before the closing FLUSH completes: those of this epoch too.
+(b) A cut just before the closing FLUSH completes: DISCARDs of this epoch too.
 
-Legal because the disk owes nobody the content of a discarded range, and because every sector that any write may have
-taken after the DISCARD is left alone: all writes behind it in the log, landed or not, and FUA writes of its epoch and
-the one before, whose order to it the log does not tell. Where every discard was lost the states are those of
-`faults.powercut`: of them only the corners are made here, and last, all of the batch and nothing of it.
+Legal because a disk does not promise the content of a discarded range, and because every sector that a write may have
+taken after the DISCARD is left alone: all later writes in the log, landed or not, and the FUA writes of its epoch and
+the one before, whose order to it the log does not tell. States in which every discard was lost are those of
+`faults.powercut`. Only their corners are made here, and last: all of the batch, and none of it.
 
-Left out: a DISCARD of what nobody had written, for a disk begins with zeros; a DISCARD that takes effect in some of the
-sectors that it may take; content that is neither old nor zeros; all but the newest DISCARDs, sixteen in one state. A
+Left out: a DISCARD of sectors that were never written, because a disk begins with zeros; a DISCARD that takes effect in
+only some of its sectors; content that is neither old nor zeros; all but the newest DISCARDs, sixteen in one state. A
 recording holds DISCARDs only if its file system sends them.
 """
 
@@ -38,7 +38,7 @@ DISCARDS_MAX = 16
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan states with discards that took effect, behind entry `first_entry`; deterministic under `seed`."""
+    """Plan states with discards that took effect, at instants after `first_entry`; deterministic under `seed`."""
     discards = np.array([entry for entry in np.flatnonzero(log.flags & EntryFlag.DISCARD).tolist() if _had(log, entry)])
 
     def rank(epoch: Epoch) -> Ranking:
@@ -54,7 +54,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 
 def _had(log: WriteLog, discard: int) -> bool:
-    """Return whether there was anything for a DISCARD to take away: a recording begins with a disk of zeros."""
+    """Return whether a DISCARD covers anything written before; a recording begins with a disk of zeros."""
     return overlaps(log, range(discard), int(log.offset_bytes[discard]), int(log.length_bytes[discard]))
 
 
@@ -68,7 +68,7 @@ def _subsets(items: Sequence[int]) -> list[list[int]]:
 
 
 def _all_choices(epoch: Epoch, members: Sequence[int], discards: Sequence[int]) -> Iterator[CrashState]:
-    """Yield every set of writes with every set of discards but the empty one."""
+    """Yield every set of writes with every non-empty set of discards."""
     choices = [(whole, late) for whole in _subsets(members) for late in _subsets(discards)[1:]]
     for rank in spread(len(choices)):
         yield _state(epoch, len(epoch.fuas), *choices[rank])
@@ -87,7 +87,7 @@ def _lost(epoch: Epoch) -> Iterator[CrashState]:
 
 
 def _samples(epoch: Epoch, members: tuple[int, ...], discards: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield all discards over all writes and over none, each one alone, then seeded choices of both; without end."""
+    """Yield all discards over all writes and over none, each discard alone, then seeded choices of both; endless."""
     if not discards:
         return
     fua_count = len(epoch.fuas)

@@ -1,20 +1,20 @@
-"""Epochs of a write log: what stands between two FLUSH entries.
+"""Epochs of a write log: the entries between two FLUSH entries.
 
-The kernel lays an epoch out as `[FUA | MARK]* [W batch] FLUSH`. A completed normal write (W) waits in a list; a FLUSH
-takes what had completed when it was submitted, and logs those writes and then itself when it completes. FUA writes
-and MARKs are logged at once. `epochs` asserts this layout and raises `LogError` where a log breaks it, so all
-reasoning on crash states may rest on it. The last epoch is the tail: what follows the last FLUSH, logged when the
-target was removed, never durable. It always exists and may be empty; its layout is free, since the kernel puts a last
-MARK behind its writes.
+The kernel lays an epoch out as `[FUA | MARK]* [W batch] FLUSH`. A completed normal write (W) waits in a list. A FLUSH
+takes the writes that had completed when it was submitted; when it completes, it logs them and then itself. FUA writes
+and MARKs are logged at once. `epochs` asserts this layout and raises `LogError` where a log breaks it, so all reasoning
+about crash states may rely on it. The last epoch is the tail: the entries after the last FLUSH, logged when the target
+was removed, never durable. It always exists and may be empty. Its layout is free, since the kernel puts a last MARK
+after its writes.
 
-The one thing the log does not tell: whether a W came before or after a FUA write of the same sector, if that FUA is
-of the same epoch, or of the one before (both can complete while a FLUSH is in flight; one FLUSH in flight at a time
-is assumed). Where their bytes differ the order matters, and it stays open unless the W differs from the last such FUA
-and nothing wrote that sector later: then the recording's self-check (a replay of every entry equals the device) has
-shown that the W came after that FUA, and so after all before it. A W of the same bytes as the last FUA proves nothing
-on an earlier one that differs, and a disk that lies may lose the last alone: such a W is open too. An open W is named
-in `Epoch.ambiguous`, and no generator lets it land. Where it differs from the last FUA, an epoch that starts on that
-sector is `doubtful`, and no generator cuts it.
+The log leaves one thing open: whether a W came before or after a FUA write of the same sector, if that FUA is of the
+same epoch or of the one before. (Both can complete while a FLUSH is in flight; one FLUSH in flight at a time is
+assumed.) Where their bytes differ the order matters. It is known only if the W differs from the last such FUA and
+nothing wrote that sector later: then the recording's self-check (a replay of every entry equals the device) has shown
+that the W came after that FUA, and so after all earlier ones. A W with the same bytes as the last FUA proves nothing
+about an earlier FUA that differs, and a disk that lies may lose the last one alone, so such a W is open too.
+`Epoch.ambiguous` lists the open Ws, and no generator lets them land. Where an open W differs from the last FUA, an
+epoch that starts on that sector is `doubtful`, and no generator cuts it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _split(log: WriteLog) -> Iterator[Epoch]:
         late = np.flatnonzero(~at_once)
         if flush is not None and late.size and at_once[late[0] :].any():
             culprit = begin + int(late[0])
-            raise log.error(culprit, f"a write stands before a FUA or MARK of its epoch, which FLUSH {flush} closes")
+            raise log.error(culprit, f"a write precedes a FUA or MARK of its epoch, which FLUSH {flush} closes")
         fuas = begin + np.flatnonzero((part & EntryFlag.FUA) > 0)
         batch = begin + np.flatnonzero(~at_once & ((part & EntryFlag.DISCARD) == 0))
         yield Epoch(number, begin, flush, end, tuple(fuas.tolist()), tuple(batch.tolist()))
@@ -87,7 +87,7 @@ def _split(log: WriteLog) -> Iterator[Epoch]:
 @dataclass(frozen=True)
 class _Doubt:
     entry_index: int
-    # The epoch that is the last to start on content left open by this entry, as it writes the sector anew; -1 for none.
+    # The last epoch to start on content that this entry leaves open, the one that rewrites the sector; -1 for none.
     last_epoch: int
 
 
@@ -101,7 +101,7 @@ def _with_fuas_in_reach(plain: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[i
 
 
 def _doubts(log: WriteLog, epoch: Epoch, fuas: tuple[int, ...]) -> Iterator[_Doubt]:
-    """Find the writes of a batch that overlap a FUA in reach, differ from it, and cannot be ordered."""
+    """Find the writes of a batch that overlap a FUA in reach, differ from it, and have no known order to it."""
     candidates = _overlapping(log, epoch.batch, fuas)
     if not candidates:
         return
@@ -112,16 +112,16 @@ def _doubts(log: WriteLog, epoch: Epoch, fuas: tuple[int, ...]) -> Iterator[_Dou
             if sector in last_writer:
                 versions.setdefault(sector, []).append((fua, data))
     for entry in candidates:
-        # Sector -> the last FUA it differs from there.
+        # Sector -> the last FUA whose bytes there differ from the entry's.
         differing = {
             sector: max(fua for fua, other in versions[sector] if other != data)
             for sector, data in _sectors(log, [entry])
             if any(other != data for _, other in versions.get(sector, ()))
         }
-        # The sectors that hold this entry or another content when the epoch is over, depending on the order.
+        # The sectors whose content at the end of the epoch depends on the order.
         decided = [s for s, fua in differing.items() if last_writer[s] == entry and versions[s][-1][0] == fua]
         rewriters = {sector: _next_writer(log, epoch.end, sector) for sector in decided}
-        # Content that reached the end of the log proves that the entry came after that FUA, so after all earlier ones.
+        # Content that survives to the end of the log proves that the entry came after that FUA and all earlier ones.
         proven = max((differing[sector] for sector, writer in rewriters.items() if writer is None), default=-1)
         open_sectors = {sector for sector, fua in differing.items() if fua > proven}
         if open_sectors:
@@ -134,7 +134,7 @@ def _overlapping(log: WriteLog, batch: tuple[int, ...], fuas: tuple[int, ...]) -
     begins, ends = log.offset_bytes[writes], log.offset_bytes[writes] + log.length_bytes[writes]
     order = np.argsort(log.offset_bytes[list(fuas)], kind="stable")
     fua_begins = log.offset_bytes[list(fuas)][order]
-    # The furthest end of all FUAs that start at or before each one: a write overlaps one iff it starts before that.
+    # For each FUA, the furthest end of all that start no later: a write overlaps one of them iff it starts before it.
     fua_ends = np.maximum.accumulate((log.offset_bytes + log.length_bytes)[list(fuas)][order])
     rank = np.searchsorted(fua_begins, ends, side="left") - 1
     hit = (rank >= 0) & (fua_ends[np.maximum(rank, 0)] > begins)

@@ -1,6 +1,6 @@
 """Extents: runs of bytes to put on a device, copied from the log's file or literal; and pieces, their compact form.
 
-Pieces are rows of (entry index, bytes to skip in its payload, length in bytes); both are applied in order.
+Pieces are rows of (entry index, bytes to skip in its payload, length in bytes). Extents and pieces apply in order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Extent:
     """A run of bytes to put on the device; extents of a state are applied in order."""
 
     device_offset_bytes: int
-    # Where the bytes stand in the log's file; 0 for literal bytes.
+    # Where the bytes are in the log's file; 0 for literal bytes.
     source_offset_bytes: int
     length_bytes: int
     # The bytes themselves, where no write of the log holds them.
@@ -70,7 +70,7 @@ def extents_of(log: WriteLog, pieces: Int64Array) -> list[Extent]:
 
 
 def base_extents(log: WriteLog, from_entry: int, to_entry: int) -> list[Extent]:
-    """Return what moves a base from `from_entry` to `to_entry`; a write is left out if a later one has its place."""
+    """Return what moves a base from `from_entry` to `to_entry`, without writes that a later one replaces exactly."""
     latest: dict[tuple[int, int], int] = {}
     for entry in (from_entry + np.flatnonzero(log.payload_bytes[from_entry:to_entry])).tolist():
         place = (int(log.offset_bytes[entry]), int(log.payload_bytes[entry]))
@@ -80,7 +80,7 @@ def base_extents(log: WriteLog, from_entry: int, to_entry: int) -> list[Extent]:
 
 
 def read(log: WriteLog, base_end: int, pieces: Int64Array, offset_bytes: int, length_bytes: int) -> bytes:
-    """Return a range of the device that holds all entries before `base_end` and then these pieces."""
+    """Return a range of the device after all entries before `base_end` and then these pieces."""
     data = bytearray(length_bytes)
     end_bytes = offset_bytes + length_bytes
     begins = log.offset_bytes[:base_end]
@@ -101,6 +101,6 @@ def overlaps(log: WriteLog, entries: Sequence[int], offset_bytes: int, length_by
 
 
 def touching(log: WriteLog, entries: Int64Array, offset_bytes: int, length_bytes: int) -> BoolArray:
-    """Return of each entry whether it is a write that touches a range of the device."""
+    """Return for each entry whether it is a write that touches a range of the device."""
     begins, lengths = log.offset_bytes[entries], log.payload_bytes[entries]
     return (begins < offset_bytes + length_bytes) & (begins + lengths > offset_bytes) & (lengths > 0)

@@ -1,17 +1,19 @@
 """Whether two honest disks under one host could hold exactly these contents; an independent checker of `twodisk`.
 
-Each disk has a write log of its own, and each is held against it as `faults.legality` does. What remains is whether
-the two instants can be one. The host writes each mark to both logs, to that of the first disk and then to that of the
-second, and starts the next mark only then. So at every moment the first log has as many marks as the second, or one
-more: that alone, of all that both logs say, tells which positions of the two were there at one time.
+Each disk has its own write log and is checked against it as in `faults.legality`. The question left is whether the two
+instants can be one moment. The host writes each mark to the log of the first disk, then to that of the second, and only
+then starts the next mark. So at every moment the first log has as many marks as the second, or one more. Nothing else
+in the logs tells which positions of the two coincided.
 
-The claim: just before an entry of the late disk's log is done, both disks die, and the early one loses all that it has
-not flushed (a disk that died earlier and missed nothing that became durable holds the same). Legal is that if
+The claim: just before an entry of the late disk's log completes, both disks die, and the early one loses all that it
+has not flushed. (A disk that died earlier, and on which nothing became durable in between, holds the same.) The claim
+is legal if
 - the late disk can hold its content at that instant, by the rule for whole writes, and
-- the early disk holds just what is durable, at every position that its log can have by then: nobody knows at which of
-  them it was, and the claim is for all. None of what was not flushed, for not even the last write of the late disk
-  tells whether that was submitted.
-It is illegal if the one or the other is, the early disk at all of these positions; else undecided.
+- the early disk holds exactly what is durable, at every position that its log can have by then. Which position it was
+  is unknown, so the claim must hold for all. No unflushed write counts, because even the last write of the late disk
+  does not tell whether it had been submitted.
+
+It is illegal if the late disk's content is illegal, or the early disk's is at all of these positions; else undecided.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ _END_MARK = "dm-log-writes-end"
 
 
 class JointChecker:
-    """Judges contents of two disks; disks are numbered 0, that which is marked first, and 1."""
+    """Judges contents of two disks; disk 0 is the one marked first."""
 
     def __init__(self, logs: Sequence[WriteLog], devices_bytes: Sequence[int], *, is_replay: bool = True) -> None:
-        """Take both logs and the sizes of both disks; `is_replay` as for `Checker`, and must be so of both logs."""
+        """Take both logs and the sizes of both disks; `is_replay` as for `Checker`, and it must hold for both logs."""
         self._logs = logs
         self._checkers = [
             Checker(log, size, is_replay=is_replay) for log, size in zip(logs, devices_bytes, strict=True)
@@ -60,13 +62,13 @@ class JointChecker:
         return _named(of_late, late)
 
     def _positions(self, disk: int, others_marks: int) -> Iterator[int]:
-        """Yield the positions of a log at which the other one can have so many marks, of alike positions the first."""
+        """Yield the positions of a log at which the other can have this many marks, the first of equivalent ones."""
         fewest, most = (others_marks, others_marks + 1) if disk == 0 else (others_marks - 1, others_marks)
         marks, log = self._marks[disk], self._logs[disk]
         first = marks[fewest - 1] + 1 if fewest > 0 else 0
         last = marks[most] if most < len(marks) else log.entry_count
         yield first
-        # What is durable changes with a FUA write and with a FLUSH, so behind each of them.
+        # Only a FUA write or a FLUSH changes what is durable, so the position after each of them.
         changes = (log.flags[first:last] & (EntryFlag.FUA | EntryFlag.FLUSH)) > 0
         yield from (first + 1 + np.flatnonzero(changes)).tolist()
 

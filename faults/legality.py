@@ -1,36 +1,39 @@
 """Whether an honest disk could hold exactly this content after a power cut at that instant; an independent checker.
 
-The generators of crash states choose entries of the log and apply them. This goes the other way: it takes a whole
-disk, asks for each sector of 512 bytes who can have written what it holds, and whether one story explains all of them.
-It shares nothing with the generators but the reader of the log. What is legal follows from the log alone:
+The generators of crash states choose entries of the log and apply them. This module goes the other way: it takes a
+whole disk, asks for each sector of 512 bytes which write can have left its content, and whether one story (one choice
+of writes that landed) explains all sectors. The log reader is all that it shares with the generators. What is legal
+follows from the log alone:
 
-An instant is a position in the log: everything before that entry was logged, the entry itself was not. Let it lie
-behind FLUSH k and not behind FLUSH n, the next one (or the end of the log).
-- Durable are all ordinary writes before k, for k took them, and all FUA writes before the instant.
-- May be on the medium or not: the ordinary writes between k and n, once they have surely completed. That is sure if the
-  instant is n (or nothing but they stand before n), for n was submitted after the last of them; a FUA write that stands
-  at the instant itself, for nothing but its completion is missing.
-- Perhaps even submitted, so nobody knows: FUA writes behind the instant up to the FLUSH after n; the ordinary writes
-  between k and n at any earlier instant; those behind n, which may have completed while n was in flight.
-- Which of an ordinary write and a FUA write of one sector came last is open where `faults.order` says so.
-The rules say which choice of those that may be on the medium is one story:
+An instant is a position in the log: everything before that entry was logged, the entry itself was not. Let FLUSH k be
+the last before the instant, and n the first FLUSH at or after it (or the end of the log).
+- Durable: all ordinary writes before k, because k took them, and all FUA writes before the instant.
+- Possibly on the medium: the ordinary writes between k and n, once they have surely completed. That is sure if the
+  instant is n (or only such writes lie between the instant and n), because n was submitted after the last of them. Also
+  a FUA write at the instant itself, because only its completion is missing.
+- Possibly not even submitted, so unknown: FUA writes after the instant up to the FLUSH after n; the ordinary writes
+  between k and n at any earlier instant; those after n, which may have completed while n was in flight.
+- Where `faults.order` says so, it is open whether an ordinary write or a FUA write of one sector came last.
+
+The rules say which choices among the writes possibly on the medium make a story:
 - whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one.
 - torn: the same for each unit of 512 or of 4096 bytes, aligned on the device.
-- shorn: as torn, and of one write, in one block of 4096 bytes, what stands behind the first of its sectors there may be
-  anything.
+- shorn: as torn; in addition, in one block of 4096 bytes of one write, everything after the write's first sector there
+  may be anything.
 - ordered (protected disk): the first m of them, whole, for some m.
-- durable (a disk that died earlier than told, see `faults.jointlegality`): none of them.
-- seen (crash of the system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones, if it
-  answers for an instant with no mark between the last FUA write of the epoch and it: nobody knows of later marks.
-- discards: as whole; and any sector of a DISCARD that is durable or may be on the medium may read zeros instead of what
-  was there when it completed, until a write that landed covers it.
+- durable (a disk that died earlier than the claimed instant, see `faults.jointlegality`): none of them.
+- seen (crash of the operating system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones,
+  if no mark lies between the last FUA write of the epoch and the instant: which later marks had been written is
+  unknown.
+- discards: as whole; in addition, any sector of a DISCARD that is durable or possibly on the medium may read zeros
+  instead of what was there when it completed, until a write that landed covers it.
 
-Three answers. Legal: there is a story of sure things only, whatever the open orders are. Illegal: there is none, even
-if every doubt is resolved in favour. Undecided: between the two; no state that is claimed to be legal may be that.
-Where several writes hold the same bytes, one story that fits is enough. The search is exact, not a sample: writes are
-looked at from the newest to the oldest, and one lands if all its sectors that no newer one covers hold its bytes. What
-lands so covers at least what any other story covers, so what remains must be what was there before; if it is not, no
-story fits.
+There are three answers. Legal: a story exists that uses only sure things, whatever the open orders are. Illegal: none
+exists, even if every doubt is resolved in favour. Undecided: between the two; a state that is claimed to be legal must
+not be undecided. Where several writes hold the same bytes, one story that fits is enough. The search is exact, not a
+sample: it walks the writes from the newest to the oldest, and one lands if all its sectors that no newer one covers
+hold its bytes. The writes that land in this way cover at least what any other story covers. The remaining sectors must
+hold what was there before; if they do not, no story fits.
 """
 
 from __future__ import annotations
@@ -47,12 +50,12 @@ from rig.faults.order import NONE, Order
 
 _Mask = NDArray[np.bool_]
 _BLOCK_SECTORS = 4096 // SECTOR_BYTES
-# Two devices are compared in parts of this size, so that what is compared fits the processor's cache.
+# Two devices are compared in parts of this size, which fit the processor's cache.
 _CHUNK_BYTES = 1 << 20
 
 
 class Legality(StrEnum):
-    """What can be said of a content."""
+    """The three answers about a content."""
 
     LEGAL = "legal"
     ILLEGAL = "illegal"
@@ -73,7 +76,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the checker says; where it is not legal, the first offending sector and why."""
+    """The checker's answer; unless legal, with the first offending sector and the reason."""
 
     legality: Legality
     offset_bytes: int = 0
@@ -87,10 +90,10 @@ class Answer:
 
 
 class Checker:
-    """Judges contents of one log's device. Instants that only grow are cheap: what is durable is replayed once."""
+    """Judges contents of one log's device. Ascending instants are cheap: what is durable is replayed once."""
 
     def __init__(self, log: WriteLog, device_bytes: int, *, is_replay: bool = True) -> None:
-        """Read the order of all writes; `is_replay`: replaying every entry is known to give the device at the end."""
+        """Read the order of all writes; `is_replay`: a replay of every entry is known to equal the final device."""
         self._log = log
         self._order = Order(log, is_replay=is_replay)
         self._floor: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
@@ -99,7 +102,7 @@ class Checker:
     def check(self, content: ByteArray, instant: int, rule: Rule, *, unit_bytes: int = SECTOR_BYTES) -> Answer:
         """Say whether a cut just before entry `instant` can leave this content; `unit_bytes` is for torn writes."""
         if len(content) != len(self._floor):
-            raise ValueError(f"a content of {len(content)} bytes, and the device has {len(self._floor)}")
+            raise ValueError(f"the content has {len(content)} bytes, but the device has {len(self._floor)}")
         if not 0 <= instant <= self._log.entry_count:
             raise ValueError(f"entry {instant} is not in this log, which has {self._log.entry_count} entries")
         cut = self._cut(instant)
@@ -107,8 +110,8 @@ class Checker:
         story = _Story(self._log, self._order, cut, rule, unit_bytes)
         with_fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.instant)].tolist()
         floor = self._floor
-        if rule is Rule.SEEN and instant < cut.end and not self._has_mark_behind_fuas(cut, instant):
-            # It answers for no mark that may have come after it was seen: all FUA writes had, and any of the others.
+        if rule is Rule.SEEN and instant < cut.end and not self._has_mark_after_fuas(cut, instant):
+            # It answers for no mark after the last FUA write, so any instant after that one will do.
             cut = self._cut(cut.end)
             story = _Story(self._log, self._order, cut, Rule.ORDERED, unit_bytes)
             with_fuas = [fua for fua in self._order.fuas.tolist() if cut.begin <= fua < cut.end]
@@ -134,18 +137,18 @@ class Checker:
         ends = [*flushes.tolist(), log.entry_count, log.entry_count]
         begin, end, after = (0 if rank == 0 else ends[rank - 1] + 1), ends[rank], ends[rank + 1]
         at_once = (log.flags[instant:end] & (EntryFlag.FUA | EntryFlag.MARK)) > 0
-        # The target's own mark, which it writes behind the last writes when it is removed.
+        # The target writes its own mark after the last writes when it is removed.
         if end == log.entry_count and len(at_once):
             at_once[-1] &= not log.flags[-1] & EntryFlag.MARK
         return _Cut(begin, end, after, instant if at_once.any() else end)
 
-    def _has_mark_behind_fuas(self, cut: _Cut, instant: int) -> bool:
+    def _has_mark_after_fuas(self, cut: _Cut, instant: int) -> bool:
         fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.end)]
         begin = int(fuas[-1]) if len(fuas) else cut.begin
         return bool((self._log.flags[begin:instant] & EntryFlag.MARK).any())
 
     def _move_floor(self, to: int) -> None:
-        """Replay what is durable at the start of an epoch; back to zeros first if that is earlier than before."""
+        """Replay what is durable at the start of an epoch; start from zeros again if that lies before the last one."""
         if to < self._floor_at:
             self._floor[:] = 0
             self._floor_at = 0
@@ -159,7 +162,7 @@ class Checker:
         self._floor_at = to
 
     def _reason(self, content: ByteArray, sector: int, cut: _Cut) -> str:
-        """Say of a sector what it holds and what was durable there."""
+        """Say what a sector holds and what was durable there."""
         data = bytes(content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])
         begins, sizes = self._log.offset_bytes, self._log.payload_bytes
         writers = np.flatnonzero((begins <= sector * SECTOR_BYTES) & (begins + sizes > sector * SECTOR_BYTES)).tolist()
@@ -177,7 +180,7 @@ class Checker:
 
 @dataclass(frozen=True)
 class _Cut:
-    """An instant: its epoch is the entries from `begin` up to the FLUSH at `end`; `after` is the FLUSH behind that."""
+    """An instant: its epoch is the entries from `begin` up to the FLUSH at `end`; `after` is the next FLUSH."""
 
     begin: int
     end: int
@@ -196,7 +199,7 @@ class _Story:
         self._unit_sectors = unit_bytes // SECTOR_BYTES
 
     def offender(self, content: ByteArray, wrong: _Mask, *, is_sure: bool) -> int | None:
-        """Return the first sector that no choice explains, or None; `wrong` marks sectors unlike the durable ones."""
+        """Return the first sector that no choice explains, or None; `wrong` marks sectors that differ from durable."""
         self._content, self._is_sure = content, is_sure
         self._waiting = self._in_flight()
         self._weigh_open_floor(wrong)
@@ -244,7 +247,7 @@ class _Story:
         return _rows_alike(self._content[place], np.frombuffer(self._log.payload(entry), dtype=np.uint8))
 
     def _fits(self, entry: int) -> _Mask:
-        """Return which sectors of an ordinary write can be what is seen if it is the newest that landed."""
+        """Return which sectors of an ordinary write fit the content if it is the newest write that landed."""
         fits, place = self._alike(entry), self._order.sectors(entry)
         for sector in self._order.mixed_in(place):
             rank = sector - place.start
@@ -254,16 +257,16 @@ class _Story:
         return fits
 
     def _open_fuas(self, entry: int, sector: int) -> Iterator[int]:
-        """Yield the FUA writes of a sector that may have come after an ordinary write, as far as they may be there."""
+        """Yield the FUA writes of a sector that may have come after an ordinary write and may be on the medium."""
         fua = int(self._order.last_fua(np.array([sector]), self._cut.instant)[0])
         if self._order.is_open(entry, fua):
             yield fua
-        # Elsewhere those that landed have covered their sectors.
+        # Under the other rules the FUA writes that landed have already covered their sectors.
         if not self._is_sure and self._rule in (Rule.ORDERED, Rule.SEEN):
             yield from (one for one in self._waiting if _holds(self._order.sectors(one), sector))
 
     def _land(self, entry: int, fits: _Mask, covered: _Mask, excused: _Mask) -> None:
-        """Let a write land, each unit of it by itself if writes tear, where nothing uncovered contradicts it."""
+        """Let a write land where no uncovered sector contradicts it; if writes tear, each unit by itself."""
         place = self._order.sectors(entry)
         fine = fits | covered[place] | excused[place]
         for part in self._units(place):
@@ -280,14 +283,14 @@ class _Story:
             yield slice(max(begin, place.start), min(begin + size, place.stop))
 
     def _hidden(self, writes: Sequence[int]) -> _Mask:
-        """Return the sectors in which some ordinary write may hide a FUA write whose order to it nobody knows."""
+        """Return the sectors in which an ordinary write may hide a FUA write, because their order is unknown."""
         hidden = np.zeros(len(self._content) // SECTOR_BYTES, dtype=bool)
         for entry in writes:
             hidden[self._order.sectors(entry)] |= self._alike(entry)
         return hidden
 
     def _weigh_open_floor(self, wrong: _Mask) -> None:
-        """Judge anew the sectors of which the log does not tell what was durable there."""
+        """Judge again the sectors whose durable content the log does not tell."""
         order, cut = self._order, self._cut
         plains = order.last_plain(order.mixed, cut.begin)
         fuas = order.last_fua(order.mixed, cut.instant)
@@ -300,7 +303,7 @@ class _Story:
             wrong[sector] = not (all(alike) if self._is_sure else any(alike))
 
     def _ordered_offender(self, wrong: _Mask) -> int | None:
-        """Return None if some first m of the writes explain the content, else a sector that the nearest m does not."""
+        """Return None if the first m writes explain the content for some m, else a sector that the best m misses."""
         writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
         all_only = self._rule is Rule.SEEN and self._is_sure
         offender, fewest = None, len(wrong) + 1
@@ -324,13 +327,13 @@ class _Story:
         place = self._order.sectors(discard)
         zeros = ~self._content[_bytes(place)].reshape(-1, SECTOR_BYTES).any(axis=1)
         fuas = self._order.last_fua(np.arange(place.start, place.stop), before)
-        # A FUA write of this epoch or the one before may have come before or after, a later one came after.
+        # A FUA write of this epoch or the one before may have come before or after; a later one came after.
         reach = self._order.epoch_of[discard] - (2 if self._is_sure else 0)
         found: _Mask = zeros & ((fuas == NONE) | (self._order.epoch_of[fuas] <= reach))
         return found
 
     def _forgive_discarded(self, wrong: _Mask) -> None:
-        """Clear the sectors that read zeros because of a durable DISCARD which nothing durable has covered since."""
+        """Clear the sectors that read zeros because of a durable DISCARD, if nothing durable has covered them since."""
         flags = self._log.flags[: self._cut.begin]
         for discard in np.flatnonzero(flags & EntryFlag.DISCARD).tolist():
             place = self._order.sectors(discard)
@@ -340,7 +343,7 @@ class _Story:
                 wrong[place] &= ~(since & self._zeroed(discard, self._cut.instant))
 
     def _is_shorn(self, wrong: _Mask, writes: Sequence[int]) -> bool:
-        """Whether all that is wrong is the rest of one block of one write, behind its first sector there."""
+        """Whether all wrong sectors are the rest of one block of one write, after the write's first sector there."""
         sectors = np.flatnonzero(wrong)
         if not len(sectors):
             return True
@@ -349,7 +352,7 @@ class _Story:
             place = self._order.sectors(entry)
             head, end = max(place.start, block), min(place.stop, block + _BLOCK_SECTORS)
             if head < sectors[0] and sectors[-1] < end:
-                # The sector is the first of the write in this block, and holds what it or a later one wrote.
+                # The write's first sector in this block must hold what it or a later write put there.
                 wrote = [one for one in writes[rank:] if _holds(self._order.sectors(one), head)]
                 if any(self._order.data(one, head) == self._sector(head) for one in wrote):
                     return True

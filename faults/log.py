@@ -1,20 +1,19 @@
 """The write log of one recording, in the format of the kernel's dm-log-writes target, opened for reading.
 
-Promises: every column is a numpy array with one row an entry; a log that opens without `LogError` can be walked,
-replayed and cut without a further check of its format. A damaged or truncated file raises `LogError` and nothing
-else.
+Promises: every column is a numpy array with one row for each entry; a log that opens without `LogError` can be walked,
+replayed and cut without further checks of its format. A damaged or truncated file raises `LogError` and nothing else.
 
 Format (drivers/md/dm-log-writes.c), little endian, in units of the superblock's `sectorsize`: one sector superblock
 {magic u64, version u64, nr_entries u64, sectorsize u32}, then for each entry a one-sector header {sector u64,
 nr_sectors u64, flags u64, data_len u64} and its payload of nr_sectors. A DISCARD has no payload; a MARK has its text
-inline, behind the header's 32 bytes.
+inline, after the header's 32 bytes.
 
-DISCARDs are ignored by every replay: a discard is a hint, the content behind it is undefined afterwards, no Linux file
-system may rely on it, and keeping the old content is what the target does over a device without discard.
+Every replay ignores DISCARDs: a discard is a hint, the content of its range is undefined afterwards, no Linux file
+system may rely on it, and the target itself keeps the old content over a device without discard.
 
 Left out: the kernel refreshes nr_entries only on FUA, MARK and removal, so after a kill it is stale. `salvage=True`
-walks past it to the last valid entry. It cannot tell the entries of an older log behind the end from entries of this
-one: write a recording to a zeroed device.
+walks past it to the last valid entry. It cannot tell entries of an older log after the end from entries of this log, so
+write a recording to a zeroed device.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _KNOWN_FLAGS = 31
 
 
 class LogError(Exception):
-    """A write log is damaged or is not what the kernel writes; names file, entry number and file offset."""
+    """A write log is damaged or not in the kernel's format; names file, entry number and file offset."""
 
     def __init__(self, path: str | Path, entry_index: int | None, offset_bytes: int, reason: str) -> None:
         place = "superblock" if entry_index is None else f"entry {entry_index}"
@@ -81,7 +80,7 @@ class Mark:
 
 
 class WriteLog:
-    """A write log opened for reading; a context manager. Columns are read-only arrays, one row an entry."""
+    """A write log opened for reading; a context manager. Columns are read-only arrays, one row for each entry."""
 
     def __init__(self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows, begin_bytes: int = 0) -> None:
         self.path = path
@@ -91,7 +90,7 @@ class WriteLog:
         self.sector_bytes = sector_bytes
         self.marks: tuple[Mark, ...] = tuple(rows.marks)
         self.entry_count = len(rows.flags)
-        # The file offset behind the last entry.
+        # The file offset just after the last entry.
         self.end_bytes = rows.end_bytes
         self.flags = _column(rows.flags)
         self.header_offset_bytes = _column(rows.headers)
@@ -106,10 +105,10 @@ class WriteLog:
 
     @classmethod
     def open(cls, path: str | Path, *, salvage: bool = False, begin_bytes: int = 0) -> WriteLog:
-        """Open the log at `path`, from a byte of the file on that is a multiple of the page size.
+        """Open the log that begins at byte `begin_bytes` of the file, a multiple of the page size.
 
         Raise `LogError` if it is damaged. All offsets in the log's file, also in errors, count from `begin_bytes`.
-        With `salvage`, walk on past the superblock's entry count and stop at the last valid entry instead of raising.
+        With `salvage`, walk past the superblock's entry count and stop at the last valid entry instead of raising.
         """
         path = Path(path)
         with path.open("rb") as file:
@@ -134,7 +133,7 @@ class WriteLog:
         self.close()
 
     def close(self) -> None:
-        """Give the mapping back; a payload that is still referenced keeps it alive until it is dropped."""
+        """Unmap the file; a payload that is still referenced keeps the mapping alive until it is dropped."""
         try:
             self._data.close()
         except BufferError:
@@ -166,7 +165,7 @@ class WriteLog:
 
 
 class _Rows:
-    """Columns under construction; plain lists, since appending to them is what the walk spends its time on."""
+    """Columns under construction; plain lists, because the walk spends its time on appending."""
 
     def __init__(self) -> None:
         self.sectors: list[int] = []
@@ -213,7 +212,7 @@ def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, *, s
         if sector > sectors_max or sector_count > sectors_max - sector:
             reason = f"sector {sector} with {sector_count} sectors is not a place on a device"
         elif after > size_bytes:
-            reason = f"a payload of {sector_count} sectors ends behind the file's {size_bytes} bytes"
+            reason = f"a payload of {sector_count} sectors ends after the file's {size_bytes} bytes"
         elif flags & _MARK or flags & ~_KNOWN_FLAGS or flags & _DISCARD or not sector_count:
             reason = _complaint(data, position, sector_bytes, (sector_count, flags, text_bytes))
         if reason:
@@ -233,7 +232,7 @@ def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, *, s
 
 
 def _complaint(data: mmap.mmap, position: int, sector_bytes: int, header: tuple[int, int, int]) -> str:
-    """Return what is wrong with an entry that is not a plain write, or nothing."""
+    """Return what is wrong with an entry that is not a plain write, or an empty text."""
     sector_count, flags, text_bytes = header
     if flags & ~_KNOWN_FLAGS:
         return f"flags are {flags:#x}, known are {_KNOWN_FLAGS:#x}"

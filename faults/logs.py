@@ -1,6 +1,7 @@
-"""The write logs of one recording, one for each disk, opened together: what is asked of states without counting disks.
+"""The write logs of one recording, one for each disk, opened together: queries on states for any number of disks.
 
-The first log is that of the disk with the data, and the only one of most recordings. Instants and marks are its own.
+The first log is that of the disk with the data; most recordings have no other. Instants and marks are those of the
+first log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rig.faults.twologs import TwoLogs
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file that holds the logs of one recording as the kernel wrote them, and all that it takes to open them."""
+    """A file that holds the logs of one recording as the kernel wrote them, and the offsets needed to open them."""
 
     path: Path
     # Where each log begins in the file, and where its disk begins on the one device of a verifier.
@@ -31,7 +32,7 @@ class LogFile:
 
     @contextmanager
     def opened(self) -> Iterator[Logs]:
-        """Open the logs for the length of a block; raise `LogError` if one is damaged."""
+        """Open the logs for the duration of a `with` block; raise `LogError` if one is damaged."""
         with ExitStack() as stack:
             yield Logs(
                 *(
@@ -43,7 +44,7 @@ class LogFile:
 
 
 class Logs:
-    """Opened logs of one file. Raise `LogError` on the first use of two logs whose marks are not the same."""
+    """Opened logs of one file. The first use of two logs raises `LogError` if their marks differ."""
 
     def __init__(self, *logs: WriteLog, device_begins_bytes: Sequence[int] = (0,)) -> None:
         if not 1 <= len(logs) <= 2:
@@ -54,7 +55,7 @@ class Logs:
 
     @property
     def file(self) -> LogFile:
-        """Return where the logs stand."""
+        """Return the file of the logs."""
         return LogFile(self.first.path, tuple(log.begin_bytes for log in self.all), self._device_begins_bytes)
 
     @cached_property
@@ -64,9 +65,9 @@ class Logs:
 
     @cached_property
     def pair(self) -> TwoLogs:
-        """Return what both logs prove together; raise `ValueError` if there is one only."""
+        """Return what both logs prove together; raise `ValueError` if there is only one."""
         if len(self.all) != 2:
-            raise ValueError("there is one log only, and nothing to be told of two disks")
+            raise ValueError("there is only one log, so nothing can be proven about two disks")
         return TwoLogs(*self.all, b_device_bytes=self._device_begins_bytes[1])
 
     @cached_property

@@ -1,14 +1,14 @@
-"""A range that was recently written is lost: it reads zeros, or it cannot be read at all.
+"""A recently written range is lost: it reads zeros, or it cannot be read at all.
 
-Model: a disk whose mapping of a range is gone after the power cut, as flash disks do that lose a page of their
+Model: a disk that loses its mapping of a range in the power cut, like a flash disk that loses a page of its
 translation table. The range is that of one write of the epoch of the cut or of the four before it, or one of its blocks
 of 4096 bytes; it reads zeros, or every read of it fails with EIO. Everything else landed.
 
-How the disk lies: zeros are not what was written, and the disk says nothing. EIO is no lie but a loss of durable data.
-No engine is promised to stand either; what is judged is whether it is noticed.
+How the disk lies: zeros are not what was written, and the disk reports nothing. EIO is not a lie but a loss of durable
+data. No engine promises to survive either; the verdict is whether the engine notices.
 
-Left out: ranges longer than 1 MiB, of which the beginning is taken; errors that go away when a read is tried again;
-several ranges. Zeros and EIO take turns. Sampled with a seed, each write as likely as any other.
+Left out: the rest of ranges longer than 1 MiB; errors that go away when a read is retried; several ranges. Zeros and
+EIO take turns. Sampled with a seed, each write equally likely.
 """
 
 from __future__ import annotations

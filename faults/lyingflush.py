@@ -1,19 +1,19 @@
 """Lying flush: the disk ignored the last FLUSHes before the power cut, and FUA on writes as well.
 
-Model: a disk with a volatile cache that is honest up to some FLUSH. From then on it says of every FLUSH and every FUA
-write that it is done, and does nothing; the power goes n FLUSHes later. Everything that completed before the last
-honest FLUSH was submitted is durable, with all FUA writes before its completion; of all that came later, of n + 1
-epochs, any subset of whole writes may be missing. n = 1, 2, 4, 8, 16, and all FLUSHes since the database was set up.
+Model: a disk with a volatile cache that is honest up to some FLUSH. From then on it reports every FLUSH and every FUA
+write as done but makes nothing durable; the power goes n FLUSHes later. Everything that completed before the last
+honest FLUSH was submitted is durable, with all FUA writes before its completion. Of everything later, in n + 1 epochs,
+any subset of whole writes may be missing. n = 1, 2, 4, 8, 16, and all FLUSHes since the database was set up.
 
-How the disk lies: it breaks what `faults.powercut` rests on, that an acknowledged FLUSH or FUA is durable. Beyond that
-it does no wrong: it loses writes or keeps older versions, and invents nothing. What it may do at a cut just before the
-closing FLUSH of an epoch it may do only then in full: all writes of the window, the batch of the last epoch included,
-have completed by then, and every state with fewer of them is a subset. So that is the latest instant of each, and one
-family is enough. Log order is the order of completion wherever it decides the content, since members of the batch whose
-order to a FUA write is open (`Epoch.ambiguous`) never land; leaving them out is a choice of the cache too. Since FUA
-writes may go one by one here, a member of the same bytes as the last FUA is open if an earlier one in reach differs.
+How the disk lies: it breaks the assumption of `faults.powercut` that an acknowledged FLUSH or FUA is durable. It does
+nothing worse: it loses writes or keeps older versions, and invents nothing. One family of states is enough, the cut
+just before the closing FLUSH of an epoch: by then all writes of the window, the batch of the last epoch included, have
+completed, and every state with fewer of them is a subset. So that is the latest instant of each state. Wherever log
+order decides the content, it is the order of completion, because members of the batch whose order to a FUA write is
+open (`Epoch.ambiguous`) never land; the cache may leave them out too. Since single FUA writes may be lost here, a
+member with the same bytes as the last FUA is open if an earlier FUA in reach differs.
 
-Left out: torn writes; windows that reach into the setup, which nobody's acknowledgement covers; windows that begin at a
+Left out: torn writes; windows that reach into the setup, which no acknowledgement covers; windows that begin at a
 doubtful epoch. Small windows are enumerated, the others sampled: nothing landed, the newest epoch without the older
 ones, one epoch missing, no FUA or only FUA writes, and seeded draws.
 """
@@ -33,7 +33,7 @@ FLUSHES_IGNORED = (1, 2, 4, 8, 16)
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the states of a lying disk, of instants behind entry `first_entry`; deterministic under `seed`."""
+    """Plan the states of a lying disk at instants after entry `first_entry`; deterministic under `seed`."""
 
     def rank(epoch: Epoch) -> Ranking:
         windows = [window_of(log_epochs, epoch, count) for count in ignored_counts(log_epochs, epoch, first_entry)]

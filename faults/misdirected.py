@@ -1,16 +1,18 @@
 """Misdirected write: a recent write landed at a wrong place.
 
-Model: of the writes of the epoch of the cut and of the four before it one went astray: its own place keeps what was
-there before, or what another write of the window put there, and another place holds its data. All other writes landed.
-The wrong place is where one bit of the address in blocks of 4096 bytes is flipped, or the block behind or before.
+Model: one write of the epoch of the cut or of the four before it went astray. Its own place keeps what was there
+before, or what another write of the window put there, and another place holds its data. All other writes landed. The
+wrong place is the address with one bit of its block number (blocks of 4096 bytes) flipped, or the block after or
+before.
 
-How the disk lies: it acknowledges the write, and the FLUSH after it, and the data is not where it belongs; a second
-range is overwritten that nobody wrote. No engine is promised to stand that; what is judged is whether it is noticed.
+How the disk lies: it acknowledges the write and the FLUSH after it, but the data is not where it belongs, and a range
+that should not have changed is overwritten. No engine promises to survive this; the verdict is whether the engine
+notices.
 
-Left out: wrong places that another write of the window touches (the log does not always tell which came last), and
-such behind the end of all that was ever written; writes that went astray in part; several of them; writes of an epoch
-that holds one in `Epoch.ambiguous`, unless the cut is in it, and all before them: the open write was flushed and may
-not be missing, and what it left behind is not told. Sampled with a seed, each write as likely as any other.
+Left out: wrong places that another write of the window touches (the log does not always tell which came last); places
+after the end of all that was ever written; writes that went astray in part; several stray writes. An epoch before the
+cut that holds a write in `Epoch.ambiguous` is left out with all before it: the open write was flushed and may not be
+missing, but the log does not tell what it left there. Sampled with a seed, each write equally likely.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from rig.faults.recent import recent_window
 from rig.faults.selection import Plan, Ranking, select
 from rig.faults.state import CrashState, Window, make_lying_state
 
-# A window in which no wrong place is free after so many draws is taken to have none.
+# If this many draws in a row find no free wrong place, the window is taken to have none.
 _BARREN_DRAWS_MAX = 200
 
 
@@ -43,7 +45,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 
 def _told(window: Window) -> Window:
-    """Return the end of a window behind all its flushed writes whose order is open."""
+    """Return the part of a window after its last flushed epoch with a write whose order is open."""
     begin_rank = max((rank for rank, epoch in enumerate(window.epochs[:-1], start=1) if epoch.ambiguous), default=0)
     epochs = window.epochs[begin_rank:]
     return Window(epochs, tuple(member for member in window.members if member >= epochs[0].begin))

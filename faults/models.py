@@ -1,10 +1,10 @@
-"""The fault models there are, and how to add one.
+"""The list of fault models, and how to add one.
 
 A new fault model is a module here, one line of `Fault`, and a `FaultSpec` whose `model` is the word of that line. The
 module says in prose which states it makes and why each is legal, and has one function with the arguments of
 `powercut.states`. It builds states with `faults.state`, so `faults.addresses` can read their ids. The line names the
-word, that function, and the rule of `faults.legality` that an independent checker holds the states to; the states of a
-disk that lies have no rule.
+word, that function, and the rule of `faults.legality` against which an independent checker tests the states. A disk
+that lies has no rule.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _of_one_disk(states: _States) -> _Planner:
 
 def _of_two_disks(logs: Logs, among: Sequence[Epoch] | None, *, first_entry: int, states_max: int, seed: int) -> Plan:
     if among is not None:
-        raise ValueError("two disks have no epochs in common: none can be chosen")
+        raise ValueError("two disks have no epochs in common, so no epochs can be chosen")
     first_mark = logs.pair.mark_number(first_entry)
     return twodisk.states(logs.pair, logs.pair_index, first_mark=first_mark, states_max=states_max, seed=seed)
 
@@ -69,7 +69,7 @@ class Fault(StrEnum):
     rule: Rule | None
 
     def __new__(cls, word: str, planner: _Planner, rule: Rule | None = None) -> Self:
-        """Make a model of its word, its planner, and the rule that its states keep."""
+        """Make a model from its word, its planner, and the rule that its states obey."""
         model = str.__new__(cls, word)
         model._value_ = word
         model.planner = planner
@@ -78,7 +78,7 @@ class Fault(StrEnum):
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Return the model of a word; raise KeyError if there is none."""
+        """Return the model with this word; raise KeyError if there is none."""
         return cls[word.upper()]
 
     POWERCUT = "powercut", _of_one_disk(powercut.states), Rule.WHOLE
@@ -87,7 +87,7 @@ class Fault(StrEnum):
     OSCRASH = "oscrash", _of_one_disk(oscrash.states), Rule.SEEN
     PLP = "plp", _of_one_disk(plp.states), Rule.ORDERED
     DISCARD = "discard", _of_one_disk(discard.states), Rule.DISCARDS
-    # Of each disk, see `faults.jointlegality`.
+    # The rule holds for each disk, see `faults.jointlegality`.
     TWODISK = "twodisk", _of_two_disks, Rule.WHOLE
     LYINGFLUSH = "lyingflush", _of_one_disk(lyingflush.states)
     BITFLIP = "bitflip", _of_one_disk(bitflip.states)
@@ -105,8 +105,8 @@ def plan(
     states_max: int,
     seed: int,
 ) -> Plan:
-    """Plan up to `states_max` crash states of a fault, cut behind entry `first_entry`; deterministic under `seed`.
+    """Plan up to `states_max` crash states of a fault, cut after entry `first_entry`; deterministic under `seed`.
 
-    `among` names the epochs of the first log to cut, where not all of them are meant.
+    `among` limits the cuts to these epochs of the first log.
     """
     return fault.planner(logs, among, first_entry=first_entry, states_max=states_max, seed=seed)

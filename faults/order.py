@@ -1,14 +1,14 @@
 """Which of two writes to one sector came last, as far as a write log tells.
 
-A sector is 512 bytes of the device, the smallest there is. The log has ordinary writes (and DISCARDs) in the order in
-which they completed, and so FUA writes; between the two kinds the order is known only in part, because a FUA write
-is logged when it completes and an ordinary one when the next FLUSH after it does. With one FLUSH in flight at a time:
-an ordinary write of epoch E completed after the FLUSH before E was submitted and before the FLUSH behind E was. So a
+A sector is 512 bytes of the device, the smallest sector size. The log holds ordinary writes (and DISCARDs) in order of
+completion, and FUA writes too. Between the two kinds the order is known only in part, because a FUA write is logged
+when it completes, an ordinary write when the next FLUSH after it completes. With one FLUSH in flight at a time, an
+ordinary write of epoch E completed after the FLUSH before E was submitted and before the FLUSH that closes E was. So a
 FUA write of epoch E+1 or later came after it, one of E-2 or earlier before it, and one of E-1 or E is open.
 
-`is_replay` says that the device at the end of the recording is known to equal a replay of all entries in log order. An
-ordinary write that is the last of a sector in the log, and differs there from the last FUA write, then came after that
-FUA write, and so after all FUA writes before it.
+`is_replay` says that the device at the end of the recording is known to equal a replay of all entries in log order.
+Then an ordinary write that is the last one to a sector in the log, and differs there from the last FUA write, came
+after that FUA write, and so after all earlier FUA writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE = -1
 
 
 class Order:
-    """The writers of every sector of a log, and what is known of their order."""
+    """The writers of every sector of a log, and what is known about their order."""
 
     def __init__(self, log: WriteLog, *, is_replay: bool) -> None:
         self._log = log
@@ -35,9 +35,9 @@ class Order:
         self.epoch_of: Int64Array = np.cumsum(is_flush) - is_flush
         self._plain_keys = self._keys(self.plain)
         self._fua_keys = self._keys(self.fuas)
-        # The sectors of which the order can be open.
+        # The sectors whose order of writers can be open.
         self.mixed = np.intersect1d(self._plain_keys // self._stride, self._fua_keys // self._stride)
-        # Ordinary write -> the last FUA write that it is proven to have come after.
+        # Ordinary write -> the last FUA write proven to be older.
         self._proven: dict[int, int] = self._proofs() if is_replay else {}
 
     def data(self, entry: int, sector: int) -> bytes:
@@ -67,7 +67,7 @@ class Order:
         return bool(self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain])
 
     def newest(self, plain: int, fua: int) -> tuple[int, ...]:
-        """Return which of two writes of one sector may be the later one: one of them, or both."""
+        """Return which of two writes to one sector may be the later one: one of them, or both."""
         if self.is_open(plain, fua):
             return plain, fua
         if plain == NONE or (fua != NONE and self.epoch_of[fua] > self.epoch_of[plain]):
@@ -85,7 +85,7 @@ class Order:
         return self._log.entry_count + 1
 
     def _keys(self, entries: Int64Array) -> Int64Array:
-        """Return (sector, entry) of all that is written, as one ascending key."""
+        """Return (sector, entry) for every sector written, as one ascending key."""
         counts = self._log.payload_bytes[entries] // SECTOR_BYTES
         owner = np.repeat(np.arange(len(entries)), counts)
         rank = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]

@@ -1,23 +1,23 @@
 """Crash of the operating system: the page cache is lost, the disk keeps all that it completed.
 
-Model: the kernel dies, the power stays, and the disk carries its cache to the medium. The content after the crash is
+Model: the kernel dies, the power stays on, and the disk writes its cache to the medium. The content after the crash is
 what a reader of the disk would have seen at that instant. The log gives the order of completion among FUA writes and
-marks, and among the writes of a batch, but not between the two kinds: so which instants the disk passed through is
+marks, and among the writes of a batch, but not between the two kinds. So the contents that the disk passed through are
 known only where the kinds do not mix. For each epoch `[FUA | MARK]* [W batch] FLUSH`:
 
-(a) Just before the closing FLUSH completes: everything before the epoch, all its FUA writes and its whole batch. All
-    of that had completed. Only writes of the next batch that completed while the FLUSH was in flight may be missing.
-(b) Earlier: all its FUA writes, and the first m writes of the batch for every m short of the whole. The log allows
-    that the FUA writes came first, and then the disk passed through each of these contents. It does not tell which
-    marks of the epoch had been written by then, so such a state answers only for the marks before the last FUA write,
-    or before the epoch if there is none: its id ends in ".i", an instant earlier than the latest.
+(a) Just before the closing FLUSH completes: everything before the epoch, all its FUA writes and its whole batch. All of
+    these had completed. Only writes of the next batch that completed while the FLUSH was in flight may be missing.
+(b) Earlier: all its FUA writes, and the first m writes of the batch, for every m that is less than all. The log allows
+    that the FUA writes came first, in which case the disk passed through each of these contents. It does not tell which
+    marks of the epoch had been written by then. So the state answers only for the marks before the last FUA write, or
+    before the epoch if it has none: its id ends in ".i", an instant earlier than the latest.
 
-All of them are states of `faults.powercut` too, at that instant or a later one, so no disk that keeps its promises is
-wronged. Every epoch is enumerated.
+All are also states of `faults.powercut`, at that instant or a later one, so they ask nothing of a disk that it does not
+promise. Every epoch is enumerated.
 
 Left out: contents before the FUA writes of an epoch (`faults.powercut` has those without the batch); writes that were
-in flight at the crash and may complete or tear after it; of a batch with members in `Epoch.ambiguous` all from the
-first of them on; doubtful epochs.
+in flight at the crash and may complete or tear after it; in a batch with members in `Epoch.ambiguous`, the first of
+these and all later members; doubtful epochs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rig.faults.state import CrashState, make_state, settled
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the states after an OS crash, of instants behind entry `first_entry`; nothing in it is random."""
+    """Plan the states after an OS crash at instants after entry `first_entry`; nothing in it is random."""
     del seed
 
     def rank(epoch: Epoch) -> Ranking:

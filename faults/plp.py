@@ -1,19 +1,19 @@
 """Power cut on a disk with power-loss protection: what survives is a prefix of what completed, in order.
 
-Model: a disk whose capacitors carry its cache to the medium in the order in which writes completed; at the worst they
-run out, and the newest go. A FLUSH and a FUA write promise what they promise on any disk. Two families for each epoch
-`[FUA | MARK]* [W batch] FLUSH`, both of them states of `faults.powercut` and legal as they are there:
+Model: a disk whose capacitors let it write its cache to the medium in order of completion; at worst they run out, and
+the newest writes are lost. A FLUSH and a FUA write promise the same as on any disk. Each epoch
+`[FUA | MARK]* [W batch] FLUSH` gives two families, both of them states of `faults.powercut` and legal for its reasons:
 
 (a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch.
 (b) A cut just before the closing FLUSH completes: everything before the epoch, all its FUA writes, and the first m
-    writes of the batch, for every m up to all of them. Legal because the batch stands in the order of completion and
-    none of it had to be durable. All of it is what a disk leaves whose capacitors never run out.
+    writes of the batch, for every m up to all of them. Legal because the batch is logged in order of completion and
+    none of it had to be durable. A disk whose capacitors never run out leaves the whole batch.
 
-Every epoch is enumerated: it has no more states than writes.
+Every epoch is enumerated: it has about as many states as writes.
 
-Left out: what `faults.powercut` leaves out, and of a batch with members in `Epoch.ambiguous` all from the first of them
-on; the first writes of a batch without all FUA writes of the epoch (the log
-does not tell how the two interleave); writes in flight, and torn ones (the capacitors finish what was begun).
+Left out: what `faults.powercut` leaves out; in a batch with members in `Epoch.ambiguous`, the first of these and all
+later members; the first writes of a batch without all FUA writes of the epoch (the log does not tell how the two
+interleave); writes in flight and torn writes (the capacitors let the disk finish a write that it has begun).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rig.faults.state import CrashState, make_state, settled
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the crash states of a protected disk, of instants behind entry `first_entry`; nothing in it is random."""
+    """Plan the crash states of a protected disk at instants after entry `first_entry`; nothing in it is random."""
     del seed
 
     def rank(epoch: Epoch) -> Ranking:
@@ -38,7 +38,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 
 def _prefixes(epoch: Epoch) -> Iterator[CrashState]:
-    """Yield the longest prefix, the shortest, then those between, spread out."""
+    """Yield the longest prefix, the shortest, then those in between, spread out."""
     members = settled(epoch)
     for count in dict.fromkeys([len(members), *spread(len(members))]):
         yield make_state(epoch, len(epoch.fuas), whole=members[:count])

@@ -5,17 +5,17 @@ durable when it completes; any other completed write may be on the medium or not
 `[FUA | MARK]* [W batch] FLUSH` two families of states are made, and both are provably legal from the log alone:
 
 (a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch. Legal
-    because all of that had completed durably, and whatever part of the batch had completed by then had not been
-    flushed, so all of it may be lost.
+    because the former are durable, and whatever part of the batch had completed by then was not flushed, so all of it
+    may be lost.
 (b) A cut just before the closing FLUSH completes: everything before the epoch, all its FUA writes, and any subset of
     the batch. Legal because the whole batch had completed and none of it had to be durable. A subset that drops the
-    newer of two writes to one sector is the older version winning, which a cache that reorders may do. The tail of
-    the log is cut the same way at the end of the log: its writes had completed and were never flushed.
+    newer of two writes to one sector keeps the older version, as a reordering cache may do. The tail is cut the same
+    way at the end of the log: its writes had completed and were never flushed.
 
-Left out: a subset of the batch without all FUA writes of the epoch (the log does not tell which of the batch had
-completed by then); writes that were in flight and never completed; members of the batch in `Epoch.ambiguous` and
-epochs that are doubtful (the log does not tell their order); discards, which are ignored (see `faults.log`); torn
-writes (`faults.torn`).
+Left out: a subset of the batch without all FUA writes of the epoch (the log does not tell which members of the batch
+had completed by then); writes that were in flight and never completed; members of the batch in `Epoch.ambiguous` and
+doubtful epochs (the log does not tell their order); discards, which are ignored (see `faults.log`); torn writes
+(`faults.torn`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from rig.faults.state import CrashState, Draw, landable, make_state
 
 # An epoch with more subsets than this is sampled.
 SUBSETS_MAX = 64
-# Subsets of a longer batch are named by the seed of their draw, since a list would be too long for an id.
+# A subset of a longer batch is named by the seed of its draw, because a list would be too long for an id.
 LISTED_MEMBERS_MAX = 48
-# With fewer states than epochs each epoch gets one: none of the batch here, a cut before a FUA there, some of it there.
+# If the budget gives each epoch one state, epochs take turns: none of the batch, a cut before a FUA, some of the batch.
 FIRST_KINDS = 4
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the crash states of a power cut, of instants behind entry `first_entry`; deterministic under `seed`."""
+    """Plan the crash states of a power cut at instants after entry `first_entry`; deterministic under `seed`."""
 
     def rank(epoch: Epoch) -> Ranking:
         subsets = before_flush(epoch, seed)
@@ -53,7 +53,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry: int) -> CrashState:
     """Return what is left if the power goes just before log entry `entry` completes and the whole cache is lost.
 
-    Raise `ValueError` for an entry behind the end of the log. In a doubtful epoch the state is only the log's word.
+    Raise `ValueError` for an entry after the end of the log. In a doubtful epoch the state follows log order, unproven.
     """
     if not 0 <= entry <= log.entry_count:
         raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
@@ -62,7 +62,7 @@ def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry:
 
 
 def rotated(ranked: Iterator[CrashState], by: int) -> Iterator[CrashState]:
-    """Put the state of rank `by` first, so that a small budget does not look at the same kind in every epoch."""
+    """Put the state of rank `by` first, so that a small budget does not get the same kind from every epoch."""
     skipped = list(islice(ranked, by))
     yield from islice(ranked, 1)
     yield from skipped
@@ -78,13 +78,13 @@ def before_flush(epoch: Epoch, seed: int) -> Ranking:
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
-    """Yield family (a): the cut just after each FUA write but the last, where (b) begins, and before the first."""
+    """Yield family (a): the cut before the first FUA write and after each one but the last, where (b) begins."""
     for fua_count in spread(len(epoch.fuas)):
         yield make_state(epoch, fua_count)
 
 
 def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:
-    """Yield seeded draws for one epoch without end, dense and sparse ones in turn."""
+    """Yield seeded draws for one epoch, dense and sparse ones in turn; endless."""
     generator = random.Random(f"{seed}/{epoch.begin}/{unit_bytes}")
     while True:
         for percent in DRAW_PERCENTS:
@@ -104,7 +104,7 @@ def _subsets(epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
 
 
 def _samples(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield none, all, then beginnings, ends, single writes, all but one, and seeded draws in turn; without end."""
+    """Yield none, all, then beginnings, ends, single writes, all but one, and seeded draws in turn; endless."""
     fua_count = len(epoch.fuas)
     random_draws = draws(epoch, seed)
     yield make_state(epoch, fua_count)

@@ -1,8 +1,7 @@
-"""What was written recently: the writes of the epoch of a cut and of the last few before it.
+"""Recent writes: those of the epoch of a cut and of the last few epochs before it.
 
-For the models of a disk that damages what it has just written. All writes of the epoch are taken to have landed, so
-that whatever is wrong with such a state is the doing of the damage. Setup is not recent: no window reaches behind the
-first entry of the workload.
+For models of a disk that damages what it has just written. All writes of the epoch are taken to have landed, so any
+fault of a state is due to the damage. Setup is never recent: no window starts before the first entry of the workload.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FLUSHES = 4
 
 
 def recent_window(log_epochs: Sequence[Epoch], epoch: Epoch, first_entry: int) -> Window:
-    """Return the window of the writes that are recent at a cut in `epoch`."""
+    """Return the window of recent writes at a cut in `epoch`."""
     count = 0
     while count < min(FLUSHES, epoch.number) and log_epochs[epoch.number - count - 1].begin > first_entry:
         count += 1
@@ -28,7 +27,7 @@ def recent_window(log_epochs: Sequence[Epoch], epoch: Epoch, first_entry: int) -
 
 
 def all_landed(epoch: Epoch, damage: Damage) -> CrashState:
-    """Return the state in which everything landed, with a damage."""
+    """Return the state in which everything landed, with one damage."""
     return make_state(epoch, len(epoch.fuas), whole=landable(epoch), damages=(damage,))
 
 

@@ -1,12 +1,12 @@
 """Which crash states of a recording to check, under a budget, fairly over all epochs.
 
-A fault module ranks the states of one epoch, the most telling first; `select` takes them in turns: the first of every
+A fault module ranks the states of one epoch, the most telling first. `select` takes them in turns: the first of every
 epoch (of evenly spaced epochs when there are more epochs than budget), then the second of every epoch, and so on.
-States of equal content are taken once, with the later instant, since more acknowledgements must hold there.
-Deterministic.
+Of states with equal content one is taken, that with the latest instant, because it must hold the most
+acknowledgements. Deterministic.
 
-An epoch counts as exhaustive when its ranking holds all its states and the content of each was taken; otherwise as
-sampled. Doubtful epochs (see `faults.epochs`) are not cut and are counted apart.
+An epoch counts as exhaustive if its ranking holds all its states and the content of each was taken, otherwise as
+sampled. Doubtful epochs (see `faults.epochs`) are not cut and are counted separately.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from rig.faults.state import CrashState
 
 _T = TypeVar("_T")
 
-# After so many states in a row without new content a sampled epoch is taken to be empty.
+# After this many states in a row without new content a sampled epoch is taken to have no more.
 BARREN_DRAWS_MAX = 64
 
 
 class Contents(Protocol):
-    """Tells which states are of equal content."""
+    """Tells which states have equal content."""
 
     def digest(self, state: CrashState) -> str:
-        """Return a digest of all that there is in this state."""
+        """Return a digest of the whole content of this state."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The crash states to check, sorted so that a base moves forward only, and how much of each epoch they cover."""
+    """The crash states to check, sorted so that the base only moves forward, and how many epochs they cover."""
 
     states: tuple[CrashState, ...]
     epoch_count: int
@@ -62,7 +62,7 @@ def select(
     states_max: int,
     contents: Contents | None = None,
 ) -> Plan:
-    """Choose up to `states_max` states with instants behind `first_entry`; `contents` are of the log if not given."""
+    """Choose up to `states_max` states at instants after `first_entry`; `contents` default to those of the log."""
     if states_max < 1:
         raise ValueError(f"states_max is {states_max}: a plan without states would prove nothing")
     reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
@@ -79,14 +79,14 @@ def select(
 
 
 def evenly_spaced(items: Sequence[_T], count_max: int) -> Sequence[_T]:
-    """Return at most `count_max` items, in order, the gaps between them alike."""
+    """Return at most `count_max` items, in order and evenly spaced."""
     if len(items) <= count_max:
         return items
     return [items[rank * len(items) // count_max] for rank in range(count_max)]
 
 
 def spread(count: int) -> list[int]:
-    """Return the numbers below `count` so that every beginning of the list is spread over all of them."""
+    """Return the numbers below `count`, ordered so that every prefix of the list is spread over the whole range."""
     width = max(1, (count - 1).bit_length())
     return sorted(range(count), key=lambda number: int(f"{number:0{width}b}"[::-1], 2))
 
@@ -128,7 +128,7 @@ class _Taken:
         return False
 
     def covers(self, run: _Run) -> bool:
-        """Whether the content of every state that the run has left was taken too."""
+        """Whether the content of every remaining state of the run was taken too."""
         return all(self._index.digest(state) in self.by_content for state in run.states)
 
     def _add(self, state: CrashState) -> bool:

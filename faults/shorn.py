@@ -1,23 +1,23 @@
 """Shorn writes with garbage: the one write that the power cut interrupted left noise in one of its blocks.
 
-Model: the disk of `faults.torn` with atomic units of 512 bytes, which is at work on one write when the power goes. The
-block of 4096 bytes under its head holds what is new in its first 1 to 7 sectors and garbage in the others, as far as
-the write covers them: never a sector outside it. Its other blocks are old or new. Both families of `faults.torn`:
+Model: the disk of `faults.torn` with atomic units of 512 bytes, interrupted in one write when the power goes. In the
+block of 4096 bytes under the head, the first 1 to 7 sectors of the write are new and its other sectors garbage; sectors
+outside the write are untouched. The write's other blocks are old or new. Both families of `faults.torn`:
 
 (a) A cut just before FUA_j completes: everything before the epoch, the FUA writes before it whole, none of the batch,
-    and FUA_j shorn. Legal because it had been submitted and was in flight, and such a disk says nothing of the
-    sectors of a write that is interrupted.
+    and FUA_j shorn. Legal because it had been submitted and was in flight, and this disk promises nothing about the
+    sectors of an interrupted write.
 (b) A cut just before the closing FLUSH completes, or at the end of the log for the tail: everything before the epoch,
-    all its FUA writes, any of the batch, and one member of it shorn. Legal because the cache may be carrying any one
-    of them to the medium when the power goes, and at one place at a time.
+    all its FUA writes, any of the batch, and one member of it shorn. Legal because the cache may be writing back any
+    one of them when the power goes, at one place at a time.
 
-The disk is honest: what it had said to be durable was not being written. But a file system writes whole blocks, so what
-is rewritten with the same bytes beside the bytes that a program changes is in danger too, and this may have been
-durable. That is collateral damage: the disk has no powersafe overwrite, which engines take for granted. Shorn writes
-whose rest is old are states of `faults.torn`.
+The disk is honest: it was not writing anything that it had called durable. But a file system writes whole blocks, so
+bytes next to those that a program changes are rewritten unchanged and are in danger too, even if they were durable.
+That is collateral damage: the disk lacks powersafe overwrite, which engines take for granted. Shorn writes whose rest
+is old are states of `faults.torn`.
 
-Left out: what `faults.torn` leaves out; blocks that begin with garbage; several blocks. Garbage is drawn by a seed that
-stands in the id. For each member the other writes of the batch are absent, present up to it, or all present, by turns.
+Left out: what `faults.torn` leaves out; blocks that begin with garbage; several blocks. Garbage is drawn by a seed in
+the id. For each member the other writes of the batch are in turn absent, present up to it, or all present.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rig.faults.state import CrashState, Tear, landable, make_state, unit_count
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan crash states with one shorn block of garbage, of instants behind `first_entry`; deterministic."""
+    """Plan crash states with one shorn block of garbage, at instants after `first_entry`; deterministic."""
 
     def rank(epoch: Epoch) -> Ranking:
         generator = random.Random(f"{seed}/{epoch.begin}/shorn")
@@ -67,7 +67,7 @@ def _shorn_fua(log: WriteLog, epoch: Epoch, rank: int, generator: random.Random)
 
 
 def _shorn(log: WriteLog, entry: int, generator: random.Random) -> Iterator[tuple[Tear, Garbage]]:
-    """Yield every shear of every block of a write, its later blocks old and new by turns, with its garbage."""
+    """Yield every shear of every block of a write with its garbage, the later blocks old and new in turn."""
     rests = block_rests(log, entry)
     for number, rank in enumerate(spread(len(rests))):
         first, count = rests[rank]

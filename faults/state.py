@@ -1,17 +1,16 @@
 """Crash states: what a disk may hold after a cut, as a base and an ordered choice of what else reached the medium.
 
-The base is everything durable when the state's epoch starts: the replay of all entries before `base_end`. On top
-come, in log order, the first FUA writes of the epoch, whole; then members of the batch, whole or torn; or, in place
-of the batch, a part of the one FUA write that was in flight. A torn write is a set of its units: 512 or 4096 bytes,
-aligned on the device, counted from the unit in which the write begins. Choosing, for each unit, the last member of
-the batch that may own it is choosing its version, so an older version of a twice-written sector is a choice that
-drops the newer write.
+The base is everything durable when the state's epoch starts: the replay of all entries before `base_end`. On top come,
+in log order, the first FUA writes of the epoch, whole; then members of the batch, whole or torn; or, instead of the
+batch, a part of the one FUA write that was in flight. A torn write is a set of its units: 512 or 4096 bytes, aligned on
+the device, counted from the unit in which the write begins. A unit has the version of the last member that landed
+there, so a choice that drops the newer of two writes keeps the older version.
 
 A disk that lies has a `Window` instead of an epoch: it ignored the last FLUSHes before the cut, so the base ends where
-the window begins and any write behind it, FUA or not, landed or did not. Damages (`faults.damage`) come last.
+the window begins, and any later write, FUA or not, landed or did not. Damages (`faults.damage`) come last.
 
-A state is judged at its instant: the last entry just before whose completion a cut can leave it, unless the fault
-model can vouch for an earlier one only. `faults.addresses` tells how a state's id is spelled and reads it. Members of
+A state is judged at its instant: the latest entry such that a cut just before its completion can leave this state, or
+an earlier one if the fault model can vouch for no later. `faults.addresses` defines and parses a state's id. Members of
 `Epoch.ambiguous` never land.
 """
 
@@ -42,14 +41,14 @@ class Tear:
 
 @dataclass(frozen=True)
 class Draw:
-    """A seeded random choice of batch members, or with `unit_bytes` of their units."""
+    """A seeded random choice of batch members or, with `unit_bytes`, of their units."""
 
     seed: int
     percent: int
     unit_bytes: int = 0
 
     def choose(self, count: int) -> NDArray[np.bool_]:
-        """Return for each of `count` things whether it landed."""
+        """Return for each of `count` members or units whether it landed."""
         bits = splitmix64(np.uint64(self.seed) + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
         chosen: NDArray[np.bool_] = bits < np.uint64((self.percent << 64) // 100)
         return chosen
@@ -57,10 +56,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class Window:
-    """The epochs up to a cut whose FLUSHes a lying disk ignored, that of the cut last: nothing in them is durable."""
+    """The epochs whose FLUSHes a lying disk ignored, that of the cut last: nothing in them is durable."""
 
     epochs: tuple[Epoch, ...]
-    # All that may have landed, in log order: the FUA writes and the batches, but for members whose order is open.
+    # The writes that may have landed, in log order: FUA writes and batches, without members whose order is open.
     members: tuple[int, ...]
 
     @property
@@ -70,7 +69,7 @@ class Window:
 
     @property
     def flushes_ignored(self) -> int:
-        """Return how many FLUSHes had completed and done nothing; 0 if only FUA writes were ignored."""
+        """Return how many FLUSHes completed without effect; 0 if only FUA writes were ignored."""
         return len(self.epochs) - 1
 
 
@@ -86,7 +85,7 @@ class CrashState:
     tears: tuple[Tear, ...] = field(compare=False, repr=False, default=())
     draw: Draw | None = field(compare=False, repr=False, default=None)
     window: Window | None = field(compare=False, repr=False, default=None)
-    # The instant, where it is not the latest at which a cut can leave this content.
+    # The instant, if it is not the latest at which a cut can leave this content.
     cut_at: int | None = field(compare=False, repr=False, default=None)
     damages: tuple[Damage, ...] = field(compare=False, repr=False, default=())
 
@@ -97,12 +96,12 @@ class CrashState:
 
     @property
     def instant(self) -> int:
-        """Return the last entry just before whose completion a cut can leave this content; earlier marks were seen."""
+        """Return the entry just before which the state is judged; earlier marks were seen."""
         return self.latest_instant if self.cut_at is None else self.cut_at
 
     @property
     def latest_instant(self) -> int:
-        """Return the instant of this choice of writes on a disk that may lose whatever was not flushed."""
+        """Return the latest instant at which a cut can leave this choice of writes."""
         if self.window or self.fua_count == len(self.epoch.fuas):
             return self.epoch.end
         return self.epoch.fuas[self.fua_count]
@@ -119,17 +118,17 @@ class CrashState:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the state is one of two disks that are surely of different instants."""
+        """Whether the state is one of two disks that surely died at different instants."""
         return False
 
     @property
     def holds(self) -> str:
-        """Return what stands in the content beside the writes that landed, in words of `Holds`; empty for nothing."""
+        """Return the kinds of damage in the content, in words of `Holds`; empty for none."""
         return "+".join(sorted({damage.holds for damage in self.damages}))
 
     @property
     def base_text(self) -> str:
-        """Return in words what everything else was put on."""
+        """Return the base in words."""
         return f"all {self.base_end} entries before the epoch"
 
     def advance(self, log: WriteLog, from_base: int) -> list[Extent]:
@@ -157,7 +156,7 @@ class CrashState:
         return [extent for damage in self.damages for extent in damage_extents(damage, log, self)]
 
     def read(self, log: WriteLog, offset_bytes: int, length_bytes: int) -> bytes:
-        """Return a range of the device as it is without the damages."""
+        """Return a range of the device without the damages."""
         return read(log, self.base_end, self.pieces(log), offset_bytes, length_bytes)
 
 
@@ -171,7 +170,7 @@ def make_state(
     cut_at: int | None = None,
     damages: tuple[Damage, ...] = (),
 ) -> CrashState:
-    """Build a state and its id. Choices are sorted; that they are legal is the caller's duty (`parse_state` checks)."""
+    """Build a state and its id, choices sorted; the caller must ensure that they are legal (`parse_state` checks)."""
     whole = tuple(sorted(whole))
     tears = tuple(sorted(tears, key=lambda tear: tear.entry_index))
     text = f"{_name(epoch)}.f{fua_count}" + _choice_text(whole, landable(epoch))
@@ -195,7 +194,7 @@ def make_lying_state(
 def window_of(log_epochs: Sequence[Epoch], epoch: Epoch, flushes_ignored: int) -> Window:
     """Return the window of a cut in `epoch`; raise `ValueError` if fewer FLUSHes had completed."""
     if not 0 <= flushes_ignored <= epoch.number:
-        raise ValueError(f"{flushes_ignored} FLUSHes ignored, and {epoch.number} stand before the cut")
+        raise ValueError(f"{flushes_ignored} FLUSHes ignored, but {epoch.number} completed before the cut")
     epochs = tuple(log_epochs[epoch.number - flushes_ignored : epoch.number + 1])
     members = sorted(entry for one in epochs for entry in (*one.fuas, *landable(one)))
     return Window(epochs, tuple(members))
@@ -209,7 +208,7 @@ def landable(epoch: Epoch) -> tuple[int, ...]:
 
 
 def settled(epoch: Epoch) -> tuple[int, ...]:
-    """Return the members of the batch before the first whose order is open: behind it no prefix is known."""
+    """Return the members of the batch before the first whose order is open: no longer prefix is known."""
     return epoch.batch[: epoch.batch.index(epoch.ambiguous[0])] if epoch.ambiguous else epoch.batch
 
 

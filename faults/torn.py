@@ -1,24 +1,23 @@
 """Torn writes on an honest disk: what was not flushed may have reached the medium in part.
 
-Model: the disk of `faults.powercut`, but it writes atomically only units of 512 or of 4096 bytes, aligned on the
-device; a longer write that was not flushed may leave any set of its units behind. Both families of `faults.powercut`
-are torn:
+Model: the disk of `faults.powercut`, but only units of 512 or of 4096 bytes, aligned on the device, are written
+atomically; of a longer write that was not flushed any set of units may land. Both families of `faults.powercut` are
+torn:
 
 (a) A cut just before FUA_j completes: everything before the epoch, the FUA writes before it whole, none of the batch,
     and any set of units of FUA_j itself. Legal because FUA_j had been submitted (the log holds it, and at that
-    instant nothing but its completion is missing) and a write in flight may have reached the medium in any part, or
-    whole.
+    instant only its completion is missing) and any part of a write in flight may have reached the medium.
 (b) A cut just before the closing FLUSH completes, or at the end of the log for the tail: everything before the epoch,
     all its FUA writes whole, and for each unit of the batch any of its versions: the one before, or that of any write
     of the batch. Legal because the cache holds units and may have written back each of them at any time.
 
-Among them are shorn writes, for each block of 4096 of a write: new in its first 1 to 7 sectors and old behind them, the
-blocks before it new and those behind it old. They stand in every ranking, for batch and FUA writes of any length. So
-do tails, for each block of 4096 of a write of the batch but the first: old up to it, and new from it on. A log that is
-written over from its beginning, in one long write, is then a new end behind an old beginning.
+The states include shorn writes, for each block of 4096 of a write: its first 1 to 7 sectors are new and the rest old,
+the blocks before it new and those after it old. Every ranking has them, for batch and FUA writes of any length. Every
+ranking also has tails, for each block of 4096 but the first of a write of the batch: old up to this block, new from it
+on. If one long write overwrites a log from its beginning, this leaves a new end after an old beginning.
 
-Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. Where the two are
-sampled they take turns. States without a tear are legal here too; they rank last, as a power cut checks them.
+Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. When sampled, the
+two sizes take turns. States without a tear are legal here too; they rank last, because a power cut checks them.
 
 Left out: what `faults.powercut` leaves out; garbage in place of a unit (`faults.shorn`) and changes outside the written
 range (not the work of an honest disk); tears of several writes at two unit sizes at once.
@@ -40,7 +39,7 @@ UNITS_LISTED_MAX = 8
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan crash states with torn writes, of instants behind entry `first_entry`; deterministic under `seed`."""
+    """Plan crash states with torn writes, at instants after entry `first_entry`; deterministic under `seed`."""
 
     def rank(epoch: Epoch) -> Ranking:
         members = landable(epoch)
@@ -48,7 +47,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
         batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
         ends = _shorn(log, epoch, members), _tails(log, epoch, members)
-        # A small budget does not get to both.
+        # A small budget reaches only the first of the two.
         ends = ends if epoch.number % 2 else ends[::-1]
         rankings = batch, _torn_fuas(log, epoch), *ends, _untorn(epoch)
         return Ranking(in_turns(*rankings), is_small and fuas_small)
@@ -72,7 +71,7 @@ def _torn_fua(log: WriteLog, epoch: Epoch, rank: int) -> Iterator[CrashState]:
 
 
 def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
-    """Yield the tears of one write: all of them if it is small, else telling ones at both unit sizes."""
+    """Yield the tears of one write: all if it is small, otherwise telling ones at both unit sizes."""
     count = unit_count(log, entry, 512)
     if count <= UNITS_LISTED_MAX:
         masks = range(1, 2**count - 1)
@@ -96,7 +95,7 @@ def _shears(log: WriteLog, entry: int) -> Iterator[Tear]:
 
 
 def _shorn(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield every member shorn at every place, the members in turn; the others absent, or there up to it."""
+    """Yield every member shorn at every place, the members in turn; the others absent, or present up to it."""
     return in_turns(*(_shorn_member(log, epoch, members, rank) for rank in spread(len(members))))
 
 
@@ -107,13 +106,13 @@ def _shorn_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: i
 
 
 def _tails(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield the ends of every member, the members in turn; those behind it absent, or there."""
+    """Yield the ends of every member, the members in turn; later members absent, or present."""
     return in_turns(*(_tails_of_member(log, epoch, members, rank) for rank in spread(len(members))))
 
 
 def _tails_of_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: int) -> Iterator[CrashState]:
     units = tuple(range(unit_count(log, members[rank], 4096)))
-    # The last alone and all but the first before those between.
+    # First the last block alone, then all but the first, then those in between.
     begins = dict.fromkeys((len(units) - 1, 1, *(begin + 1 for begin in spread(len(units) - 1))))
     for number, begin in enumerate(begins if len(units) > 1 else ()):
         whole = members[rank + 1 :] if (number + rank) % 2 else ()
@@ -121,7 +120,7 @@ def _tails_of_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank
 
 
 def _all_choices(log: WriteLog, epoch: Epoch, members: Sequence[int]) -> Iterator[CrashState]:
-    """Yield every choice of units of a small batch, spread over all of them; the empty one is not torn."""
+    """Yield every non-empty choice of units of a small batch, in a spread order."""
     places = [(member, unit) for member in members for unit in range(unit_count(log, member, 512))]
     _empty, *masks = spread(2 ** len(places))
     for mask in masks:
@@ -139,7 +138,7 @@ def _state_of_units(log: WriteLog, epoch: Epoch, landed: Iterable[tuple[int, int
 
 
 def _samples(log: WriteLog, epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield torn prefixes, single tears, all with one torn, and seeded draws of units, in turn; without end."""
+    """Yield torn prefixes, single tears, all with one torn, and seeded draws of units, in turn; endless."""
     fua_count = len(epoch.fuas)
     draws_4096, draws_512 = draws(epoch, seed, 4096), draws(epoch, seed, 512)
     yield make_state(epoch, fua_count, draw=next(draws_512))

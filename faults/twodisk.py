@@ -1,28 +1,29 @@
 """Power cut on two honest disks that need not die at one instant: a file system whose journal has a disk of its own.
 
-Such a file system flushes the data disk before it commits to the journal. Each disk has a write log of its own, see
+The file system flushes the data disk before it commits to the journal. Each disk has its own write log, see
 `faults.twologs`.
 
-Model: each disk is that of `faults.powercut`. One, the early disk, dies first; the late disk goes on, and the host with
-it, until it needs the early one. What the host did after it had seen a FLUSH or FUA of the early disk complete, it
-cannot have done if that disk had died before. So a joint state is legal if
+Model: each disk is that of `faults.powercut`. One, the early disk, dies first; the late disk and the host go on until
+the host needs the early one. If the host saw a FLUSH or FUA of the early disk complete, that disk was alive until then.
+So a joint state is legal if
 (x) the late disk is in any state of the families (a) and (b) of a power cut, at that state's instant, and
 (y) the early disk has lost all that was not flushed, at a moment such that nothing became durable on it between that
     moment and the instant of the late disk: no FUA completed, and no FLUSH that took a write.
-Legal because a disk may lose its whole cache at any moment, and because what was durable on the early disk stayed the
-same for that time: whether it died at the beginning of it or at the end, this is what it holds.
+
+Legal because a disk may lose its whole cache at any moment, and because what was durable on the early disk did not
+change in that time: it holds the same whether it died at the beginning or at the end.
 
 Provable from the logs: the marks must place each FUA, and each FLUSH that took a write, of the early disk either before
-the instant of the late disk or behind it. The early disk is then pinned behind the last of those before. If the marks
-leave a single one open, or its log does not tell what the pin holds (`Epoch.doubtful`), no state is claimed.
-Acknowledged is, in a joint state, what the marks before the instant of the late disk say, in the log of that disk: the
-host went on until then, and the pin holds all that had become durable on the other disk by then.
+or after the instant of the late disk. The early disk is then pinned just after the last of those before. If the marks
+leave a single one open, or its log does not tell what the pin holds (`Epoch.doubtful`), no state is claimed. In a joint
+state the acknowledgements are the marks before the instant of the late disk, in the log of that disk: the host went on
+until then, and the pin holds all that had become durable on the other disk by then.
 
-Left out: parts of the early disk's cache, as no log tells when a write that was not flushed completed; other instants
-of the late disk than the latest for its content (with nothing unflushed, that is the other role's pin); torn writes.
+Left out: parts of the early disk's cache, because no log tells when an unflushed write completed; instants of the late
+disk other than the latest for its content (with nothing unflushed, that is the other role's pin); torn writes.
 
-The id of a joint state names the late disk first, such as `a:e43.f2.w12+b:e17.f1` (`faults.addresses`). That of the
-early disk follows from the other, and is there to be read.
+The id of a joint state names the late disk first, for example `a:e43.f2.w12+b:e17.f1` (`faults.addresses`). The part of
+the early disk follows from that of the late one; it is there for the reader.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from rig.faults.twologs import Disk, TwoLogs
 
 @dataclass(frozen=True, kw_only=True)
 class JointState(CrashState):
-    """A state of the late disk, and with it what the early one holds. Bases and instants are those of `TwoLogs`."""
+    """A state of the late disk, with what the early one holds. Bases and instants are those of `TwoLogs`."""
 
     late: Disk = field(compare=False, repr=False)
     states: Mapping[Disk, CrashState] = field(compare=False, repr=False)
@@ -52,27 +53,27 @@ class JointState(CrashState):
 
     @property
     def base_end(self) -> int:
-        """Return the number of the furthest base that both disks stand on."""
+        """Return the number of the furthest base that both states contain."""
         return self.logs.base(self.states)
 
     @property
     def latest_instant(self) -> int:
-        """Return the entry of log `a` just behind the last mark that was seen."""
-        return self.logs.entry_behind(self.logs.marks_seen(self.late, self.states[self.late]))
+        """Return the entry of log `a` just after the last mark that was seen."""
+        return self.logs.entry_after(self.logs.marks_seen(self.late, self.states[self.late]))
 
     @property
     def is_apart(self) -> bool:
-        """Whether the late disk surely holds what became durable behind the last that the early one holds."""
+        """Whether the late disk surely holds something that became durable after all that the early one holds."""
         return self.logs.is_apart(self.late, self.states[self.late], self.states[self.late.other])
 
     @property
     def base_text(self) -> str:
-        """Return in words what everything else was put on."""
+        """Return the base in words."""
         ends = " and ".join(f"all {self.states[disk].base_end} entries of disk {disk}" for disk in Disk)
         return f"{ends} before the epochs"
 
     def advance(self, log: WriteLog, from_base: int) -> list[Extent]:  # noqa: ARG002 - the state knows both logs
-        """Return what moves a base of both disks, from the `base_end` of an earlier joint state on, to this one."""
+        """Return what moves a base of both disks from the `base_end` of an earlier joint state to this one."""
         return self.logs.advance(from_base, self.base_end)
 
     def extents(self, log: WriteLog) -> list[Extent]:  # noqa: ARG002 - the state knows both logs
@@ -96,7 +97,7 @@ class JointIndex:
 
 
 def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
-    """Plan joint states of both roles, of instants behind mark number `first_mark`; deterministic under `seed`.
+    """Plan joint states of both roles at instants after mark number `first_mark`; deterministic under `seed`.
 
     Epochs in which nothing is proven count as doubtful.
     """
@@ -121,14 +122,14 @@ def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int
 
 
 def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashState) -> JointState:
-    """Build a joint state and its id; that it is legal is the caller's duty (`parse_joint` checks)."""
+    """Build a joint state and its id; the caller must ensure that it is legal (`parse_joint` checks)."""
     text = addresses.joined(late, of_late.id, late.other, of_early.id)
     chosen = (of_late.epoch, of_late.fua_count, of_late.whole, of_late.tears, of_late.draw)
     return JointState(text, *chosen, late=late, states={late: of_late, late.other: of_early}, logs=logs)
 
 
 def parse_joint(text: str, logs: TwoLogs) -> JointState:
-    """Rebuild the joint state of this id; raise `StateIdError` if there is none or the logs do not prove it legal."""
+    """Rebuild the joint state with this id; raise `StateIdError` if there is none or the logs do not prove it legal."""
     late_name, late_text, _, early_text = addresses.split(text)
     late = Disk(late_name)
     side, other = logs.sides[late], logs.sides[late.other]
@@ -136,7 +137,7 @@ def parse_joint(text: str, logs: TwoLogs) -> JointState:
     of_early = parse_state(early_text, other.log, other.epochs)
     is_plain = not (of_late.window or of_late.tears or of_late.damages or of_late.cut_at is not None)
     if not is_plain or (of_late.draw and of_late.draw.unit_bytes) or of_late.epoch.doubtful:
-        raise StateIdError(f"{text[:80]!r}: disk {late} is in no state of a power cut that loses or keeps whole writes")
+        raise StateIdError(f"{text[:80]!r}: the state of disk {late} is not one of a power cut with whole writes")
     pinned = logs.pin(late, of_late)
     if pinned is None:
         raise StateIdError(f"{text[:80]!r}: the marks do not tell what had become durable on disk {late.other} by then")
@@ -170,7 +171,7 @@ def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, st
     def is_proven(state: CrashState) -> bool:
         return logs.pin(late, state) is not None
 
-    # A state with all FUA writes and nothing of the batch stands for the cut at the end of its epoch.
+    # The state with all FUA writes and none of the batch represents the cut at the end of its epoch.
     ends = {epoch.number: is_proven(make_state(epoch, len(epoch.fuas))) for epoch in side.epochs}
     fuas = {epoch.number: [one for one in after_fuas(epoch) if is_proven(one)] for epoch in side.epochs}
 

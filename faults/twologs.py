@@ -1,9 +1,9 @@
-"""Two write logs of one run, with common marks, and what these prove of the order of their entries.
+"""Two write logs of one run, with common marks, and what these prove about the order of their entries.
 
-The program under test writes each of its marks to both logs, to that of disk `a` first and to that of `b` then, one
-mark after the other; so all marks of both logs stand in one order. An entry lies between two marks of its own log.
-Of two entries of different logs one is proven to have completed first if a mark stands between them: behind the one in
-its log, before the other in the other log, and in this order among all marks.
+The program under test writes each mark to both logs, first to that of disk `a`, then to that of `b`, and only then the
+next mark. So the marks of both logs form one sequence. An entry lies between two marks of its own log. Of two entries
+of different logs, the first is proven to have completed earlier if the mark after it in its own log is not later in
+that sequence than the mark before the second in the other log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Disk(StrEnum):
 
 @dataclass(frozen=True)
 class Span:
-    """Where a moment lies in the order of all marks: behind mark `after`, before mark `before`."""
+    """Where a moment lies in the order of all marks: after mark `after`, before mark `before`."""
 
     after: int
     before: int
@@ -66,7 +66,7 @@ class Side:
         self.bases = [0, *(self.epochs[bisect_left(flushes, mark)].begin for mark in self.marks)]
 
     def span(self, entry: int) -> Span:
-        """Return where the moment lies just before an entry completes, and that of its completion."""
+        """Return where the moment lies just before an entry completes; its completion lies there too."""
         count = bisect_left(self.marks, entry)
         after = 2 * (count - 1) + self._rank if count else -1
         return Span(after, 2 * count + self._rank if count < len(self.marks) else _NEVER)
@@ -81,8 +81,8 @@ class Side:
 class TwoLogs:
     """Both logs; raise `LogError` if their marks are not the same.
 
-    Both stand in one file, which extents are copied from; `b_device_bytes` is where disk `b` begins on the device that
-    extents speak of, disk `a` begins at 0.
+    Both are in one file, from which extents are copied. On the device of the extents disk `a` begins at 0 and disk `b`
+    at `b_device_bytes`.
     """
 
     def __init__(self, a: WriteLog, b: WriteLog, *, b_device_bytes: int = 0) -> None:
@@ -95,11 +95,11 @@ class TwoLogs:
                 b.path,
                 None,
                 0,
-                f"{len(ours)} marks, and {len(theirs)} in the log of the other disk; the first {same} are the same",
+                f"{len(ours)} marks, but {len(theirs)} in the log of the other disk; the first {same} are the same",
             )
 
     def pin(self, late: Disk, state: CrashState) -> CrashState | None:
-        """Return what is left of the early disk at the instant of a state of the late one; None if it is not proven."""
+        """Return what is left of the early disk at the instant of a state of the late one; None if not proven."""
         early = self.sides[late.other]
         count = early.durable_count(self.sides[late].span(state.instant))
         if count is None:
@@ -109,25 +109,25 @@ class TwoLogs:
         return None if pinned.epoch.doubtful else pinned
 
     def is_apart(self, late: Disk, of_late: CrashState, of_early: CrashState) -> bool:
-        """Whether the late disk surely holds what became durable behind the last that the early one holds."""
+        """Whether the late disk surely holds something that became durable after all that the early one holds."""
         x, y = self.sides[late], self.sides[late.other]
         own, others = bisect_left(x.durable, of_late.instant), bisect_left(y.durable, of_early.instant)
         return own > 0 and (others == 0 or x.spans[own - 1].after >= y.spans[others - 1].before)
 
     def mark_number(self, entry: int) -> int:
-        """Return which of all marks, counted from 0, stands at an entry of log `a`."""
+        """Return the number, from 0, of the mark at this entry of log `a`."""
         return self.sides[Disk.A].marks.index(entry)
 
     def marks_seen(self, disk: Disk, state: CrashState) -> int:
-        """Return how many marks stand before the instant of a state of a disk."""
+        """Return how many marks lie before the instant of a state of a disk."""
         return bisect_left(self.sides[disk].marks, state.instant)
 
-    def entry_behind(self, mark_count: int) -> int:
-        """Return the entry of log `a` just behind so many marks."""
+    def entry_after(self, mark_count: int) -> int:
+        """Return the entry of log `a` just after its first `mark_count` marks."""
         return self.sides[Disk.A].marks[mark_count - 1] + 1 if mark_count else 0
 
     def base(self, states: Mapping[Disk, CrashState]) -> int:
-        """Return the number of the furthest base that both states stand on; see `Side.bases`."""
+        """Return the number of the furthest base that both states contain; see `Side.bases`."""
         return min(bisect_right(self.sides[disk].bases, state.base_end) for disk, state in states.items()) - 1
 
     def advance(self, from_base: int, to_base: int) -> list[Extent]:

@@ -168,7 +168,7 @@ def test_a_salvaged_log_goes_past_a_stale_entry_count_and_stops_at_the_first_dam
         (512 + 16, b"\x06", "DISCARD"),
         (512 + 16, b"\x0a", "MARK"),
         (512 + 15, b"\x7f", "not a place on a device"),
-        (512 + 8, b"\xff", "ends behind the file"),
+        (512 + 8, b"\xff", "ends after the file"),
         (512 + 8, b"\x00", "no sectors"),
         (512 * 3 + 24, struct.pack("<Q", 481), "does not fit"),
         (512 * 3 + 32, b" ", "ASCII token"),

@@ -136,7 +136,7 @@ def test_no_window_begins_where_the_log_does_not_tell_the_content(place: Path) -
 
 def test_flushes_that_never_were_cannot_be_ignored(place: Path) -> None:
     run_of(place, [Op("write", 0, 2, 1), *FLUSH])
-    with WriteLog.open(place) as log, pytest.raises(ValueError, match="2 FLUSHes ignored, and 1 stand"):
+    with WriteLog.open(place) as log, pytest.raises(ValueError, match="2 FLUSHes ignored, but 1 completed"):
         window_of(epochs(log), epochs(log)[-1], 2)
 
 

@@ -157,9 +157,9 @@ def test_an_empty_flush_changes_nothing_and_forbids_nothing(place: Path) -> None
         ("a:e2.f0+b:tail.f0", "held e3.f0"),
         ("a:e2.f0+b:e3.f0.w2", "held e3.f0"),
         ("b:e3.f0.w2+a:e2.f0", "held tail.f0"),
-        ("a:tail.l1+b:tail.f0", "no state of a power cut"),
-        ("a:e2.f0.w1.i1+b:e3.f0", "no state of a power cut"),
-        ("a:e2.f0.r0000000000000001p50u512+b:e3.f0", "no state of a power cut"),
+        ("a:tail.l1+b:tail.f0", "not one of a power cut"),
+        ("a:e2.f0.w1.i1+b:e3.f0", "not one of a power cut"),
+        ("a:e2.f0.r0000000000000001p50u512+b:e3.f0", "not one of a power cut"),
     ],
 )
 def test_an_id_that_is_no_joint_state_of_these_logs_is_refused(place: Path, text: str, why: str) -> None:
@@ -214,6 +214,6 @@ def test_logs_with_other_marks_are_refused_and_the_file_named(tmp_path: Path) ->
     with (
         WriteLog.open(one) as a,
         WriteLog.open(two) as b,
-        pytest.raises(LogError, match=r"two: .*1 marks, and 2 in the log of the other disk; the first 1 are the same"),
+        pytest.raises(LogError, match=r"two: .*1 marks, but 2 in the log of the other disk; the first 1 are the same"),
     ):
         TwoLogs(a, b)

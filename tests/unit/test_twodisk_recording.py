@@ -100,6 +100,6 @@ def test_a_mark_that_only_one_log_has_voids_the_recording(folder: Path) -> None:
     facts = replace(TWO, logs=[TWO.logs[0], LogFacts(hashlib.sha256(short).hexdigest(), len(short), 5)])
     with (
         Recording(folder, facts).opened() as logs,
-        pytest.raises(LogError, match="3 marks, and 4 in the log of the other disk; the first 1 are the same"),
+        pytest.raises(LogError, match="3 marks, but 4 in the log of the other disk; the first 1 are the same"),
     ):
         soundness.require_sound(SCENARIO, {"root_reads": 0, "rounds": []}, logs)
