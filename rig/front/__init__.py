@@ -1,1 +1,1 @@
-"""How people reach the rig: the command line, the pytest plugin, benchmarks, the doctor."""
+"""The user interfaces of the rig: command line, pytest plugin, benchmarks, doctor."""

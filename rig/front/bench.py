@@ -1,6 +1,7 @@
 """Measure the rig against the budgets of its design: absolute times of this machine, and ratios within one run.
 
-Every figure is the median of several repetitions; what is compared is measured in turns. Prints Markdown.
+Times of a clone and of the steps of a state are medians; a clone and its cold boot are measured in turn. Prints
+Markdown.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _AGAIN = 10
 
 
 def measure(say: Callable[[str], None], *, quick: bool) -> None:
-    """Measure everything and hand the lines of a Markdown table to `say`, one by one as they are known."""
+    """Measure everything and pass each line of a Markdown table to `say` as soon as it is known."""
     repeats = 3 if quick else 7
     say("| what | measured | budget |")
     say("|---|---|---|")
@@ -114,7 +115,7 @@ def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: P
 
 
 def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path, fault: str) -> None:
-    """Time the scenario of a fault in the quick profile, its recording apart from all that follows."""
+    """Time the scenario of a fault in the quick profile: first its recording, then everything else."""
     profile = matrix.profile("quick")
     (scenario,) = matrix.configured([_subject(fault)], profile)
     run = Run.create(folder, {"bench": fault})
@@ -130,7 +131,7 @@ def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path
 def _check(
     scenario: Scenario, verifier: Template, recorded: Recording, states_max: int, machine_count: int
 ) -> tuple[float, list[Finding]]:
-    """Return states per second, from the first request to the last answer of all machines, and the findings."""
+    """Return states per second, from starting the first machine to the last answer of all, and the findings."""
     profile = replace(matrix.profile("quick"), states_max=states_max, instants=0)
     with recorded.opened() as logs:
         planned = cuts(scenario, profile, logs, Timeline(logs.first.marks))
@@ -152,7 +153,7 @@ def _scenario(transaction_count: int) -> Scenario:
 
 
 def _subject(fault: str) -> Scenario:
-    """Return what is measured under a fault: the first engine and file system, at settings that lose nothing."""
+    """Return the scenario measured under a fault: first engine and file system, at settings that lose nothing."""
     engine, filesystem = engines()[0], filesystems()[0]
     (scenario,) = matrix.select([f"{engine.name}-{filesystem.word}-{engine.spec.strict[0]}_{fault}"])
     return scenario

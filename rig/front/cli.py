@@ -24,7 +24,7 @@ _RUNS = Path("runs")
 
 
 class _Rig(click.Group):
-    """Turn errors that were made for the user into one message and an exit code."""
+    """Turn each error into one message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -36,7 +36,7 @@ class _Rig(click.Group):
         except RigError as error:
             _complain(str(error), _INCONCLUSIVE)
         except KeyboardInterrupt:
-            # Click's own exit code for it is that of a broken promise.
+            # Click would exit with 1, the code of a broken promise.
             _complain("stopped; what was measured is kept", _INCONCLUSIVE)
         except BrokenPipeError:
             _fall_silent()
@@ -44,29 +44,31 @@ class _Rig(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception:
-            # So is Python's: a rig that crashed proves nothing.
-            logging.getLogger(__name__).exception("this is a bug of the rig")
+            # Python would exit with 1 too, but a rig that crashed proves nothing.
+            logging.getLogger(__name__).exception("this is a bug in the rig")
             sys.exit(_INCONCLUSIVE)
 
 
 @click.group(cls=_Rig, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Tell what a database loses when the power goes, and how fast each setting is."""
+    """Show what a database loses when the power goes, and how fast each setting is."""
 
 
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
-_profile_option = click.option("--profile", default="quick", show_default=True, help="How closely to look.")
+_profile_option = click.option(
+    "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
+)
 _device_option = click.option(
-    "--device", default="ssd", show_default=True, help="Delays of the disk: none, ssd or hdd."
+    "--device", default="ssd", show_default=True, help="Speed of the disk: none (no delays), ssd or hdd."
 )
 _seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of workload and sampling."
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the workload and of sampling."
 )
 _run_dir_option = click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
 )
 _controls_option = click.option(
-    "--controls/--no-controls", default=True, show_default=True, help="Whether to add the controls of the scenarios."
+    "--controls/--no-controls", default=True, show_default=True, help="Measure the controls of the scenarios too."
 )
 _library_option = click.option(
     "--library", metavar="WHICH", help="Another build of the engine: a shared library, or NAME==VERSION."
@@ -78,7 +80,7 @@ _library_option = click.option(
 @_profile_option
 @_controls_option
 def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
-    """List the scenarios that a run would measure. SCENARIO may hold * and ?."""
+    """List the scenarios that a run would measure. SCENARIO may contain * and ?."""
     from rig.contract.arms import SPECS
     from rig.planning import matrix
 
@@ -105,7 +107,7 @@ def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
 @_seed_option
 @_library_option
 @_run_dir_option
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one a processor].")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
 def run(
     *,
     scenarios: tuple[str, ...],
@@ -119,7 +121,7 @@ def run(
 ) -> None:
     """Measure scenarios (default: the main matrix), print the table and write the report.
 
-    A run that was stopped goes on where it stopped when the same command is given again.
+    To resume a run that was stopped, give the same command again.
     """
     from rig.contract.devices import device_named
     from rig.engines.builds import library_for
@@ -129,7 +131,7 @@ def run(
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
-    # Before the minute in which image and templates are made.
+    # Fail before spending a minute on the image and the templates.
     require_runs(run_dir or _RUNS.absolute())
     chosen, added = _chosen(scenarios, wanted, controls=controls)
     build = library_for({scenario.engine for scenario in chosen}, library) if library else None
@@ -160,7 +162,7 @@ def report(run_dir: Path | None) -> None:
 @_library_option
 @_run_dir_option
 def replay(scenario: str, state: str, library: str | None, run_dir: Path | None) -> None:
-    """Rebuild one crash state of a run, reopen the database on it, and show the verdict beside the stored one."""
+    """Rebuild one crash state of a run, reopen the database on it, and compare the verdict with the stored one."""
     from rig.engines.builds import library_of_run
     from rig.front.progress import shown
     from rig.machines import campaign
@@ -179,7 +181,7 @@ def replay(scenario: str, state: str, library: str | None, run_dir: Path | None)
 
 @main.command()
 def doctor() -> None:
-    """Say what works here, and how to mend what does not."""
+    """Check what works on this host, and say how to fix what does not."""
     from rig.front.doctor import examine, install_line
 
     checks = []
@@ -189,7 +191,7 @@ def doctor() -> None:
         click.echo(f"{mark} {check.what}: {check.detail}")
         checks.append(check)
     if line := install_line(checks):
-        click.echo(f"Install what is missing, as root: {line}")
+        click.echo(f"To install what is missing, run as root: {line}")
     sys.exit(0 if all(check.ok or check.optional for check in checks) else _INCONCLUSIVE)
 
 
@@ -227,7 +229,7 @@ def image_list() -> None:
 @image.command("remove")
 @click.argument("name")
 def image_remove(name: str) -> None:
-    """Remove an image of this name and all templates that nobody uses."""
+    """Remove the images of this name, and all templates that are not in use."""
     from rig.machines.image import images, remove
     from rig.machines.template import remove_templates
 
@@ -238,7 +240,7 @@ def image_remove(name: str) -> None:
 
 
 @main.command()
-@click.option("--quick", is_flag=True, help="Fewer repetitions, for a look.")
+@click.option("--quick", is_flag=True, help="Fewer repetitions and states, for a first look.")
 def bench(*, quick: bool) -> None:
     """Measure the rig itself against its budgets and print the table of BENCHMARKS.md."""
     from rig.front.bench import measure
@@ -247,7 +249,7 @@ def bench(*, quick: bool) -> None:
 
 
 def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
-    """Return what is to be measured, and a line about controls that nobody asked for; empty without any."""
+    """Return the scenarios to measure, and a line naming the controls that were added, empty if none were."""
     from rig.front import selection
 
     asked = selection.chosen(patterns, profile)
@@ -256,7 +258,7 @@ def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> t
 
 
 def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) -> list[str]:
-    """Return what decides the outcome of a run: with the same, the same comes out."""
+    """Return lines with everything that decides the outcome of a run: if it is the same, so is the outcome."""
     from rig.machines.template import qemu_version
 
     scenario = chosen[0]
@@ -279,7 +281,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:
-    """Return what makes two runs the same run, so that one may go on with the other's verdicts."""
+    """Return what must be equal for a run to be resumed."""
     return {
         "profile": profile,
         "scenarios": [scenario.id for scenario in chosen],
@@ -302,9 +304,9 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
         except StoreError:
             continue
         if not (folder / "report.html").exists():
-            progress.says(f"going on with {folder}, which was stopped")
+            progress.says(f"resuming the stopped run in {folder}")
             return found
-    name = datetime.now().strftime("%Y-%m-%d-%H%M%S")  # noqa: DTZ005 - a name for people, in their time
+    name = datetime.now().strftime("%Y-%m-%d-%H%M%S")  # noqa: DTZ005 - people read the name: local time
     progress.says(f"run directory {_RUNS / name}")
     return Run.create(_RUNS / name, definition)
 
@@ -322,7 +324,7 @@ def _newest_run(having: str = "") -> Path:
 
 
 def _conclude(target: Run, exposure_min: int) -> int:
-    """Print the table, write report and Parquet, and return the exit code."""
+    """Write the Parquet file and the report, print the table, and return the exit code."""
     from rig.analysis.outcome import summarise
     from rig.analysis.report import write_report
     from rig.analysis.table import print_table
@@ -333,9 +335,9 @@ def _conclude(target: Run, exposure_min: int) -> int:
     if not results:
         raise StoreError(f"{target.folder} holds no measured scenario")
     summary = summarise(results, exposure_min)
-    # A pasted line looks in runs/ by itself.
+    # A pasted command searches runs/ by default.
     run_dir = "" if target.folder.parent == _RUNS else str(target.folder)
-    # Files first: who reads the table may leave in the middle of it.
+    # Files first: whatever reads the table may close the pipe halfway.
     write_parquet(results, target.folder / "verdicts.parquet")
     run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
     write_report(summary, run_info, _report(target), run_dir)
@@ -344,7 +346,7 @@ def _conclude(target: Run, exposure_min: int) -> int:
     for scenario, message in failures.items():
         click.echo(f"not measured {scenario}: {message}", err=True)
     for error in damaged:
-        click.echo(f"damaged: {error}; run the same command again to judge it anew", err=True)
+        click.echo(f"damaged: {error}; to judge it again, repeat the command", err=True)
     click.echo(f"report: {_report(target)}")
     return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
 
@@ -363,7 +365,7 @@ def _complain(message: str, code: int) -> None:
 
 
 def _fall_silent() -> None:
-    """Let what is still buffered go nowhere: Python writes it at its end, and would complain that nobody reads it."""
+    """Discard buffered output: Python flushes it on exit and would report the broken pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())

@@ -1,4 +1,4 @@
-"""What works on this host, and the command that mends what does not."""
+"""Check what works on this host, and name the command that fixes what does not."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SPACE_BYTES = 4 << 30
 _MEMORY_BYTES = 2 << 30
 
 
-# What a run needs beside QEMU. bootstrap.sh, which needs no Python, has the same list; a test compares the two.
+# What a run needs besides QEMU. bootstrap.sh, which needs no Python, has the same list; a test compares the two.
 _PROGRAMS = ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit", "taskset", "chrt")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `detail` says what is there, or how to get it.
+    """The result of one check; `detail` says what was found, or how to get it.
 
-    `package` is the Debian package that has it, if one does.
+    `package` is the Debian package that contains it, if there is one.
     """
 
     ok: bool
@@ -41,14 +41,14 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Look at everything that a run needs; each check comes as soon as it is known."""
+    """Check everything that a run needs, and yield each result at once."""
     qemu = _qemu()
     yield qemu
     yield from (_program(program) for program in _PROGRAMS)
     yield _keyring()
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     yield Check(
-        available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run wants {_MEMORY_BYTES >> 20} MiB"
+        available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run needs {_MEMORY_BYTES >> 20} MiB"
     )
     yield _folder("current folder", lambda: require_runs(Path.cwd()))
     cache = _folder("cache", require_cache)
@@ -58,13 +58,13 @@ def examine() -> Iterator[Check]:
 
 
 def install_line(checks: Iterable[Check]) -> str:
-    """Return the one command that installs all that is missing; nothing if no package would mend it."""
+    """Return the one command that installs everything missing, or nothing if no package would help."""
     packages = sorted({check.package for check in checks if check.package and not check.ok})
     return f"apt-get install --no-install-recommends {' '.join(packages)}" if packages else ""
 
 
 def require_runs(folder: Path) -> Path:
-    """Return the folder; raise HostError, one line with the fix, unless this user may make a run directory there."""
+    """Return the folder; raise HostError, one line with the fix, if this user cannot make a run directory there."""
     host.require_writable(folder, "name a folder for the run: --run-dir FOLDER")
     return folder
 
@@ -80,14 +80,14 @@ def _qemu() -> Check:
 def _program(program: str) -> Check:
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     package = host.PACKAGE_OF_PROGRAM.get(program, program)
-    return Check(bool(found), program, found or f"it is in the Debian package {package}", package=package)
+    return Check(bool(found), program, found or f"in the Debian package {package}", package=package)
 
 
 def _keyring() -> Check:
     package = "debian-archive-keyring"
     found = _KEYRING.exists()
-    detail = str(_KEYRING) if found else f"they are in the Debian package {package}"
-    return Check(found, "keys of Debian", detail, package=package)
+    detail = str(_KEYRING) if found else f"in the Debian package {package}"
+    return Check(found, "Debian's keys", detail, package=package)
 
 
 def _folder(what: str, writable: Callable[[], Path]) -> Check:
@@ -96,14 +96,14 @@ def _folder(what: str, writable: Callable[[], Path]) -> Check:
     except HostError as error:
         return Check(ok=False, what=what, detail=str(error))
     free = host.free_bytes(folder)
-    detail = f"{free >> 20} MiB free in {folder}; a run wants {_SPACE_BYTES >> 20} MiB"
+    detail = f"{free >> 20} MiB free in {folder}; a run needs {_SPACE_BYTES >> 20} MiB"
     return Check(free >= _SPACE_BYTES, what, detail)
 
 
 def _image(qemu: Check) -> Iterator[Check]:
     recipe = image.recipe()
     built = image.is_built(recipe)
-    fix = "not built yet; any user can, without root: rig image build"
+    fix = "not built yet; to build it (needs no root): rig image build"
     yield Check(built, "guest image", recipe.digest if built else fix, optional=True)
     if built and qemu.ok:
         best = best_accelerator(image.build(recipe))

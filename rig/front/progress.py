@@ -1,4 +1,4 @@
-"""Show how a campaign goes: a bar where people look, plain lines where output is kept."""
+"""Show the progress of a campaign: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Lines:
 
 @contextmanager
 def shown() -> Iterator[_Lines]:
-    """Give a progress for the length of a block, on standard error."""
+    """Show progress on standard error for the length of a block."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from rig.front.terminal import standard_error

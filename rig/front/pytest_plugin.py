@@ -1,13 +1,13 @@
-"""The pytest plugin: durability tests are the scenarios of the matrix, selected as any test is, by `-k`.
+"""The pytest plugin: durability tests are the scenarios of the matrix, selected by `-k` as any other test.
 
     @pytest.mark.durability("ENGINE-FILESYSTEM-SETTINGS_FAULT")
     def test_promise(durability):
         durability.check()
 
-A test with the argument `durability` runs once for each scenario that its marker names, under the scenario's id;
-without a marker, once for each of the matrix. The fixture measures the scenario with the controls of its group, and
-`check` fails the test unless it came out as it must. Nothing is started at import or collection; a run directory is
-shared by all workers of a session.
+A test with the argument `durability` runs once for each scenario that its marker names, with the scenario's id as test
+id; without a marker, once for each scenario of the matrix. The fixture measures the scenario and the controls of its
+group; `check` fails the test unless the result is the expected one. Import and collection start no machine. All
+workers of a session share one run directory.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the rig."""
     group = parser.getgroup("rig", "durability under power loss")
     group.addoption("--rig-profile", default="quick", help="how closely to look: quick, nightly or exhaustive")
-    group.addoption("--rig-device", default="ssd", help="the disk: none, ssd or hdd")
-    group.addoption("--rig-seed", default=1, type=int, help="seed of workload and sampling")
-    group.addoption("--rig-library", default=None, help="another build of the engine: a library, or NAME==VERSION")
-    group.addoption("--rig-run-dir", default=None, help="keep the run here; goes on with what is there")
+    group.addoption("--rig-device", default="ssd", help="speed of the disk: none (no delays), ssd or hdd")
+    group.addoption("--rig-seed", default=1, type=int, help="seed of the workload and of sampling")
     group.addoption(
-        "--rig-scenarios", default="default", help="where a marker names no scenarios: default, all, or a pattern"
+        "--rig-library", default=None, help="another build of the engine: a shared library, or NAME==VERSION"
+    )
+    group.addoption("--rig-run-dir", default=None, help="run directory; a run that is there already is resumed")
+    group.addoption(
+        "--rig-scenarios", default="default", help="scenarios if no marker names any: default, all, or a pattern"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    line = "durability(*scenarios): measures what a database loses, in virtual machines; ids may hold * and ?"
+    line = "durability(*scenarios): measures what a database loses, in virtual machines; ids may contain * and ?"
     config.addinivalue_line("markers", line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that wants `durability` for the scenarios of its marker, or else of `--rig-scenarios`."""
+    """Parametrize a test that has the argument `durability` by the scenarios of its marker or of `--rig-scenarios`."""
     if "durability" not in metafunc.fixturenames:
         return
     patterns = [str(pattern) for mark in metafunc.definition.iter_markers("durability") for pattern in mark.args]
@@ -72,10 +74,10 @@ class Measured:
     run_dir: Path
 
     def check(self) -> None:
-        """Fail the test, with the table and a line to replay each loss, unless the scenario came out as it must.
+        """Fail the test, with the table and a line to replay each loss, unless the result is the expected one.
 
-        A promise must be kept. Under a shim that swallows fsync it must break: that is how the rig shows that it would
-        notice. Where a sync is left out that does not matter to the promise, both are right.
+        A promise must be kept. Under a shim that swallows fsync it must be broken, which proves that the rig notices.
+        Where the sync left out does not matter to the promise, either is right.
         """
         result = self.row.judgement.result
         if result not in self._right:
@@ -83,7 +85,7 @@ class Measured:
             pytest.fail(f"{result}, expected {right}\n{self.text()}", pytrace=False)
 
     def text(self) -> str:
-        """Return the figures of the scenario and its controls, and what broke the promise, with a line to replay it."""
+        """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
         from rig.analysis.outcome import Result
         from rig.analysis.table import replay_line, table_text
 
@@ -110,7 +112,7 @@ class Measured:
 
 @pytest.fixture(scope="session")
 def rig_library(request: pytest.FixtureRequest) -> Library | None:
-    """Return the build of an engine that the session asks for; None for that of the guest."""
+    """Return the build of an engine that `--rig-library` names, or None for the guest's own."""
     from rig.contract.errors import RigError
     from rig.engines import engines
     from rig.engines.builds import library_for
@@ -124,7 +126,7 @@ def rig_library(request: pytest.FixtureRequest) -> Library | None:
 
 @pytest.fixture(scope="session")
 def rig_machines(rig_library: Library | None) -> Iterator[Machines]:
-    """Hold the guest image and the templates for the session, making what the cache lacks."""
+    """Hold the guest image and the templates for the session; make whatever the cache lacks."""
     from rig.machines import campaign
 
     with campaign.machines(campaign.Silent(), [rig_library] if rig_library else []) as machines:
@@ -176,7 +178,7 @@ def durability(
     measured = _measured(run, scenario, [one.id for one in wanted], profile.exposure_min)
     for name, value in _properties(measured.row).items():
         record_property(name, value)
-    print(measured.text())  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
+    print(measured.text())  # noqa: T201 - pytest captures it and shows it with -rA, -s or on failure
     return measured
 
 
@@ -188,7 +190,7 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
 
     offer = config.getoption("--rig-scenarios")
     try:
-        # Known to be wrong before anything is started.
+        # Reject wrong values before anything starts.
         matrix.profile(config.getoption("--rig-profile"))
         device_named(config.getoption("--rig-device"))
         if patterns:

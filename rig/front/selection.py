@@ -1,4 +1,4 @@
-"""What a command measures: the scenarios that were asked for, and the controls without which none can be green."""
+"""Select what a command measures: the requested scenarios, and the controls without which none can be green."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def chosen(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
-    """Return the scenarios of the patterns, or where there are none those that the profile measures by default."""
+    """Return the scenarios that match the patterns; without patterns, the default scenarios of the profile."""
     from rig.analysis.dossiers import control_settings
     from rig.planning import matrix
 
@@ -30,7 +30,7 @@ def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
 
 
 def added_line(asked: Sequence[Scenario], measured: Sequence[Scenario]) -> str:
-    """Return a line naming the controls that are measured beside what was asked for; empty without any."""
+    """Return a line naming the controls that are measured as well, empty if there are none."""
     ids = {scenario.id for scenario in asked}
     added = [scenario for scenario in measured if scenario.id not in ids]
     if not added:

@@ -272,7 +272,7 @@ def test_a_program_error_is_never_taken_for_a_broken_promise(
     manifest.write_text(manifest.read_text().replace("profile", "nothing-known"))
     result = here("report", "--run-dir", str(folder))
     assert 3 == result.exit_code
-    assert "this is a bug of the rig" in caplog.text
+    assert "this is a bug in the rig" in caplog.text
     assert "KeyError: 'profile'" in caplog.text
 
 
@@ -358,9 +358,9 @@ def test_doctor_lists_all_that_is_missing_and_the_one_line_that_installs_it(rig:
     (folder / "mmdebstrap").unlink(missing_ok=True)
     result = rig("doctor", env={"PATH": str(folder)})
     lines = result.stdout.splitlines()
-    assert "MISS mmdebstrap: it is in the Debian package mmdebstrap" in lines
+    assert "MISS mmdebstrap: in the Debian package mmdebstrap" in lines
     install = "apt-get install --no-install-recommends mmdebstrap qemu-system-x86"
-    assert f"Install what is missing, as root: {install}" == lines[-1]
+    assert f"To install what is missing, run as root: {install}" == lines[-1]
     assert "Install" not in rig("doctor").stdout
 
 
