@@ -1,1 +1,1 @@
-"""What the stored results mean: promises, controls, outcomes, statistics, table and report. Works without QEMU."""
+"""Analysis of stored results: promises, controls, outcomes, statistics, table and report. Works without QEMU."""

@@ -1,22 +1,23 @@
-"""The scenarios that must show a loss, so that a night that shows none anywhere proves nothing.
+"""Controls: the scenarios that must show a loss. A night in which they show none proves nothing.
 
-A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run; only
-a group whose required controls all fired may hold a green scenario. The engine's dossier says which settings must fail
-(`rig.analysis.dossiers.Controls`). Required are:
-- the settings that must lose under this fault do lose at least one acknowledged transaction, and where writes may be
-  reordered or torn some damage is seen in the settings that may be damaged;
+A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run. A
+scenario can be green only if all required controls of its group fired. The engine's dossier says which settings must
+fail (`rig.analysis.dossiers.Controls`). Required are:
+- the settings that must lose under this fault lose at least one acknowledged transaction, and where writes may be
+  reordered or torn, the settings that may be damaged show some damage;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
-- under a live cut that keeps the cache, some transactions are acknowledged behind the cut, into the void;
-- under discards, some state is judged in which one took effect, and under shorn writes one that holds garbage;
-- with the journal on a second disk, some state is judged in which the two disks are surely of different instants;
-- under a wrong clock each workload read first the right time and then the wrong one, and states were judged under the
+- under a live cut that drops writes, some transactions are acknowledged after the cut and are gone;
+- under discards, some judged state holds a discard that took effect, and under shorn writes one holds garbage;
+- with the journal on a second disk, in some judged state the two disks surely died at different instants;
+- under a wrong clock, each workload read first the right time and then the wrong one, and states were judged under the
   wrong clock and under the right one;
-- under errors each scenario whose promise can break was told of an error at least once;
+- under errors, each scenario whose promise can break saw at least one error;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
-- when the process is killed, every scenario was hit inside commits, and the settings that must be damaged then are.
-A scenario whose shim swallows every sync must break its promise of losing nothing, and so must, under a wrong clock,
-one whose shim trusts the clock; these controls exist only where such a scenario was run. A scenario whose shim drops
-one kind of sync is a mutant (`analysis.mutations`) and no control.
+- when the process is killed, every scenario was hit inside commits, and the settings that must be damaged are.
+
+A scenario whose shim swallows every sync must break its promise to lose nothing. Under a wrong clock, so must one whose
+shim trusts the clock. These controls exist only if such a scenario was run. A scenario whose shim drops one kind of
+sync is a mutant (`analysis.mutations`), not a control.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """The scenarios whose verdicts stand or fall together."""
+    """The scenarios that depend on the same controls."""
 
     engine: str
     filesystem: str
@@ -54,12 +55,12 @@ class Group:
 
 @dataclass(frozen=True)
 class ControlResult:
-    """One control of one group; `fired` is None when no scenario of it was run."""
+    """One control of one group; `fired` is None if none of its scenarios was run."""
 
     name: str
     group: Group
     fired: bool | None
-    # What must be seen, and what was seen.
+    # What must be seen, then what was seen.
     what: str
     scenarios: tuple[str, ...]
 
@@ -79,32 +80,32 @@ def group_of(scenario: MeasuredScenario) -> Group:
 
 
 def is_control(scenario: MeasuredScenario | Scenario) -> bool:
-    """Return whether this scenario is one that has to fail, by its settings or by what stands around the engine."""
+    """Return whether this scenario must fail, because of its settings or because of its shim."""
     if scenario.shim == Shim.NONE:
         return settings_name(scenario.settings) in control_settings(scenario.engine, scenario.fault)
     return not is_mutant(scenario)
 
 
 def must_lose(scenario: MeasuredScenario) -> bool:
-    """Return whether this scenario is a control that has to lose at least one acknowledged transaction."""
+    """Return whether this scenario is a control that must lose at least one acknowledged transaction."""
     names = dossier_of(scenario.engine).CONTROLS.must_lose.get(scenario.fault, ())
     return scenario.shim == Shim.NONE and settings_name(scenario.settings) in names
 
 
 def must_break(scenario: MeasuredScenario) -> bool:
-    """Return whether this scenario has to break its promise: it promises to lose nothing, and its shim breaks that."""
+    """Return whether this scenario must break its promise: it promises to lose nothing, and its shim prevents that."""
     promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
     is_control = is_sabotaged(scenario) and not is_mutant(scenario)
     return is_control and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def is_sabotaged(scenario: MeasuredScenario) -> bool:
-    """Return whether a broken promise of this scenario is the doing of its shim, and not of the engine."""
+    """Return whether a broken promise of this scenario is due to its shim, not to the engine."""
     return is_mutant(scenario) or bool(_sabotage(scenario))
 
 
 def _sabotage(scenario: MeasuredScenario) -> str:
-    """Return why the shim of this scenario breaks its promise; empty if it has none, or none that matters here."""
+    """Return why the shim of this scenario breaks its promise; empty without a shim or if it does not matter here."""
     if scenario.shim == Shim.EATMYDATA:
         return _SWALLOWED if scenario.fault in FORGETTING_FAULTS else ""
     is_clock = scenario.fault in CLOCK_FAULTS
@@ -117,7 +118,7 @@ def is_mutant(scenario: MeasuredScenario | Scenario) -> bool:
 
 
 def is_cross_check(scenario: MeasuredScenario) -> bool:
-    """Return whether this scenario holds the rig to account, by a few cuts that really happened."""
+    """Return whether this scenario checks the rig itself, by a few cuts that really happened."""
     spec = SPECS.get(scenario.fault)
     return spec is not None and spec.is_cross_check
 
@@ -145,7 +146,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
 
 
 def doubts(group: Group, controls: Sequence[ControlResult]) -> tuple[str, ...]:
-    """Return why no scenario of the group may be green; empty if it has controls and all of them fired."""
+    """Return why no scenario of the group may be green; empty if the group has controls and all fired."""
     own = [control for control in controls if control.group == group]
     if not own:
         return (f"no control is known for {group}",)
@@ -157,13 +158,13 @@ def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
 
 
 def _unshimmed(members: Sequence[Outcome], name: str = "") -> list[Outcome]:
-    """Return the members that run the engine as it is; with these settings, if a name is given."""
+    """Return the members that run the engine without a shim; if a name is given, only those with these settings."""
     plain = [o for o in members if o.scenario.shim == Shim.NONE]
     return [o for o in plain if not name or settings_name(o.scenario.settings) == name]
 
 
 def _control(group: Group, name: str, own: Sequence[Outcome], what: str, *, fired: bool) -> ControlResult:
-    """Return what became of a control that these scenarios are; without any it was not run, whatever `fired` says."""
+    """Return the result of the control made of these scenarios; without any it was not run, whatever `fired` says."""
     return ControlResult(name, group, fired if own else None, what, tuple(sorted(o.scenario.id for o in own)))
 
 
@@ -183,7 +184,7 @@ def _damage_control(group: Group, required: Sequence[str], members: Sequence[Out
     what = f"some scenario with {part} must show damage; {damage_count} damaged contents seen"
     result = _control(group, "damage", own, what, fired=damage_count > 0)
     was_run = all(_unshimmed(members, name) for name in required)
-    # Only what all of them did not show was not there to be seen.
+    # Without damage the control failed only if all required scenarios were run.
     return result if result.fired or was_run else replace(result, fired=None)
 
 
@@ -195,17 +196,17 @@ def _inside_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 
 def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    """A disk that drops writes must have dropped some that were acknowledged; what came back anyway has no verdict."""
+    """Return whether a disk dropped acknowledged writes; a cut whose transactions came back does not count."""
     own = _unshimmed(members)
     live = [one for o in own for one in o.scenario.recording.live]
     gone = [one for one in live if one["recovered"] is not None and one["recovered"] <= one["issued"]]
     void_count = sum(one.get("acked_after", 0) for one in gone)
-    what = f"transactions must be acknowledged behind a cut and be gone; {void_count} were"
+    what = f"transactions must be acknowledged after a cut and be gone; {void_count} were"
     return _control(group, "void", own, what, fired=void_count > 0)
 
 
 def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    """Whoever was never told of an error has shown nothing of errors; off syncs nothing, so it need not be told."""
+    """Return whether every scenario that promises anything saw an error; without one it proves nothing about errors."""
     blind = sorted(
         o.scenario.id for o in _unshimmed(members) if _can_break(o.scenario) and not o.scenario.recording.live
     )
@@ -230,7 +231,7 @@ def _late_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
     judged = [v for o in own for v in o.scenario.verdicts if v.holds == Holds.GARBAGE]
-    # What only the file system noticed has reached no database.
+    # Garbage that only the file system noticed has not reached the database.
     garbage_count = sum(not v.kind.is_infrastructure for v in judged)
     what = f"some state that a database was judged on must hold garbage; {garbage_count} do"
     return _control(group, "garbage", own, what, fired=garbage_count > 0)
@@ -239,16 +240,16 @@ def _garbage_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 def _apart_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members)
     apart_count = sum(o.scenario.plan.apart_count for o in own)
-    what = f"some state must hold what one disk made durable after the other was cut; {apart_count} do"
+    what = f"some state must hold a write that became durable on one disk after the other was cut; {apart_count} do"
     return _control(group, "apart", own, what, fired=apart_count > 0)
 
 
 def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    """Return whether clocks were wrong: as the workloads read them, and as the verifiers did, or no verdict stands."""
+    """Return whether the clocks were wrong, for the workloads and for the verifiers; otherwise no verdict counts."""
     # By scenario, content and instant.
     right: dict[tuple[str, str, int], set[VerdictKind]] = {}
     wrong: dict[tuple[str, str, int], set[VerdictKind]] = {}
-    # A program that trusts the clock has a control of its own: what differs here is the engine's.
+    # A program that trusts the clock has its own control, so a difference here is due to the engine.
     for o in (o for o in members if o.scenario.shim == Shim.NONE):
         for verdict in o.scenario.verdicts:
             if verdict.clock and not verdict.kind.is_infrastructure:
@@ -300,7 +301,7 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
     return sorted(results, key=lambda result: result.name)
 
 
-# What the fault does has to be seen at all, in its own way.
+# Fault -> the control that shows that the fault took effect.
 _MUST_BE_SEEN: Mapping[str, Callable[[Group, Sequence[Outcome]], ControlResult]] = {
     "recoverycut": _inside_control,
     "discard": _late_control,

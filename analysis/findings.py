@@ -1,7 +1,7 @@
-"""What the numbers say in a few sentences, for the head of the report.
+"""The findings of a run in a few sentences, for the head of the report.
 
-For the main faults, and only if none of them was run for the others: the grid has them all. Faults that say the same
-share a sentence. Of settings that are equally fast the one that syncs least is named.
+They cover the main faults, or the others if no main fault was run; the grid has them all. Faults with the same finding
+share a sentence. Of equally fast settings the sentence names the one that syncs least.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rig.analysis.table import damage_text, number
 from rig.contract.arms import MAIN_FAULTS
 from rig.engines import found
 
-# Rates that differ by less are the same: 2 %.
+# Rates that differ by less than 2 % count as equal.
 _EQUAL_SHARE = 0.98
 
 
@@ -36,7 +36,7 @@ def findings(summary: Summary) -> list[str]:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What one fault says: the best setting that loses nothing; what is faster, if anything is; and what that loses."""
+    """The finding of one fault: the best setting that loses nothing, a faster one if any, and what that one loses."""
 
     fault: str
     best: str
@@ -50,7 +50,7 @@ def _place(row: Row) -> tuple[str, str, str]:
 
 
 def _answer(rows: Sequence[Row]) -> _Answer | None:
-    """Return what the rows of one fault say; None where no setting lost nothing."""
+    """Return the finding of one fault's rows; None if every setting lost something."""
     honest = [row for row in rows if row.outcome.scenario.shim == "none" and row.outcome.transactions_per_s]
     lossless = [row.outcome for row in honest if _loses_nothing(row)]
     if not lossless:
@@ -71,7 +71,7 @@ def _answer(rows: Sequence[Row]) -> _Answer | None:
 
 
 def _loses_nothing(row: Row) -> bool:
-    # Where nothing is promised, that a few states lost nothing says nothing of the others.
+    # Without a promise, a few states that lost nothing say nothing about the others.
     is_promised = row.promise is not None and row.promise.keeps is Keeps.NOTHING_LOST
     seen = row.outcome.database_count and not row.outcome.losing_count
     return bool(seen) and is_promised and row.judgement.result is Result.KEPT
@@ -82,7 +82,7 @@ def _speed(outcome: Outcome) -> float:
 
 
 def _strength(outcome: Outcome) -> tuple[int, ...]:
-    """Return the place of each setting among the engine's choices, the weakest first; the last setting counts most."""
+    """Return the rank of each setting among the engine's choices, the weakest first; the last setting counts most."""
     settings = outcome.scenario.settings
     engine = found(outcome.scenario.engine)
     choices = engine.spec.settings if engine else {}
@@ -90,7 +90,7 @@ def _strength(outcome: Outcome) -> tuple[int, ...]:
 
 
 def _price(fastest: str, answers: Sequence[_Answer]) -> str:
-    """Say what the fastest setting loses: once where all faults say the same, else for each."""
+    """Say what the fastest setting loses: once if it is the same under all faults, otherwise for each."""
     if not fastest:
         return ""
     prices: dict[str, list[str]] = {}

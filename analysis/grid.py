@@ -1,8 +1,8 @@
-"""Settings against faults: the whole run at a glance, one mark a scenario, for the terminal and for the page.
+"""Settings against faults: the whole run at a glance, one mark for each scenario, for the terminal and the report.
 
-A line is a fault, the arms in the order of `rig.contract.arms.Arm`; a column is a value of the engine's first
-setting, and within it stands one mark for each value of the others. Scenarios under a shim are left
-out: they speak of the rig's teeth, not of the engine.
+Each line is a fault, grouped by arm in the order of `rig.contract.arms.Arm`. Each column is a value of the engine's
+first setting and holds one mark for each value of the others. Scenarios under a shim are left out, because they test
+the rig and not the engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rig.contract.arms import SPECS, Arm
 if TYPE_CHECKING:
     from rich.table import Table
 
-# From this many faults on, one line a scenario is more than anybody reads.
+# From this many faults on, a line for each scenario is too much to read.
 FAULTS_MIN = 4
 LEGEND = "+ kept   X broken   ? inconclusive   . nothing promised"
 _MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?"}
@@ -28,7 +28,7 @@ _ARMS = list(Arm)
 
 @dataclass(frozen=True)
 class Line:
-    """One fault: for each column the rows of its scenarios, None where a scenario was not run."""
+    """One fault: for each column the rows of its scenarios, None for a scenario that was not run."""
 
     fault: str
     arm: Arm
@@ -40,7 +40,7 @@ class Grid:
     """The scenarios of one engine on one file system and device."""
 
     title: str
-    # The values of the first setting, and those of the others, in the order of the run's rows.
+    # The values of the first setting, then those of the others, in the order of the run's rows.
     columns: tuple[str, ...]
     levels: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -57,7 +57,7 @@ def grids(rows: Sequence[Row]) -> list[Grid]:
 
 
 def mark(row: Row | None) -> str:
-    """Return the mark of a scenario; a blank where there is none."""
+    """Return the mark of a scenario; a blank if there is none."""
     if row is None:
         return " "
     if row.judgement.result is Result.KEPT and row.promise and row.promise.keeps is Keeps.ANYTHING:
@@ -85,7 +85,7 @@ def table(grid: Grid) -> Table:
 
 
 def caption(grid: Grid) -> str:
-    """Return the line that tells how to read the table."""
+    """Return the line that explains how to read the table."""
     return f"in each column: {', '.join(grid.levels)}; {LEGEND}"
 
 
@@ -115,5 +115,5 @@ def _fault_order(fault: str) -> tuple[int, str]:
 
 
 def _arm(fault: str) -> Arm:
-    # A run of an older rig may hold a fault that is gone.
+    # A run of an older rig may hold a fault that no longer exists.
     return SPECS[fault].arm if fault in SPECS else Arm.HONEST

@@ -1,8 +1,9 @@
-"""Bugs of releases that a durability rig has to find again, and that explain a result which no setting explains.
+"""Known bugs of releases: the rig must find them again, and they explain results that no setting explains.
 
 The dossier of each engine lists them, with the releases that have each bug and its source. A run with an affected
-release names the bug beside its results: a broken promise is then no news, and a kept one was not asked the question.
-The tests of `tests/durability/test_known_bugs.py` find each bug in a release that has it, and not in one that has not.
+release names the bug next to its results: a broken promise is then expected, and a kept one means that the run did not
+trigger the bug. `tests/durability/test_known_bugs.py` finds each bug in a release that has it, and not in one that has
+been corrected.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from rig.analysis.dossiers import KnownBug, Version, dossier_of
 if TYPE_CHECKING:
     from rig.analysis.outcome import Summary
 
-# Of every workload there is.
+# Every workload has one connection.
 _CONNECTIONS = 1
 
 
 def known_bugs(engine: str, version: str, settings: Mapping[str, str]) -> list[KnownBug]:
-    """Return the bugs that a workload can meet in a release at these settings."""
+    """Return the bugs that a workload can trigger in a release at these settings."""
     return [
         bug
         for bug in dossier_of(engine).KNOWN_BUGS
@@ -30,7 +31,7 @@ def known_bugs(engine: str, version: str, settings: Mapping[str, str]) -> list[K
 
 
 def warnings(summary: Summary) -> list[str]:
-    """Return a line for each known bug that the scenarios of a run can meet, naming their settings."""
+    """Return a line for each known bug that the scenarios of a run can trigger, naming their settings."""
     met: dict[tuple[str, str, str], tuple[KnownBug, dict[str, None]]] = {}
     for row in summary.rows:
         scenario = row.outcome.scenario
@@ -40,7 +41,7 @@ def warnings(summary: Summary) -> list[str]:
             names[row.outcome.settings_name] = None
     return [
         f"{engine} {version} has the known bug {bug.name}, corrected in {_dotted([*bug.backported, bug.fixed])}: "
-        f"{bug.signal} ({bug.source}); it concerns {', '.join(names)}"
+        f"{bug.signal} ({bug.source}); it affects {', '.join(names)}"
         for (engine, version, _), (bug, names) in met.items()
     ]
 

@@ -1,8 +1,8 @@
-"""Which syncs a rig that leaves them out one by one finds to matter, beside what the documentation says of each.
+"""Which syncs matter, found by leaving them out one by one, next to what the documentation says about each.
 
-A mutant is a scenario whose shim drops one kind of sync. It is noticed when a state breaks the promise of its settings:
-more is lost, or more is damaged, than is allowed. The score of a setting is noticed / mattering. A mutant that ought to
-matter and is not noticed is a hole: in what was looked at, or in what is believed of the sync; its reason is unknown.
+A mutant is a scenario whose shim drops one kind of sync. It is noticed if a state breaks the promise of its settings:
+more is lost, or more is damaged, than is allowed. The score of a setting is noticed / mattering. A mutant that should
+matter and is not noticed points to a gap, either in the states checked or in the expectation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def expectation(scenario: MeasuredScenario | Scenario) -> Expectation | None:
-    """Return what is known of the sync that a mutant leaves out, or None."""
+    """Return what is known about the sync that a mutant leaves out, or None."""
     kind = scenario.shim.removeprefix(DROP_PREFIX)
     return dossier_of(scenario.engine).expectation(scenario.filesystem, scenario.settings, kind)
 
@@ -33,18 +33,18 @@ class Mutant:
 
     kind: str
     scenarios: tuple[str, ...]
-    # None while a scenario is inconclusive and no other has broken the promise.
+    # None if a scenario is inconclusive and no other breaks the promise.
     noticed: bool | None
     expectation: Expectation | None
 
     @property
     def matters(self) -> bool:
-        """Whether this mutant counts for the score; one that nothing is known of does."""
+        """Whether this mutant counts for the score; a mutant without an expectation does."""
         return self.expectation is None or self.expectation.matters
 
     @property
     def text(self) -> str:
-        """Return what became of it, and why, in a few words."""
+        """Return the result and its reason in a few words."""
         if self.noticed:
             return "noticed" if self.matters else "noticed, though not expected"
         if self.noticed is None:
@@ -61,17 +61,17 @@ class Score:
 
     @property
     def mattering(self) -> tuple[Mutant, ...]:
-        """Return the mutants that ought to be noticed."""
+        """Return the mutants that should be noticed."""
         return tuple(mutant for mutant in self.mutants if mutant.matters)
 
     @property
     def text(self) -> str:
-        """Return such as `3 / 3`."""
+        """Return the score as text, for example `3 / 3`."""
         return f"{sum(mutant.noticed is True for mutant in self.mattering)} / {len(self.mattering)}"
 
 
 def scores(summary: Summary) -> tuple[Score, ...]:
-    """Return the score of every setting of which mutants were run, in the order of the rows."""
+    """Return the score of every setting that had mutants, in the order of the rows."""
     found = []
     rows = [row for row in summary.rows if row.outcome.scenario.shim.startswith(DROP_PREFIX)]
     for name, own in groupby(rows, key=_name):

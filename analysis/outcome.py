@@ -1,14 +1,14 @@
 """The verdicts of one scenario summed up, judged against its promise, and all scenarios summed up into one answer.
 
 The rules of judgement, in this order:
-1. Settings read back that differ from those asked for: inconclusive, for the promise speaks of other settings.
-2. One verdict that violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
+1. The settings read back differ from those asked for: inconclusive, because the promise is about other settings.
+2. A verdict violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
 3. Inconclusive on any of these doubts: no promise is known; no state has a verdict on the database; fewer states judged
    than planned; more than 1 % of the states ended in a hang, a panic or no verdict; a second recording differed; the
    sync calls of a transaction are not the documented ones; fewer distinct contents than asked for, unless every epoch
    was enumerated or nothing is promised anyway.
-4. Else kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
-Then the controls speak (`summarise`): a kept scenario of a group whose controls did not all fire becomes inconclusive.
+4. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
+Then `summarise` applies the controls: a kept scenario of a group whose controls did not all fire becomes inconclusive.
 A kept promise of "anything goes" says so among its reasons.
 """
 
@@ -37,11 +37,11 @@ from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.engines import found, settings_name
 
-# Above this share of states without a verdict the rest is not trusted to speak for the whole.
+# Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
-# Of all but the main faults a fraction of the exposure is asked for.
+# Faults other than the main ones need only this fraction of the exposure: 1 / 5.
 _SIDE_SHARE = 5
-# And of a mutant: that it survives says nothing of the engine.
+# A mutant needs 1 / 8, because its survival says nothing about the engine.
 _MUTANT_SHARE = 8
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
@@ -61,15 +61,15 @@ EXIT_CODES: Mapping[Result, int] = {Result.KEPT: 0, Result.BROKEN: 1, Result.INC
 
 @dataclass(frozen=True)
 class Outcome:
-    """The metrics of one scenario. Losses are counted over states that some prefix of the transactions explains."""
+    """The metrics of one scenario. Losses are counted over the states that a prefix of the transactions explains."""
 
     scenario: MeasuredScenario
     state_count: int
-    # States whose verdict says something of the database, and the distinct contents among them: the exposure.
+    # States with a verdict on the database, and the distinct contents among them: the exposure.
     database_count: int
     content_count: int
     kind_counts: Mapping[VerdictKind, int]
-    # None when no state is explained by a prefix.
+    # None if no state is explained by a prefix.
     lost_max: int | None
     lost_mean: float | None
     # Number of states by number of transactions lost.
@@ -77,23 +77,23 @@ class Outcome:
     lost_virtual_ns_max: int
     # States that lost an acknowledged transaction or came back damaged after one.
     losing_count: int
-    # The share of virtual time in which a cut loses that much when everything unflushed goes; None without instants.
+    # The share of virtual time in which a cut that drops everything unflushed loses something; None without instants.
     instant_count: int
     instant_share_losing: float | None
     # Distinct contents that are damaged.
     damage: Proportion
-    # States that are not what was acknowledged, and engine or file system complained, or nobody did.
+    # States that differ from what was acknowledged: engine or file system complained, or neither did.
     detected_count: int
     silent_count: int
     transactions_per_s: float | None
     flush_per_transaction: float | None
     write_amplification: float | None
-    # What was asked for and what was read back, where the two differ.
+    # Settings for which the value asked for and the value read back differ.
     settings_mismatches: tuple[str, ...]
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as they stand in ids, with the shim if there is one."""
+        """Return the settings as spelled in ids, with the shim if there is one."""
         name = settings_name(self.scenario.settings)
         return name if self.scenario.shim == Shim.NONE else f"{name}+{self.scenario.shim}"
 
@@ -114,12 +114,12 @@ class Row:
     outcome: Outcome
     promise: Promise | None
     judgement: Judgement
-    # Its shim breaks the promise here, which is no failure of the engine.
+    # A broken promise here is due to the shim and is not a failure of the engine.
     is_sabotaged: bool
 
     @property
     def result_text(self) -> str:
-        """Return the result as it is shown; a promise that a shim broke on purpose is a control and says so."""
+        """Return the result as it is shown; a promise broken on purpose by a shim is marked as a control."""
         if is_mutant(self.outcome.scenario):
             return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
         if self.is_sabotaged and self.judgement.result is Result.BROKEN:
@@ -171,8 +171,8 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
         damage=proportion(len(damaged), len(contents)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in scenario.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        # A supervised workload stops at its calls, a live cut ends one, and a program of its own does not do what the
-        # workload says: the speed of these says nothing of the setting.
+        # Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what
+        # the workload says, so their speed says nothing about the setting.
         transactions_per_s=None
         if is_mutant(scenario)
         or scenario.fault == "processkill"
@@ -198,7 +198,7 @@ def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 
 def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judgement:
-    """Return whether the promise was kept by these states alone, before the controls are asked."""
+    """Return whether these states alone keep the promise, before the controls are applied."""
     if outcome.settings_mismatches:
         return Judgement(Result.INCONCLUSIVE, outcome.settings_mismatches, ())
     shown = _filesystem_damage(outcome)
@@ -286,7 +286,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         scenario.shim != Shim.NONE,
         scenario.shim,
         scenario.device,
-        # The first row of a setting tells its speed, which a live cut has none of.
+        # The first row of a setting shows its speed, and a live cut has none.
         is_cross_check(scenario),
         scenario.fault,
         scenario.id,
@@ -294,7 +294,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
 
 
 def _settings_rank(scenario: MeasuredScenario) -> tuple[tuple[int, str], ...]:
-    """Return a sort key that lists settings in the order of the engine's own choices; words it lacks come last."""
+    """Return a sort key that lists settings in the order of the engine's own choices; unknown words come last."""
     engine = found(scenario.engine)
     choices = engine.spec.settings if engine else {}
     return tuple(

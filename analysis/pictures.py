@@ -1,7 +1,7 @@
 """The pictures of the report as SVG text: speed against loss, and the distribution of losses of one scenario.
 
-The same input gives the same bytes: ids come from a fixed salt, no date is written. Colours are CSS variables of the
-page, so that one picture serves light and dark; damage is a shape as well as a colour.
+The same input gives the same bytes: ids come from a fixed salt, and no date is written. Colours are CSS variables of
+the page, so one picture serves light and dark mode. Damage is a shape as well as a colour.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-# matplotlib wants real colours; each stands for a variable of the page and is replaced in the text.
+# matplotlib needs real colours; each represents a variable of the page and is replaced in the text.
 _COLOURS = {"#010101": "--ink", "#020202": "--faint", "#030303": "--calm", "#040404": "--damage", "#050505": "--paper"}
 _INK, _FAINT, _CALM, _DAMAGE, _PAPER = _COLOURS
-# Points closer than this share of their speed, at the same loss, are one point with several names.
+# Points with the same loss, whose speeds differ by less than this share, become one point with several names.
 _SAME_SPEED = 0.04
 _BARS_MAX = 24
 
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """What the vertical axis shows; a share goes from 0 to 1, a count grows without end."""
+    """What the vertical axis shows; a share goes from 0 to 1, a count has no upper limit."""
 
     title: str
     is_share: bool
@@ -49,7 +49,7 @@ def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, des
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The stubs know the names as literals, a plain dictionary does not.
+    # The stubs accept only literal names, which a plain dictionary does not have.
     style: dict[Any, Any] = {
         "svg.hashsalt": "rig",
         "svg.fonttype": "none",
@@ -87,7 +87,7 @@ def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, des
 
 
 def loss_bars(lost_counts: Mapping[int, int]) -> str:
-    """Return a small SVG element: one bar a number of lost transactions, its height the number of states."""
+    """Return a small SVG element: a bar for each number of lost transactions, as high as the number of states."""
     if not lost_counts:
         return ""
     lost_max = max(lost_counts)
@@ -99,7 +99,7 @@ def loss_bars(lost_counts: Mapping[int, int]) -> str:
     text = ", ".join(f"{count} states lost {lost}" for lost, count in sorted(lost_counts.items()))
     bars = []
     for index, count in enumerate(bins):
-        # The square root keeps a single bad state visible beside thousands of good ones.
+        # The square root keeps a single bad state visible next to thousands of good ones.
         height = 22 * (count / tallest) ** 0.5 if count else 0
         kind = "zero" if index == 0 and bin_size == 1 else "some"
         bars.append(f'<rect class="{kind}" x="{index * 5}" y="{24 - height:.1f}" width="4" height="{height:.1f}"/>')
@@ -112,7 +112,7 @@ def loss_bars(lost_counts: Mapping[int, int]) -> str:
 
 
 def _merged(points: Sequence[Point]) -> list[Point]:
-    """Return the points from slow to fast, those that would cover each other as one point with all their names."""
+    """Return the points from slow to fast; points that would overlap become one point with all their names."""
     merged: list[Point] = []
     for point in sorted(points, key=lambda p: (p.value, p.is_damaged, p.transactions_per_s, p.name)):
         last = merged[-1] if merged else None
@@ -154,7 +154,7 @@ def _draw_axes(axes: Axes, points: Sequence[Point], axis: Axis) -> None:
 
 
 def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> list[Bbox]:
-    """Put each name where it covers no point and no other name, the nearest place first; return what is taken."""
+    """Put each name at the nearest place where it covers no point and no other name; return the taken boxes."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.transforms import Bbox
 
@@ -181,7 +181,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> list[Bbox]:
         dx, dy = _place(own, extent, others, axes.get_window_extent())
         text.set_position((dx, dy))
         taken.append(extent.translated(dx, dy))
-        # A name right beside its point needs no line.
+        # A name right next to its point needs no line.
         if max(abs(dx + extent.width / 2) - extent.width / 2, abs(dy + extent.height / 2) - extent.height / 2) > 12:
             target = (dx + extent.width / 2, dy if dy > 0 else dy + extent.height)
             axes.annotate(
@@ -195,7 +195,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> list[Bbox]:
 
 
 def _place(own: Bbox, extent: Bbox, taken: Sequence[Bbox], frame: Bbox) -> tuple[float, float]:
-    """Return the offset of the label's lower left corner, in points, that is nearest to its point and free."""
+    """Return the free offset, in points, of the label's lower left corner that is nearest to its point."""
     width, height = extent.width, extent.height
     places = [(9.0, -height / 2), (-width - 9.0, -height / 2), (-width / 2, 9.0), (-width / 2, -height - 9.0)]
     for distance in range(14, 150, 7):
@@ -210,12 +210,12 @@ def _place(own: Bbox, extent: Bbox, taken: Sequence[Bbox], frame: Bbox) -> tuple
 
 
 def _inlined(svg: str, picture_id: str, description: str) -> str:
-    """Return the SVG as an element of a page: named, without prolog, ids its own, colours those of the page."""
+    """Return the SVG as an element of a page: with a title, without prolog, with unique ids and the page's colours."""
     element = svg[svg.index("<svg") :].strip()
     element = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{picture_id}-", element)
     for colour, variable in _COLOURS.items():
         element = element.replace(colour, f"var({variable})")
-    # The page scales the picture; its own size would win over the style sheet.
+    # The page scales the picture; a size of its own would override the style sheet.
     element = re.sub(r'<svg([^>]*?) width="[^"]*"', r"<svg\1", element, count=1)
     element = re.sub(r'<svg([^>]*?) height="[^"]*"', r"<svg\1", element, count=1)
     opening = f'<svg class="picture" role="img" aria-labelledby="{picture_id}-title"'

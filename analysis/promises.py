@@ -12,7 +12,7 @@ from rig.contract.results import Verdict, VerdictKind
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:
     """Return what the documentation promises for these settings under this fault, or None if it is not known.
 
-    A scenario without a promise can only be inconclusive; so can one under a shim that nobody knows.
+    A scenario without a promise can only be inconclusive. Under an unknown shim no promise is known.
     """
     dossier = dossier_of(engine)
     is_known = shim in list(Shim) or shim in dossier.CONTROLS.programs or shim.startswith(DROP_PREFIX)
@@ -20,12 +20,12 @@ def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str)
 
 
 def violates(promise: Promise, verdict: Verdict) -> bool:
-    """Return whether this one verdict breaks the promise; a verdict that says nothing of the database never does."""
+    """Return whether this one verdict breaks the promise; a verdict that is not about the database never does."""
     if verdict.kind.is_infrastructure or promise.keeps is Keeps.ANYTHING:
         return False
     if verdict.kind.is_damage and (promise.atomic or promise.keeps is Keeps.SUFFIX):
         return True
     lost_max = {Keeps.NOTHING_LOST: 0, Keeps.LAST: 1}.get(promise.keeps)
-    # A lost suffix that counts nothing lost contradicts itself; it is held against the strictest promise.
+    # A lost suffix of length 0 contradicts itself; it counts as 1, which breaks the strictest promise.
     lost = max(verdict.lost, int(verdict.kind is VerdictKind.LOST_SUFFIX))
     return lost_max is not None and lost > lost_max

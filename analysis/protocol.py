@@ -1,9 +1,9 @@
-"""Whether an engine makes the sync calls it is known to make, measured before any crash claim is believed.
+"""Whether an engine makes its documented sync calls; a kept promise counts only if it does.
 
-A sample of transactions was watched at the end of each plain recording (`rig.guest.watch.sample`). What the settings
-are known to do stands in `rig.engines.NAME.syncs`. A transaction that did something else, or none that did the common
-thing, means that this build or these settings are not what the documentation speaks of: a counterexample still counts,
-a kept promise does not.
+Each plain recording ends with a supervised sample of transactions (`rig.guest.watch.sample`).
+`rig.engines.NAME.syncs` lists the sync sequences of the settings. If a transaction did something else, or none did the
+most common sequence, this build or these settings are not what the documentation describes: a counterexample still
+counts, a kept promise does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what one transaction of these settings may do, the common sequence first; empty if it is not known."""
+    """Return the sync sequences of one transaction at these settings, the most common first; empty if not known."""
     known = found(engine)
     syncs = syncs_of(known) if known else None
     if not known or not syncs:

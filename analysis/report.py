@@ -1,6 +1,7 @@
-"""One self-contained HTML page that answers what is lost, next to how fast it is; the same input gives the same bytes.
+"""One self-contained HTML page: what each setting loses, next to how fast it is. The same input gives the same bytes.
 
-The page fetches nothing: its style and its pictures are part of it. What engines and files said is text, never markup.
+The page fetches nothing: it contains its style and its pictures. Messages of engines and files are shown as text, never
+as markup.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PICTURED_FAULTS = ("powercut", "torn")
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure of the page with its caption; `svg` is trusted markup of our own making."""
+    """One figure of the page with its caption; `svg` is trusted markup that the rig generated."""
 
     svg: str
     caption: str
@@ -38,7 +39,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The states of one scenario that are worth a replay, as (command, verdict) pairs, worst first."""
+    """The states of one scenario worth replaying, as (command, verdict) pairs, worst first."""
 
     row: Row
     title: str
@@ -108,7 +109,7 @@ def _seconds(virtual_ns: int) -> str:
 
 
 def _protocols(summary: Summary) -> list[tuple[str, str, str]]:
-    """Return settings, what their transactions were seen to sync, and how that differs; once for each setting."""
+    """Return for each setting its name, the sampled sync calls, and how they differ from the documented ones."""
     found = {}
     for row in summary.rows:
         scenario = row.outcome.scenario
@@ -127,7 +128,7 @@ def _kinds(summary: Summary) -> list[VerdictKind]:
 def _pictures(summary: Summary) -> list[Picture]:
     pictures: list[Picture] = []
     faults = {row.outcome.scenario.fault for row in summary.rows}
-    # Speed is that of the recording, so the pictures of many faults would differ in little.
+    # Speed is that of the recording, so pictures of many faults would hardly differ.
     wanted = faults & set(_PICTURED_FAULTS) if len(faults) >= grid.FAULTS_MIN else faults
     for index, (group, rows) in enumerate(groupby(_by_group(summary), key=_group)):
         outcomes = [
@@ -158,7 +159,7 @@ def _point(outcome: Outcome, value: float) -> Point:
 
 
 def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
-    """Return the broken promises with all their states first, then the worst states of every allowed loss."""
+    """Return first the broken promises with all their states, then the worst states of every allowed loss."""
     broken, allowed = [], []
     for row in summary.rows:
         scenario = row.outcome.scenario
@@ -188,7 +189,7 @@ def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: str) -> tupl
 
 
 def _common_facts(summary: Summary) -> dict[str, str]:
-    """Return what the recordings were made with; where they differ, every value is named."""
+    """Return what the recordings were made with; if they differ, every value is listed."""
     facts = [row.outcome.scenario.recording for row in summary.rows]
     columns = {
         "engine version": [fact.engine_version for fact in facts],

@@ -1,7 +1,7 @@
 """Exact confidence bounds for counts, and the only wording in which they are shown.
 
-A bound speaks about the population the crash states were drawn from: the legal crash states of one recording. It is not
-the probability that a power cut in the field does harm. Zero of n is never called more than "at most this much".
+A bound is about the population from which the crash states were drawn: the legal crash states of one recording. It is
+not the probability that a power cut in the field does harm. Zero of n never means more than "at most this much".
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Proportion:
 
     @property
     def text(self) -> str:
-        """Return such as `0 of 4812, <= 0.063 %`; the bound is rounded up, never down."""
+        """Return text such as `0 of 4812, <= 0.063 %`; the bound is rounded up, never down."""
         if self.total == 0:
             return "0 of 0, nothing judged"
         return f"{self.count} of {self.total}, {self.bound_text}"
 
     @property
     def bound_text(self) -> str:
-        """Return such as `<= 0.063 %`, or `no upper bound` where the bound says nothing."""
+        """Return text such as `<= 0.063 %`, or `no upper bound` if the bound says nothing."""
         percent = _rounded_up(self.upper * 100)
         return f"<= {percent} %" if percent is not None else "no upper bound"
 
@@ -40,7 +40,7 @@ def proportion(count: int, total: int) -> Proportion:
 
 
 def upper_bound(count: int, total: int, confidence: float = CONFIDENCE) -> float:
-    """Return the exact one-sided upper bound of a share of which `count` of `total` trials were seen.
+    """Return the exact one-sided upper bound of a share, given `count` hits in `total` trials.
 
     Clopper and Pearson 1934 (Biometrika 26, 404-413): the p at which `count` or fewer of `total` has the probability
     1 - confidence, which is the confidence quantile of Beta(count + 1, total - count). For count = 0 that is
@@ -56,7 +56,7 @@ def upper_bound(count: int, total: int, confidence: float = CONFIDENCE) -> float
 
 
 def _rounded_up(percent: float) -> str | None:
-    """Return the percentage with two significant digits, rounded up; None when that says nothing."""
+    """Return the percentage with two significant digits, rounded up; None from 100 % on, which says nothing."""
     if percent <= 0:
         raise ValueError(f"an upper bound is above 0, not {percent} %")
     decimals = max(0, 1 - math.floor(math.log10(percent)))

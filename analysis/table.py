@@ -1,8 +1,8 @@
-"""The table that ends a run: one row a setting, one line a fault within it, the answer below.
+"""The table that ends a run: a row for each setting, with a line for each fault, and the answer below.
 
-A run of many faults gets a grid instead, one mark a scenario (`analysis.grid`); the report has every line.
+A run of many faults gets a grid instead, with one mark for each scenario (`analysis.grid`); the report has every line.
 
-Colour never stands alone: every result is a word first. Lines are plain text when the output is no terminal.
+Colour is never the only sign: every result is also a word. Lines are plain text if the output is not a terminal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _REPLAYS_MAX = 3
 _NAMES_MAX = 3
 _WIDTH_WITH_FAULTS = 112
-# On a narrow terminal the result is worth more than the promise, which the report shows.
+# On a narrow terminal the promise is left out in favour of the result; the report shows both.
 _WIDTH_WITH_PROMISES = 100
 
 
@@ -55,7 +55,7 @@ def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
 
 
 def versions(summary: Summary) -> list[str]:
-    """Return a line for each build that was measured: engine, version and source id, read back from it."""
+    """Return a line for each measured build: engine, version and source id as read back from it."""
     found = {
         (
             scenario.engine,
@@ -73,7 +73,7 @@ def versions(summary: Summary) -> list[str]:
 
 
 def _figures(summary: Summary, width: int) -> list[Table | Text]:
-    """Return what shows the scenarios: a line each, or one mark each where there are too many faults for that."""
+    """Return the scenarios as tables with a line for each, or with many faults as grids with a mark for each."""
     from rich.text import Text
 
     if len({row.outcome.scenario.fault for row in summary.rows}) < grid.FAULTS_MIN:
@@ -104,7 +104,7 @@ def headline(summary: Summary) -> str:
         return f"A promise was broken by {names}: {len(broken)} of {of_scenarios}."
     if summary.result is Result.INCONCLUSIVE:
         count = sum(row.judgement.result is Result.INCONCLUSIVE for row in rows)
-        return f"Inconclusive: {count} of {of_scenarios}; what is not proven is not green."
+        return f"Inconclusive: {count} of {of_scenarios}; only what is proven is green."
     return f"Every promise was kept: {of_scenarios}, and every control fired.{_documented_damage(rows)}"
 
 
@@ -120,44 +120,44 @@ def _documented_damage(rows: Sequence[Row]) -> str:
 def replay_line(scenario_id: str, verdict: Verdict, run_dir: str = "") -> str:
     """Return the command that rebuilds one crash state and shows its verdict, ready to paste.
 
-    `run_dir` is needed only for a run that is not where the command looks by itself.
+    `run_dir` is needed only for a run outside the default directory.
     """
     place = ["--run-dir", run_dir] if run_dir else []
     return shlex.join(["rig", "replay", scenario_id, verdict.state, *place])
 
 
 def number(value: float | None) -> str:
-    """Return a rate or ratio with three significant digits at most, and a dash for none."""
+    """Return a rate or ratio with at most three significant digits, or a dash for None."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def share(value: float | None) -> str:
-    """Return a share of cut instants in percent; a share that is not zero never reads as zero."""
+    """Return a share of cut instants in percent; a share above zero never reads as zero."""
     if value is None:
         return "-"
     if 0 < value < 0.001:
         return "< 0.1 %"
-    # Two ends are told apart from what only rounds to them.
+    # A share that merely rounds to 0 or 100 % must not look like one.
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "all"
 
 
 def damage_text(outcome: Outcome) -> str:
-    """Return such as `0 of 812 (<= 0.37 %)`."""
+    """Return text such as `0 of 812 (<= 0.37 %)`."""
     damage = outcome.damage
     return f"{damage.count} of {damage.total} ({damage.bound_text})" if damage.total else "nothing judged"
 
 
 def detection_text(outcome: Outcome) -> str:
-    """Return such as `38 / 40`: states in which a dishonest disk was noticed, and in which nobody complained."""
+    """Return text such as `38 / 40`: states in which a dishonest disk was noticed, and in which it was not."""
     if outcome.scenario.fault not in DISHONEST_FAULTS:
         return "-"
     return f"{outcome.detected_count} / {outcome.silent_count}"
 
 
 def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
-    """Return the rows of each table: all in one, or one a fault where a line with the fault would not fit."""
+    """Return the rows of each table: all in one, or one table for each fault if a fault column would not fit."""
     faults = sorted({row.outcome.scenario.fault for row in rows})
     if width >= _WIDTH_WITH_FAULTS:
         return [rows] if rows else []
@@ -237,7 +237,7 @@ def _style(row: Row) -> str:
 
 
 def _explanation(row: Row, run_dir: str) -> list[str]:
-    """Return the lines below the table for a result that is not green: why, and what to paste."""
+    """Return the lines below the table for a result that is not green: the reasons, and the commands to paste."""
     if row.judgement.result is Result.KEPT or row.is_sabotaged:
         return []
     scenario_id = row.outcome.scenario.id

@@ -1,8 +1,8 @@
-"""All that is known of an engine beside its code: promises, controls, expected survivors, known bugs, with sources.
+"""All that is known about an engine besides its code: promises, controls, expected survivors, known bugs, with sources.
 
-A dossier is a module named by an entry point of the group `rig.dossiers`, under the name of its engine. What a promise
-says holds for honest use of the documented settings: a shim that swallows syncs does not change a promise, it breaks
-it, and that is how the rig shows that it has teeth. What a dossier does not know is not promised and not denied.
+A dossier is a module named by an entry point of the group `rig.dossiers`, under the name of its engine. A promise holds
+for honest use of the documented settings. A shim that swallows syncs does not change a promise but breaks it, which
+shows that the rig can notice a loss. Whatever a dossier does not mention is neither promised nor denied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = "rig.dossiers"
 
 
 class Keeps(StrEnum):
-    """How many acknowledged transactions a promise lets go, from strictest to none."""
+    """How many acknowledged transactions may be lost under a promise, the strictest first."""
 
     NOTHING_LOST = "loses nothing"
     LAST = "may lose the last"
@@ -32,7 +32,7 @@ class Keeps(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """One documented guarantee; `bound` says in words how far a loss may reach, empty when `keeps` says it all."""
+    """One documented guarantee; `bound` says in words how far a loss may reach, empty if `keeps` says it all."""
 
     keeps: Keeps
     # Whether the database must come back as some prefix of its transactions, undamaged.
@@ -43,13 +43,13 @@ class Promise:
 
     @property
     def text(self) -> str:
-        """Return the promise in a few words, such as `may lose a suffix, atomic`."""
+        """Return the promise in a few words, for example `may lose a suffix, atomic`."""
         return f"{self.keeps.value}, atomic" if self.atomic else self.keeps.value
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """Whether leaving a sync out ought to break the promise; `reason` says why it matters or why it does not."""
+    """Whether leaving a sync out should break the promise; `reason` says why it matters or why it does not."""
 
     reason: str
     source: str
@@ -57,7 +57,7 @@ class Expectation:
 
 
 def matters(reason: str, source: str) -> Expectation:
-    """Return that leaving the sync out ought to break the promise."""
+    """Return that leaving the sync out should break the promise."""
     return Expectation(reason, source, matters=True)
 
 
@@ -71,22 +71,22 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class KnownBug:
-    """One bug. A release has it from `first` until `fixed`, but for branches that it was corrected in on their own."""
+    """One bug. Releases from `first` until `fixed` have it, except on branches with a backported correction."""
 
     name: str
     first: Version
     fixed: Version
-    # The first release with the correction on a branch older than `fixed`.
+    # For each such branch the first release with the correction.
     backported: tuple[Version, ...]
     # setting -> the choices under which it can show.
     settings: Mapping[str, tuple[str, ...]]
-    # A workload with fewer connections at a time cannot meet it.
+    # A workload with fewer concurrent connections cannot trigger it.
     connections_min: int
     signal: str
     source: str
 
     def affects(self, version: str) -> bool:
-        """Return whether a release has the bug; `version` as the engine says it, such as 3.8.7.1."""
+        """Return whether a release has the bug; `version` as the engine reports it, for example 3.8.7.1."""
         own = parsed(version)
         if not self.first <= own < self.fixed:
             return False
@@ -95,21 +95,21 @@ class KnownBug:
 
 @dataclass(frozen=True)
 class Controls:
-    """Which scenarios must fail: a night in which nothing fails proves nothing. Settings by their name in ids."""
+    """Which scenarios must fail; a night in which they do not proves nothing. Settings are named as in ids."""
 
     # Fault -> settings that lose at least one acknowledged transaction under it.
     must_lose: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Fault -> settings that come back damaged at least once.
     must_damage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Part of the settings: where writes may be reordered or torn, some scenario that has it shows damage.
+    # Some of the settings: where writes may be reordered or torn, some scenario with these must show damage.
     damaging: Mapping[str, str] = field(default_factory=dict)
-    # Program of the engine's spec -> why it breaks its promise, in a few words.
+    # Program of the engine's spec -> why it breaks the promise, in a few words.
     programs: Mapping[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable
 class Dossier(Protocol):
-    """What such a module offers."""
+    """What a dossier module offers."""
 
     CONTROLS: Controls
     KNOWN_BUGS: tuple[KnownBug, ...]
@@ -118,25 +118,25 @@ class Dossier(Protocol):
         """Return what is promised for these settings under this fault, or None if it is not known."""
 
     def expectation(self, filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:
-        """Return what is known of leaving a kind of sync out, or None; reasons differ among file systems."""
+        """Return what is known about leaving a kind of sync out, or None; reasons differ among file systems."""
 
 
 class _Unknown:
-    """The dossier of an engine that has none."""
+    """The dossier used for an engine without one."""
 
     CONTROLS = Controls()
     KNOWN_BUGS: tuple[KnownBug, ...] = ()
 
     def promise(self, settings: Mapping[str, str], fault: str) -> None:
-        """Know of no promise."""
+        """Return that no promise is known."""
 
     def expectation(self, filesystem: str, settings: Mapping[str, str], kind: str) -> None:
-        """Expect nothing."""
+        """Return that no expectation is known."""
 
 
 @cache
 def dossier_of(engine: str) -> Dossier:
-    """Return an engine's dossier, or one that knows nothing; raise UsageError for an entry point that names none."""
+    """Return an engine's dossier, or an empty one; raise UsageError if its entry point does not name a dossier."""
     found = entry_points(group=GROUP, name=engine)
     if not found:
         return _Unknown()
@@ -148,12 +148,12 @@ def dossier_of(engine: str) -> Dossier:
             f"the dossier of {engine!r} (entry point {GROUP}, {point.value}) cannot be used: {error}"
         ) from None
     if not isinstance(module, Dossier):
-        raise UsageError(f"{point.value}, the dossier of {engine!r}, lacks what a dossier has; see docs/extending.md")
+        raise UsageError(f"{point.value}, the dossier of {engine!r}, is not a complete dossier; see docs/extending.md")
     return module
 
 
 def parsed(version: str) -> Version:
-    """Return the numbers at the beginning of a version; what follows them, such as `-beta`, says nothing here."""
+    """Return the numbers at the beginning of a version; a suffix such as `-beta` is ignored."""
     match = re.match(r"\d+(?:\.\d+)*", version, re.ASCII)
     return tuple(map(int, match[0].split("."))) if match else (0,)
 

@@ -1,6 +1,6 @@
 """SQLite: what its documentation promises, which settings must fail, which syncs matter, and which bugs are known.
 
-Promises are grids, one for each class of faults: a row a journal_mode, a column a level of synchronous.
+Promises are grids, one for each class of faults, with a row for each journal_mode and a column for each synchronous.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _FULLY_SYNCED = ("delete_full", "wal_full")
 CONTROLS = Controls(
     must_lose={
         **dict.fromkeys(FORGETTING_FAULTS + CLOCK_FAULTS + ERROR_FAULTS, _BARE),
-        # Nothing but a lie would make these lose.
+        # Only a disk that lies can make these lose.
         "lyingflush": _FULLY_SYNCED,
         "livecut-cache": _BARE,
     },
-    # Without a journal on disk a kill in mid-commit damages, and nothing else would.
+    # A kill during a commit damages only where there is no journal on disk.
     must_damage={"processkill": ("memory_off",)},
     damaging={"synchronous": "off"},
     programs={"lastwriter": "the program trusts the clock"},
@@ -52,9 +52,9 @@ _SQLITE_POWERCUT: _Grid = {
     "memory": _NOTHING_PROMISED,
     "off": _NOTHING_PROMISED,
 }
-# A torn write touches only what was not flushed, so the loss allowed is that of the power cut. But at NORMAL one sync
-# covers the rollback journal's header and its pages, whose checksum reads every 200th byte only: the small chance of
-# corruption that the documentation keeps is this one, so it is no promise here (docs/findings.md has the measurement).
+# A torn write touches only what was not flushed, so it may lose as much as a power cut. But at NORMAL one sync covers
+# the rollback journal's header and its pages, whose checksum reads only every 200th byte. This is the small chance of
+# corruption that the documentation concedes, so atomicity is not promised here (measured in docs/findings.md).
 _SQLITE_TORN: _Grid = {
     **_SQLITE_POWERCUT,
     "delete": (_ANY, _LAST_TORN, _LAST, _ZERO),
@@ -74,27 +74,27 @@ _SQLITE: Mapping[str, _Grid] = {
     "oscrash": _SQLITE_POWERCUT,
     "powercut": _SQLITE_POWERCUT,
     "torn": _SQLITE_TORN,
-    # Garbage in place of what was durable, beside the bytes that were written: no powersafe overwrite.
+    # Garbage replaces durable bytes next to the bytes that were written: no powersafe overwrite.
     "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
-    # No page tells a protected disk or a late discard apart, so what holds for any honest disk holds for these.
+    # No page treats a protected disk or a late discard separately, so they get the promise of any honest disk.
     "plp": _SQLITE_POWERCUT,
-    # Rolling back and recovering a WAL can be done again from the start, so a second cut takes no more than the first.
+    # Rollback and WAL recovery can be repeated from the start, so a second cut loses no more than the first.
     "recoverycut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     # Cuts of an honest disk, which really happened.
     "livecut-drop": _SQLITE_POWERCUT,
     "livecut-cache": _SQLITE_POWERCUT,
-    # And no page makes durability depend on the clock.
+    # No page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
-    # No page speaks of a journal of the file system on a disk of its own; two honest disks are honest disks.
+    # No page mentions a file system journal on a separate disk, so two honest disks get the promise of one.
     "twodisk": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
-    # An error is one that the engine is told of, and no page lets go of what was acknowledged because of it; a file
-    # system that gives up and is mounted again forgets what was not synced, as a power cut does.
+    # The engine sees the error, and no page allows acknowledged transactions to be lost because of it. A file system
+    # that gives up and is mounted again loses what was not synced, as in a power cut.
     **dict.fromkeys(ERROR_FAULTS, _SQLITE_POWERCUT),
 }
 
-# Said only where a promise is made.
+# Notes for settings that promise something.
 _PROMISING_NOTES: Mapping[str, str] = {
     "recoverycut": (
         "Recovery can be cut and done again from the start: a rollback journal is deleted, and a WAL reset, only after "
@@ -103,16 +103,16 @@ _PROMISING_NOTES: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ERROR_FAULTS,
-        "Taken from the power cut: the documentation says that an error rolls back, and nothing of a cut after it.",
+        "Taken from the power cut: the documentation says that an error rolls back, but does not cover a cut after it.",
     ),
 }
-# Where all writes fail for a while, also those with which the engine cleans up. The kernel's part is in Rebello et al.,
-# Can Applications Recover from fsync Failures? (USENIX ATC 2020): pages are always marked clean.
+# For a fault in which all writes fail for a while, including those of the engine's clean-up. For the kernel's part see
+# Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020): pages are always marked clean.
 _WAL_OUT_OF_MEMORY = (
-    "A loss here is the work of two: after a sync that failed Linux counts the pages as written, and SQLite recovers a "
-    "WAL that is reopened from these pages, does not write them again, and syncs the next commits behind what the disk "
-    "lacks. It shows once the pages are out of memory. What was acknowledged and is gone then breaks the promise, "
-    "whoever is to blame."
+    "A loss here has two causes. After a failed sync Linux counts the pages as written. SQLite then recovers the "
+    "reopened WAL from these pages, does not write them again, and syncs the next commits after data that the disk "
+    "lacks. The loss shows once the pages are out of memory. Losing what was acknowledged breaks the promise, "
+    "whichever of the two is to blame."
 )
 _FAULT_NOTES: Mapping[str, str] = {
     **_PROMISING_NOTES,
@@ -122,8 +122,8 @@ _FAULT_NOTES: Mapping[str, str] = {
     ),
     "twodisk": "SQLite's own files stay on one disk; the file system's journal is on the other.",
     "shorn": (
-        "SQLite takes powersafe overwrite for granted (psow=1): no byte beside those written changes. Garbage in the "
-        "rest of a block may hit what was durable and is only written along, so nothing is promised."
+        "SQLite takes powersafe overwrite for granted (psow=1): only the bytes written change. Garbage in the rest of "
+        "a block may hit durable bytes that are merely rewritten, so nothing is promised."
     ),
 }
 
@@ -159,7 +159,7 @@ def _sqlite_bound(keeps: Keeps, journal_mode: str) -> str:
 
 
 def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
-    """Return the page of SQLite's documentation and the heading on it, tagged as read there."""
+    """Return the page of SQLite's documentation and its heading, tagged [DOC]."""
     if fault == "lyingflush":
         return "howtocorrupt.html, Failure to sync [DOC]"
     if fault == "shorn":
@@ -181,9 +181,9 @@ def _sqlite_source(journal_mode: str, synchronous: str, fault: str) -> str:
 
 
 def _caveat(fault: str) -> str:
-    words = "The documentation keeps a very small chance of corruption at NORMAL on an older file system (A*)."
+    words = "The documentation concedes a very small chance of corruption at NORMAL on an older file system (A*)."
     if fault == "torn":
-        words += " For torn writes the loss allowed is taken from the power cut."
+        words += " For torn writes the allowed loss is that of the power cut."
     return words
 
 
@@ -194,7 +194,7 @@ def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
     if fault == "lyingflush":
         return "The documentation assumes that a sync is real; with WAL only a checkpoint is expected to corrupt."
     if fault in DISHONEST_FAULTS:
-        return "The documentation leaves the detection and correction of errors of the medium to disk and system."
+        return "The documentation leaves the detection and correction of media errors to hardware and operating system."
     if journal_mode == "memory":
         return "A cut in the middle of a commit may corrupt: the rollback journal is in memory."
     if journal_mode == "off":
@@ -211,35 +211,35 @@ def _sqlite_note(journal_mode: str, synchronous: str, fault: str) -> str:
 
 
 _ATOMIC, _WAL, _PRAGMA = "atomiccommit.html", "wal.html, Performance Considerations [DOC]", "pragma.html, synchronous"
-# The fsync commits the journal's transaction that made the file, and its name with it.
+# The fsync commits the journal transaction that created the file, and so its name too.
 _EXT4 = "ext4_fsync_journal in fs/ext4/fsync.c, __ext4_new_inode in fs/ext4/ialloc.c [SRC]"
 _UNDO = matters(
-    "the database is changed before what it was is safe", f"{_ATOMIC}, Flushing The Rollback Journal File [DOC]"
+    "the database is changed before its old content is safe", f"{_ATOMIC}, Flushing The Rollback Journal File [DOC]"
 )
 _WRITTEN = matters(
-    "the journal goes before the new pages are safe", f"{_ATOMIC}, Flushing Changes To Mass Storage [DOC]"
+    "the journal is removed before the new pages are safe", f"{_ATOMIC}, Flushing Changes To Mass Storage [DOC]"
 )
 _NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
-# By file system: what else makes the name of a new file durable is not SQLite's doing.
+# By file system, because what makes the name of a new file durable is up to it and not to SQLite.
 _NEW_NAMES = {"ext4": _NEW_NAME}
-_OLD_NAME = spared("the journal is never removed, so its name is durable from the first time on", _EXT4)
-_BODY_FIRST = spared("NORMAL does without: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
+_OLD_NAME = spared("the journal is never removed, so its name stays durable from its first sync on", _EXT4)
+_BODY_FIRST = spared("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
 _END = matters(
     "the journal may come back and roll an acknowledged commit back", f"{_ATOMIC}, Deleting The Rollback Journal [DOC]"
 )
 _COMMIT = matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
 _HEADER = matters(
-    "the end of a new WAL may land before its header, and the beginning of the old one is then read again",
+    "the end of a new WAL may land before its header, and then the beginning of the old WAL is read again",
     "sqlite.org/src/info/ff5be73dee [DOC], walFrames in wal.c [SRC]",
 )
 _FRAMES = matters("the database is changed before the WAL is safe", _WAL)
 _FRAMES_SAFE = spared("redundant: every commit has synced the WAL", _WAL)
-_PAGES = matters("the WAL begins anew before its pages in the database are safe", _WAL)
+_PAGES = matters("the WAL restarts before its pages in the database are safe", _WAL)
 _FULL = ("full", "extra")
 
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:
-    """Return what the documentation says of leaving a kind of sync out, or None if it is not known."""
+    """Return what the documentation says about leaving a kind of sync out, or None if it is not known."""
     mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
     if mode == "wal":
         frames = _FRAMES_SAFE if level in _FULL else _FRAMES
@@ -249,7 +249,7 @@ def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expe
     is_normal = level == "normal"
     return {
         "journal1": _UNDO if is_normal else _BODY_FIRST,
-        # PERSIST at NORMAL has no sync of its own for the number of pages: its second one ends the journal.
+        # PERSIST at NORMAL has no separate sync for the number of pages: its second sync ends the journal.
         "journal2": _END if is_normal else _UNDO,
         "journal3": _END,
         "directory1": _OLD_NAME if mode != "delete" else _NEW_NAMES.get(filesystem),
@@ -266,7 +266,7 @@ KNOWN_BUGS = (
         backported=(),
         settings={"journal_mode": ("truncate",), "synchronous": ("full", "extra")},
         connections_min=1,
-        signal="the journal is truncated and not synced, so the last acknowledged transaction may be rolled back",
+        signal="the journal is truncated but not synced, so the last acknowledged transaction may be rolled back",
         source="sqlite.org release log of 3.8.7.1",
     ),
     KnownBug(

@@ -94,7 +94,7 @@ def test_a_broken_promise_comes_with_what_it_means_and_whose_work_it_is(
         summary = summarise(scenarios, 5)
         assert (Result.BROKEN if recovered == 0 else Result.KEPT) is summary.result
         for text in (table_text(summary), report_html(summary, {})):
-            assert (is_told and recovered == 0) is ("A loss here is the work of two" in text)
+            assert (is_told and recovered == 0) is ("A loss here has two causes" in text)
             assert (recovered == 0) is ("Taken from the power cut" in text)
 
 

@@ -51,7 +51,7 @@ def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> N
     for text in (table_text(summary, 400), report_html(summary, {})):
         assert "sqlite 3.8.5, source id 2014-01-01 abc, library so-1" in text
         assert "3.8.5 has the known bug truncate-not-synced, corrected in 3.8.7.1" in text
-        assert "it concerns truncate_full" in text
+        assert "it affects truncate_full" in text
 
 
 @pytest.mark.parametrize(
