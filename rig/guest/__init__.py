@@ -1,1 +1,1 @@
-"""The code that runs inside the virtual machine. Standard library only: it travels in the initrd."""
+"""The code that runs inside the virtual machine. It uses the standard library only, because the initrd carries it."""

@@ -1,7 +1,8 @@
 """Process 1 of the guest: warm up, say READY on the console, wait for orders in the restored clone.
 
-A recorder takes its orders from QEMU's firmware configuration: it is read at once, so the run begins at the
-same instruction in every clone; a byte on a serial line would arrive at any. A verifier talks over the port.
+A recorder reads its orders from QEMU's firmware configuration. That read is synchronous, so the run begins at the same
+instruction in every clone; a byte on a serial line could arrive at any instruction. A verifier talks over the virtio
+port.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from rig.contract.orders import FAILED, READY, Orders
 from rig.guest import livecuts, recorder, verifier
 from rig.guest.site import Site
 
-# Travels with our code, see `rig.machines.template`.
+# Part of the code archive, see `rig.machines.template`.
 _WARM_ORDERS = Path("/run/code/warm.json")
 _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
-# Every file that a run could need is read once before the save: a clone must not touch the host's disk.
-# The host is still busy with the monitor when a clone begins to run, and that shows in the clock by some instructions.
-# This many empty rounds outlast it; then all clones wait for the next multiple of this many nanoseconds but one.
+# When a clone begins to run, the host is still busy with the monitor, which shifts the guest's clock by a few
+# instructions. This many empty rounds outlast that; all clones then wait for the multiple after next of _MEETING_NS.
 _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
+# Read every file that a run could need before the save: a clone must not read from the host's disk.
 _WARM_ROOTS = ("/usr",)
 
 
@@ -41,10 +42,10 @@ def main() -> None:
             _record(port)
         else:
             _verify(port)
-    except BaseException:  # noqa: BLE001 - process 1 must not end, and the host is told whatever it was
+    except BaseException:  # noqa: BLE001 - process 1 must not end; it reports any error to the host
         print(traceback.format_exc(), FAILED, flush=True)
         _send(port, {"error": traceback.format_exc()})
-    while True:  # process 1 must not end; the host takes the machine away
+    while True:  # process 1 must not end; the host kills the machine
         signal.pause()
 
 
@@ -73,19 +74,19 @@ def _forget(_size: int, chunks: Iterable[bytes]) -> None:
 
 
 def _warm_orders() -> list[Orders]:
-    """Return what is to be carried out once before the save: a clone must find all code loaded."""
+    """Return the orders to carry out once before the save: a clone must find all code loaded."""
     return [Orders.of(message) for message in json.loads(_WARM_ORDERS.read_text())]
 
 
 def _meet_the_clock() -> None:
-    """Wait for a fixed moment of virtual time, so that what happened while the host resumed us is forgotten."""
+    """Wait for a fixed moment of virtual time, to cancel out whatever happened while the host resumed us."""
     for _ in range(_SPIN_ROUNDS):
         pass
     _sleep_until((time.monotonic_ns() // _MEETING_NS + 2) * _MEETING_NS)
 
 
 def _sleep_until(moment_ns: int) -> None:
-    # The guest's Python is newer than the oldest that the host may have.
+    # The check tells mypy that the guest's Python has timerfd, which the host's oldest Python lacks.
     if sys.version_info >= (3, 13):
         alarm = os.timerfd_create(time.CLOCK_MONOTONIC)
         os.timerfd_settime_ns(alarm, flags=os.TFD_TIMER_ABSTIME, initial=moment_ns)

@@ -1,17 +1,18 @@
-"""Cuts that really happen, in the recorder's guest: a disk that loses its power while the workload goes on.
+"""Cuts that really happen, in the recorder's guest: a disk loses its power while the workload runs.
 
-The devices are those of `rig.guest.devices.stack`, with a layer that cuts. The layer is swapped while the workload
-runs, and a swap waits for the requests that are under way; before it lets anybody go on, the mark `inject-N` says that
-N rounds have been cut. What had completed before the mark is known: the layer counts it.
+The devices are those of `rig.guest.devices.stack`, with a layer that cuts. The layer's table is swapped while the
+workload runs. A swap waits for the requests in flight; before it lets later requests through, the mark `inject-N` says
+that round N has been cut. The layer counts the requests that completed before the mark.
 
-`livecut-drop`: from the cut on dm-flakey drops all writes and says they are done. What remains is all that had
-completed, a cut without loss of the cache. The workload does some more transactions into the void.
-`livecut-cache`: from the cut on every request fails, so that nothing more reaches the disk. When nobody has it open
-any more null_blk loses its power and gets it back: what remains is what had been flushed. (With a file system directly
-on it, taking it away would have synced it first.)
+`livecut-drop`: from the cut on, dm-flakey drops all writes and reports success. Everything completed before the cut
+remains: a cut that does not lose the cache. The workload runs a few more transactions, which are lost.
 
-A recording is several rounds, each from an empty disk to one cut, at a place drawn by the seed: inside a commit, or
-behind an acknowledgement. What remains is kept for the host, and then reopened and judged here.
+`livecut-cache`: from the cut on, every request fails, so that nothing more reaches the disk. Once the disk is closed,
+null_blk is powered off and on again: only what had been flushed remains. (With a file system directly on null_blk,
+powering off would first have synced it.)
+
+A recording is several rounds. Each goes from an empty disk to one cut at a place drawn from the seed: inside a commit,
+or after an acknowledgement. The guest sends what remains to the host, and also reopens and judges it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from rig.guest.watch.forks import Fork, Send
 
 _ROUNDS = (3, 6)
 _TRANSACTIONS_PER_ROUND = 6
-# Transactions into the void behind a cut.
+# Transactions that the workload attempts after a cut.
 _VOID = 2
 _TRANSACTIONS_MAX = 10
 _SECTORS = DISK_MIB * 2048
@@ -49,7 +50,7 @@ _ZEROS = bytes(CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")
 
 
-# Up for no second and down for a day, so that it does this from the moment of the swap on.
+# dm-flakey: up for 0 seconds, down for a day, so that this takes effect at the swap.
 _AFTERWARDS = {
     Injection.LIVECUT_DROP: "0 86400 1 drop_writes",
     Injection.LIVECUT_CACHE: "0 86400 2 error_writes error_reads",
@@ -58,11 +59,11 @@ _AFTERWARDS = {
 
 @dataclass(frozen=True)
 class CutPoint:
-    """Where a round is cut: in transaction `number`, or behind its acknowledgement."""
+    """Where a round is cut: in transaction `number`, or after its acknowledgement."""
 
     number: int
     in_commit: bool
-    # How far into the commit, as a share of the time that the last one took, or into the pause behind it.
+    # How far into the commit, as a share of the time that the last one took, or how far into the pause after it.
     share: float
 
 
@@ -74,7 +75,7 @@ def cut_point(seed: int, number: int, transaction_count: int) -> CutPoint:
 
 
 def round_count(transaction_count: int) -> int:
-    """Return how many rounds the recording of a workload of this length has."""
+    """Return the number of rounds in the recording of a workload of this length."""
     low, high = _ROUNDS
     return min(high, max(low, transaction_count // _TRANSACTIONS_PER_ROUND))
 
@@ -89,11 +90,11 @@ class _Round:
 
 
 def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
-    """Record and cut; keep the logs and what was left of the disks, by turns; return facts."""
+    """Record and cut; for each round send its log and then what was left of its disk; return facts."""
     root_reads = disks.request_counts("/dev/vda")["reads"]
     parts: list[bytes] = []
     rounds = [_round(orders, number, parts) for number in range(1, round_count(orders.transaction_count) + 1)]
-    # Only now: the host takes its time over them, which would show in the clock of the rounds after them.
+    # Only now: the time that the host takes to receive them would affect the clock of later rounds.
     for part in parts:
         keep(len(part), [part])
     return {
@@ -111,7 +112,7 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
             mounts.mount(stack.top, filesystem.kernel_type, orders.mount_options)
             disks.settle(stack.top)
             site = Site(orders, mounts.MOUNT_POINT, stack.top)
-            # It dies without closing anything: there is no disk to close it on.
+            # The fork ends without closing the database, whose disk is gone.
             ending = Fork(partial(_sent, _Round(number, site, stack))).wait()
             mounts.unmount()
         if ending.exit_code:
@@ -130,14 +131,14 @@ def _sent(round_: _Round, send: Send) -> None:
 
 
 def _filled(disk: str) -> Iterator[bytes]:
-    """Yield what is on a disk: the chunks that are not zeros, each behind its offset."""
+    """Yield the content of a disk: the chunks that are not all zeros, each preceded by its offset."""
     for number, chunk in enumerate(disks.chunks_of(disk)):
         if chunk != _ZEROS:
             yield _OFFSET.pack(number * CHUNK_BYTES) + chunk
 
 
 def _judged(disk: str, site: Site) -> Finding:
-    """Reopen what remained, as after any power cut, and say what is there."""
+    """Reopen what remained, as after any power cut, and return the finding."""
     try:
         mounts.mount(disk, site.filesystem.kernel_type, site.orders.mount_options)
     except OSError as error:
@@ -149,7 +150,7 @@ def _judged(disk: str, site: Site) -> Finding:
 
 
 class Cutter:
-    """Cuts once, now or from another thread while a commit is under way."""
+    """Cuts once: immediately, or from another thread during a commit."""
 
     def __init__(self, round_: _Round, mapper: DeviceMapper, mark: Callable[[str], None]) -> None:
         self._round = round_
@@ -160,18 +161,18 @@ class Cutter:
         self.counts: dict[str, dict[str, int]] = {}
 
     def cut_in(self, wait_s: float) -> None:
-        """Cut after a time, while the caller goes on."""
+        """Cut after a time, while the caller continues."""
         self._wait_s = wait_s
         self._thread.start()
 
     def cut(self) -> None:
-        """Cut, after the time that was set."""
+        """Cut, after the time that `cut_in` set."""
         time.sleep(self._wait_s)
         after = Target("flakey", f"{self._round.stack.delayed} 0 {self._afterwards}", _SECTORS)
         self._mapper.swap(CUT, after, meanwhile=self._note)
 
     def join(self) -> None:
-        """Wait until it is cut."""
+        """Wait for a cut that `cut_in` started."""
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -186,7 +187,7 @@ class Cutter:
 
 
 def run(round_: _Round) -> dict[str, Any]:
-    """Carry out the workload of one round, through its cut."""
+    """Carry out the workload of one round, including its cut."""
     mapper = DeviceMapper()
     mark = workload.marker(mapper, LOG)
     site, orders, work = round_.site, round_.site.orders, round_.site.work
@@ -212,7 +213,7 @@ def run(round_: _Round) -> dict[str, Any]:
             if number == where.number and not where.in_commit:
                 time.sleep(where.share * orders.think_ms / 1e3)
                 cutter.cut()
-    except Exception as error:  # noqa: BLE001 - whatever an engine raises without a disk, the round is over
+    except Exception as error:  # noqa: BLE001 - an engine may raise anything without a disk; the round is over
         mark(f"fail-{number}")
         words = f"{type(error).__name__}: {error}"
     cutter.join()

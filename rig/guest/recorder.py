@@ -1,7 +1,6 @@
 """Record one scenario: a write log that begins before the file system is made and ends after the last unmount.
 
-The devices below the file system are those of `rig.guest.devices.stack`; for a journal on a disk of its own there is a
-second stack.
+The devices below the file system are those of `rig.guest.devices.stack`. A journal on a second disk has a second stack.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from rig.guest.watch.sample import sample
 
 _EATMYDATA = "/usr/lib/x86_64-linux-gnu/libeatmydata.so"
 _WORKLOAD_LIMIT_S = 3600
-# Hands a part of the recording to the host: how many bytes, and the bytes.
+# Sends a part of the recording to the host: its size in bytes, and the bytes.
 Keep = Callable[[int, Iterable[bytes]], None]
 
 
 def record(orders: Orders, keep: Keep) -> dict[str, Any]:
-    """Record; keep the log, and behind it that of a second disk; return facts. Whatever voids the recording raises."""
+    """Record; send the log, then the log of a second disk if there is one; return facts. Raise if the log is void."""
     has_journal = orders.injection is Injection.TWODISK
     with disks_in_ram(1 + has_journal):
         root_reads = disks.request_counts("/dev/vda")["reads"]
@@ -45,12 +44,12 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
             if has_journal:
                 journal = layers.enter_context(stacked(mapper, orders.device, number=1, size_mib=JOURNAL_DISK_MIB))
             facts = _run(orders, stack, journal)
-        # Read from the host's disk, and the moment of its completion would have changed what follows.
+        # Reads from the host's disk void a recording: the moment of their completion changes what follows.
         root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
         facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
         if journal:
             facts["journal"] = _kept(keep, journal)
-    # After all else, so that nothing of the recording knows of it.
+    # Last of all, so that it cannot influence the recording.
     is_plain = orders.shim == Shim.NONE and not orders.injection
     facts["syncs"] = sample(orders).syncs if is_plain else {}
     return facts
@@ -62,14 +61,14 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
     if journal:
         separate = with_journal_disk(filesystem)
         separate.make_with_journal(stack.top, journal.top, DATA_DISK_MIB)
-        # What was made there is left unflushed, and without it nothing can be mounted.
+        # mkfs leaves the journal unflushed, and without it the file system cannot be mounted.
         disks.settle(journal.top)
         options = mounts.joined(options, separate.journal_option(journal.top))
     else:
         filesystem.make(stack.top)
     begin_ns = time.monotonic_ns()
     with mounts.mounted(stack.top, filesystem.kernel_type, options) as directory:
-        # What the mount wrote is known from here on, whatever is written to the same blocks later.
+        # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
         disks.settle(stack.top)
         site = Site(orders, directory, stack.top, stack.log)
         if orders.injection is Injection.KILL:
@@ -81,7 +80,7 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
 
 
 def _run_apart(site: Site) -> dict[str, Any]:
-    """Run the workload as a fork, or as a program of its own if something has to be put under it."""
+    """Run the workload as a fork, or as a separate program if it needs a preloaded library."""
     environment = clock.environment(site.orders.injection)
     if site.orders.shim == Shim.EATMYDATA:
         environment["LD_PRELOAD"] = _EATMYDATA
@@ -101,7 +100,7 @@ def _run_apart(site: Site) -> dict[str, Any]:
 
 
 def _kept(keep: Keep, stack: Stack) -> dict[str, Any]:
-    """Keep a log up to a sector that surely lies behind its last entry; return what the host checks it against."""
+    """Send a log up to a sector safely past its last entry; return the facts that the host checks it against."""
     size = (int(stack.status.split()[1]) + 64) * SECTOR_BYTES
     digest = disk_digest(disks.chunks_of(stack.disk))
     keep(size, disks.chunks_of(stack.log_disk, size))

@@ -1,7 +1,7 @@
-"""Record how a crash state is recovered: dm-log-writes over its throw-away layer while it is mounted and reopened.
+"""Record the recovery of a crash state: dm-log-writes above its throw-away layer while it is mounted and reopened.
 
-The layer stands on brd, which has no write cache; dm-log-writes tells the block layer that it has one itself, so FLUSH
-and FUA reach it and are logged. That is checked, not assumed, and so is that the log was not cut short.
+The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
+FLUSH and FUA reach it and are logged. The code checks this, and checks that the log is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import logged
 
 _NAME = "recovery"
-# As `faults.log` has it.
+# The format is described in `faults.log`.
 _SUPERBLOCK = struct.Struct("<QQQI")
 _HEADER = struct.Struct("<QQQQ")
 _DISCARD = 4
@@ -28,15 +28,15 @@ _FIEMAP = 0xC020660B
 _FIEMAP_HEADER = struct.Struct("<QQIIII")
 _FIEMAP_EXTENT = struct.Struct("<QQQ16xI12x")
 _FIEMAP_EXTENTS_MAX = 512
-# UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE: no place on the device holds these bytes as they are.
+# UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE: the device holds the bytes of these extents nowhere verbatim.
 _NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
 
 
 @contextmanager
 def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int) -> Iterator[tuple[str, bytearray]]:
-    """Give a node above a device, and the bytes of the log of what is written to it, which are there after the block.
+    """Give a node above a device and the log of the writes to it, which is filled in at the end of the block.
 
-    Raise RuntimeError if flushes would not be logged or the log is full: then the recording is void.
+    Raise RuntimeError, because the recording is void, if flushes would not be logged or the log is full.
     """
     log = bytearray()
     with logged(mapper, _NAME, device, log_disk, sector_count=sector_count) as node:
@@ -50,7 +50,7 @@ def packed(log: bytes | bytearray) -> str:
 
 
 def places(directory: str) -> list[tuple[int, int]]:
-    """Return where the files in a directory and below stand on its device: (offset, length) in bytes, sorted."""
+    """Return where the files below a directory are on its device: (offset, length) in bytes, sorted."""
     found = []
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -72,7 +72,7 @@ def _extents(file: int) -> list[tuple[int, int]]:
 
 
 def content(log_disk: str) -> bytes:
-    """Return a finished log up to its last entry: behind it stands what an older and longer one has left."""
+    """Return a finished log up to its last entry; past that, the disk holds the remains of an older, longer log."""
     chunks = disks.chunks_of(log_disk)
     log = bytearray(next(chunks))
     _, _, entry_count, sector_bytes = _SUPERBLOCK.unpack_from(log)

@@ -1,4 +1,4 @@
-"""Where a workload is at work in the guest: its orders, its directory, and the devices below it."""
+"""Where a workload runs in the guest: its orders, its directory, and the devices below it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LOG = "log"
 
 @dataclass(frozen=True)
 class Site:
-    """Device nodes are empty where a workload has none below it: a sample runs on a tmpfs."""
+    """The place of a workload. Device nodes are empty if it has no device below it: a sample runs on a tmpfs."""
 
     orders: Orders
     directory: str
-    # What the file system is on, and what is below a layer that can fail.
+    # The device of the file system, and the device below the layer that can fail.
     device: str = ""
     device_below: str = ""
 
@@ -32,7 +32,7 @@ class Site:
 
     @property
     def has_journal_disk(self) -> bool:
-        """Return whether the file system's journal has a disk of its own."""
+        """Return whether the file system keeps its journal on a second disk."""
         return self.orders.injection is Injection.TWODISK
 
     def open_database(self) -> Database:
@@ -46,7 +46,7 @@ class Site:
 
     @property
     def message(self) -> dict[str, Any]:
-        """Return the site in JSON's types, for a program of its own."""
+        """Return the site in JSON's types, to pass it to another program."""
         return {
             "orders": self.orders.message, "directory": self.directory, "device": self.device,
             "device_below": self.device_below,
@@ -54,5 +54,5 @@ class Site:
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Site:
-        """Return the site of a message."""
+        """Return the site that a message describes."""
         return cls(Orders.of(message["orders"]), message["directory"], message["device"], message["device_below"])

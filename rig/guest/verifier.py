@@ -1,12 +1,12 @@
 """Check crash states: put each on a throw-away layer above a base image, mount, reopen, judge, throw the layer away.
 
-The base is in guest RAM and only moves forward. A request names extents, each (offset on the device, offset on the
-recording's disk, length), first those that move the base to the start of the state's epoch, then those of the state.
-Extents are little-endian triples of 64 bits in base64, because JSON lists take long to parse under emulation.
-A source offset of `LITERALS_FROM` or more is one in the request's own `literals`: bytes that no entry of the log holds.
-`clock` is the time, in seconds since 1970, with which the machine comes back; the answer says what it read then.
-`unreadable` names ranges (offset, length) of the device that give EIO: an error target stands over the layer there.
-A request with `recover` true has the recovery itself recorded, see `rig.guest.recovery`.
+The base is in guest RAM and only moves forward. A request names extents: `advance` moves the base to the start of the
+state's epoch, `extents` makes the state. Each extent is (offset on the device, offset on the recording's disk, length),
+three little-endian 64-bit words in base64, because JSON lists take long to parse under emulation. A source offset of
+`LITERALS_FROM` or more points into the request's own `literals`: bytes that no entry of the log holds. `clock` is the
+time, in seconds since 1970, with which the machine comes back; the answer has the time that it read after the check.
+`unreadable` lists ranges (offset, length) of the device that give EIO: an error target covers the layer there. With
+`recover` true, the recovery itself is recorded, see `rig.guest.recovery`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from rig.guest.site import Site
 RECORDING_DISK = "/dev/vdb"
 _BASE = "/dev/ram0"
 _LAYER_COUNT = 4
-# Behind the stores of the layers: where a recovery is logged.
+# The log of a recovery, after the stores of the layers.
 _LOG = f"/dev/ram{1 + _LAYER_COUNT}"
 _SECTORS = DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
-# If no layer is free by then, the thread that renews them has died.
+# If no layer is free after this time, the thread that renews them has died.
 _LAYER_LIMIT_S = 20
 
 
@@ -61,13 +61,13 @@ class Verifier:
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layers = layers
-        # The node of the journal's disk while a state is checked, where it has one of its own.
+        # The node of the journal's disk while a state is checked; empty if the journal has no disk of its own.
         self._journal = ""
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Judge one crash state; return kind, recovered, detail and where the time went, in milliseconds.
+        """Judge one crash state; return kind, recovered, detail and the time of each step in milliseconds.
 
-        A request with `digest` true also gets the `sha256` of the layer as it is before it is mounted.
+        A request with `digest` true also gets the `sha256` of the layer before it is mounted.
         """
         clock = _Clock()
         self._copy(request["advance"], self._base)
@@ -93,7 +93,7 @@ class Verifier:
         return told.message | ({"sha256": sha256} if sha256 else {})
 
     def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
-        """Judge the crash state on a layer under record; return the log, and the layer and its files afterwards."""
+        """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
             finding = self._reopened(node, clock)
         files: list[tuple[int, int]] = []
@@ -106,7 +106,7 @@ class Verifier:
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:
-        """Give the disk with the data; where the journal has one of its own, each is a part of the device."""
+        """Give the disk with the data. If the journal has a disk of its own, each is a part of the device."""
         if not self._site.has_journal_disk:
             yield device
             return
@@ -114,7 +114,7 @@ class Verifier:
             yield data
 
     def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
-        """Return what reopening showed, and the time that the machine's clock read after it."""
+        """Return the finding of the reopening, and the time that the machine's clock showed after it."""
         finding = self._reopened(device, clock)
         read_s = time.time()
         if may_set_clock and finding.kind is not FindingKind.PREFIX:
@@ -146,15 +146,15 @@ class Verifier:
 
     @staticmethod
     def _give_space_back() -> None:
-        """Free a file system that was full at the cut: that nothing opens there says nothing of what is kept."""
+        """Free space on a file system that was full at the cut: an open that fails there proves nothing."""
         ballast = Ballast(mounts.MOUNT_POINT)
         if ballast.is_there:
             ballast.remove()
-            # Freed blocks may be given out again only after the journal's transaction that freed them.
+            # Freed blocks may be reallocated only after the journal has committed the transaction that freed them.
             os.sync()
 
     def _sha256(self, device: str) -> str:
-        """Digest a whole device past the page cache: what is on it, not what is remembered of it."""
+        """Digest a whole device with O_DIRECT: what the disk holds, not what the page cache holds."""
         digest = hashlib.sha256()
         for chunk in disks.chunks_of(device):
             digest.update(chunk)
@@ -168,7 +168,7 @@ class Verifier:
         return mounts.joined(options, with_journal_disk(self._filesystem).journal_option(self._journal))
 
     def _damage(self, device: str) -> str:
-        """Return what the file system's own check says of an unmounted device; empty when it is clean."""
+        """Return what the file system's own check says about an unmounted device; empty if it is clean."""
         if self._journal:
             return with_journal_disk(self._filesystem).damage_with_journal(device, self._journal)
         return self._filesystem.damage(device)
@@ -187,10 +187,10 @@ class Verifier:
 
 
 class Layers:
-    """Copy-on-write layers above the base, a few of them made ahead.
+    """Copy-on-write layers above the base, a few of them made in advance.
 
-    Making and removing one is mostly waiting for RCU, so a thread does it while the next state is checked. A layer
-    made early reads through to the base until something is written to it, so the base may still move.
+    Making and removing a layer mostly waits for RCU, so a thread does it while the next state is checked. A layer made
+    in advance reads through to the base until something is written to it, so the base may still move.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class Layers:
 
     @contextmanager
     def with_errors(self, device: str, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Give a node that reads as `device`, but for EIO in these ranges (offset, length)."""
+        """Give a node that reads like `device` but returns EIO in these ranges (offset, length)."""
         if not ranges:
             yield device
             return
@@ -232,7 +232,7 @@ class Layers:
 
     @contextmanager
     def parts(self, device: str, first_sectors: int) -> Iterator[tuple[str, str]]:
-        """Give two nodes: of the first sectors of a device, and of all that follow."""
+        """Give two nodes: the first sectors of a device, and the rest."""
         sizes = {"first": (first_sectors, 0), "second": (_SECTORS - first_sectors, first_sectors)}
         with ExitStack() as stack:
             nodes = []
@@ -271,12 +271,12 @@ class _Clock:
 
 
 def serve(layers: Layers, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
-    """Answer requests until the machine is taken away: first the scenario, then one crash state after the other."""
+    """Answer requests until the machine is killed: first the scenario, then one crash state after the other."""
     verifier = Verifier(Orders.of(next(requests)), layers)
-    # What is here now stays for good, and looking through it again and again for garbage costs time for nothing.
+    # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
     gc.collect()
     gc.freeze()
     reply({"ready": True})
     for request in requests:
-        # An error here ends this machine: half a copy would leave a base on which every later verdict were wrong.
+        # An error here must end this machine: half a copy would leave a base on which every later verdict is wrong.
         reply(verifier.check(request) | {"state": request["state"]})

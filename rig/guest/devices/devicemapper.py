@@ -1,7 +1,7 @@
-"""Device-mapper targets by ioctl(2), in this process: `dmsetup` would cost 450 ms where this costs 7.
+"""Device-mapper targets through ioctl(2) in this process, which takes 7 ms where `dmsetup` takes 450 ms.
 
-The structures are those of the kernel's include/uapi/linux/dm-ioctl.h, version 4. There is no udev in the
-guest; devtmpfs makes the nodes, so a device is always `/dev/dm-MINOR`.
+The structures are those of the kernel's include/uapi/linux/dm-ioctl.h, version 4. The guest has no udev; devtmpfs makes
+the nodes, so a device is always `/dev/dm-MINOR`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECTOR_BYTES = 512
 
 @dataclass(frozen=True)
 class Target:
-    """One line of a table: it covers `sector_count` sectors from `sector_first` on."""
+    """One line of a table. It covers `sector_count` sectors starting at `sector_first`."""
 
     kind: str
     params: str
@@ -36,7 +36,7 @@ class Target:
 
 
 class DeviceMapper:
-    """The control device, open. One instance serves a whole process; its calls may come from several threads."""
+    """The open control device. One instance serves a whole process and may be called from several threads."""
 
     def __init__(self) -> None:
         self._control = os.open("/dev/mapper/control", os.O_RDWR | os.O_CLOEXEC)
@@ -53,7 +53,7 @@ class DeviceMapper:
 
     @contextmanager
     def created(self, name: str, *targets: Target) -> Iterator[str]:
-        """Have a device for the length of a block; give its node."""
+        """Create a device for the length of a block; give its node."""
         node = self.create(name, *targets)
         try:
             yield node
@@ -67,10 +67,10 @@ class DeviceMapper:
         unsynced: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Replace the table of a live device; waits for the requests that are under way.
+        """Replace the table of a live device; wait for the requests in flight.
 
-        `meanwhile` is called when these are done and later ones wait.
-        A suspend freezes the file system above first, which writes out and syncs all it holds: `unsynced` does not.
+        `meanwhile` is called when these are done and later ones still wait. A suspend first freezes the file system
+        above, which writes out and syncs everything; with `unsynced` it does not.
         """
         self._load(name, targets)
         self._call(_SUSPEND, name, flags=_FLAG_SUSPEND | (_FLAG_SKIP_LOCKFS | _FLAG_NOFLUSH if unsynced else 0))
@@ -78,7 +78,7 @@ class DeviceMapper:
         self._resume(name)
 
     def remove(self, name: str) -> None:
-        """Remove a device that nobody has open."""
+        """Remove a device that is not open."""
         self._call(_REMOVE, name)
 
     def message(self, name: str, text: str) -> None:

@@ -1,7 +1,7 @@
 """Disks in guest RAM: null_blk with a volatile write cache for data, brd for what needs no cache.
 
 brd advertises no volatile cache, so the block layer strips FLUSH before a target above it sees one. null_blk with
-`cache_size` advertises a write-back cache and FUA, and that is checked, not assumed.
+`cache_size` advertises a write-back cache and FUA; `require_write_cache` checks it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def load_module(name: str, parameters: str = "") -> None:
-    """Load a module that the initrd brought along; raise OSError naming it."""
+    """Load a module from the initrd; raise OSError naming it."""
     image = (_MODULES / f"{name}.ko").read_bytes()
     if _libc.syscall(175, image, ctypes.c_ulong(len(image)), parameters.encode()):  # init_module(2)
         number = ctypes.get_errno()
@@ -29,14 +29,14 @@ def load_module(name: str, parameters: str = "") -> None:
 
 
 def unload_module(name: str) -> None:
-    """Unload a module and free all that it held; raise OSError naming it."""
+    """Unload a module and free its memory; raise OSError naming it."""
     if _libc.syscall(176, name.encode(), os.O_NONBLOCK):  # delete_module(2)
         number = ctypes.get_errno()
         raise OSError(number, f"module {name}: {os.strerror(number)}")
 
 
 def add_cached_disk(number: int = 0, size_mib: int = DISK_MIB) -> str:
-    """Add a zeroed disk with a volatile write cache and 512-byte sectors; return its node. Number 0 comes first."""
+    """Add a zeroed disk with a volatile write cache and 512-byte sectors; return its node. Add number 0 first."""
     if number == 0:
         load_module("null_blk", "nr_devices=0")
     folder = _NULL_BLK / f"nullb{number}"
@@ -46,7 +46,7 @@ def add_cached_disk(number: int = 0, size_mib: int = DISK_MIB) -> str:
         "blocksize": 512,
         "memory_backed": 1,
         "cache_size": size_mib,
-        # One queue: two flushes in flight on different queues could be logged inverted.
+        # One queue: two flushes in flight on different queues could be logged in the wrong order.
         "submit_queues": 1,
         "queue_mode": 2,
         "irqmode": 0,
@@ -58,7 +58,7 @@ def add_cached_disk(number: int = 0, size_mib: int = DISK_MIB) -> str:
 
 
 def remove_cached_disks() -> None:
-    """Take all disks that were added away, and free the memory."""
+    """Remove all disks that were added, and free their memory."""
     for folder in sorted(_NULL_BLK.glob("nullb*")):
         (folder / "power").write_text("0")
         folder.rmdir()
@@ -66,14 +66,14 @@ def remove_cached_disks() -> None:
 
 
 def cycle_power(device: str) -> None:
-    """Take the power from a disk and give it back: what its cache held is lost; nobody may have it open."""
+    """Power a disk off and on, which loses the content of its cache. The disk must not be open."""
     power = _NULL_BLK / Path(device).name / "power"
     for value in ("0", "1"):
         power.write_text(value)
 
 
 def require_write_cache(device: str) -> None:
-    """Raise RuntimeError unless the device tells the block layer of a volatile write cache."""
+    """Raise RuntimeError unless the device advertises a volatile write cache to the block layer."""
     path = Path("/sys/block", Path(device).name, "queue/write_cache")
     if (found := path.read_text().strip()) != "write back":
         raise RuntimeError(f"{device} says {found!r} in {path}: flushes would never reach it")
@@ -86,9 +86,9 @@ def request_counts(device: str) -> dict[str, int]:
 
 
 def chunks_of(device: str, end_bytes: int = 1 << 62) -> Iterator[bytes]:
-    """Yield the content of a device up to an end, in chunks of `CHUNK_BYTES`, the last may be shorter.
+    """Yield the content of a device up to an end, in chunks of `CHUNK_BYTES`; the last may be shorter.
 
-    Past the page cache: what is on it, not what is remembered of it, and under emulation ten times as fast.
+    Reads with O_DIRECT, past the page cache: this shows what the disk holds, and is ten times as fast under emulation.
     """
     buffer = mmap.mmap(-1, _READ_BYTES)
     source = os.open(device, os.O_RDONLY | os.O_DIRECT)
@@ -103,10 +103,10 @@ def chunks_of(device: str, end_bytes: int = 1 << 62) -> Iterator[bytes]:
 
 
 def settle(device: str) -> None:
-    """Flush a disk twice, so that of what was written before nothing can be lost, and no order is open.
+    """Flush a disk twice, so that no earlier write can be lost or is of unknown order.
 
-    A file system may note its mount by a FUA write of a block, and write that block again from the page cache. No log
-    tells in which order the two reached the disk unless two FLUSHes stand between them.
+    A file system may note its mount by a FUA write of a block, and write that block again from the page cache. The log
+    does not show in which order the two reached the disk, unless two FLUSHes are between them.
     """
     node = os.open(device, os.O_RDONLY)
     try:

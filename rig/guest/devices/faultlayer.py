@@ -1,7 +1,8 @@
 """A device that fails on demand, above the log of the recording, and a file that takes up the space of a disk.
 
-Above the log, because dm-log-writes logs a failed write as if it had been good: what fails here never gets there, so
-a recording still holds exactly what reached the disk. Normally the layer is `linear`, which passes FLUSH and FUA on.
+The device is above the log because dm-log-writes logs a failed write as if it had succeeded. A write that fails here
+never reaches the log, so a recording holds exactly what reached the disk. Normally the layer is `linear`, which passes
+FLUSH and FUA on.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from rig.guest.devices.devicemapper import DeviceMapper, Target
 NAME = "faults"
 _SECTORS = DISK_MIB * 2048
 _BLOCK_BYTES = 4096
-# Up for no second and down for a day, so that it fails from the moment of the swap on.
+# dm-flakey: up for 0 seconds, down for a day, so that it fails from the swap on.
 _ALWAYS_DOWN = "0 86400"
 
 
 class FaultLayer:
-    """The layer, made; used by the recorder to build it and by the workload to swap its table."""
+    """The layer. The recorder creates it; the workload swaps its table."""
 
     def __init__(self, mapper: DeviceMapper, below: str) -> None:
         self._mapper = mapper
@@ -30,8 +31,8 @@ class FaultLayer:
 
     @contextmanager
     def created(self) -> Iterator[str]:
-        """Have the layer, in working order, for the length of a block; raise OSError if the kernel lacks it."""
-        # A table is the only way to ask whether dm-flakey can do these; versions do not tell.
+        """Create the layer, in working order, for the length of a block; raise OSError if the kernel lacks it."""
+        # Only loading a table shows whether dm-flakey has these features; its version does not.
         for feature in ("error_writes", "error_reads"):
             with self._mapper.created("probe", self._flakey(feature)):
                 pass
@@ -46,7 +47,7 @@ class FaultLayer:
         """Serve all requests again."""
         self._mapper.swap(NAME, self._linear, unsynced=True)
 
-    # One target each, and never a table of several: dm sends a flush once to each target of a table.
+    # One target each, never a table of several: dm sends a flush to every target of a table.
     @property
     def _linear(self) -> Target:
         return Target("linear", f"{self._below} 0", _SECTORS)
@@ -62,7 +63,7 @@ class Ballast:
         self._path = os.path.join(directory, "ballast")
 
     def leave(self, free_blocks: int) -> None:
-        """Take up all space but so many blocks."""
+        """Take up all space except `free_blocks` blocks."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             size, step = os.fstat(descriptor).st_size, 16 << 20
@@ -75,13 +76,13 @@ class Ballast:
                         raise
                     step //= 2
             os.ftruncate(descriptor, max(0, size - free_blocks * _BLOCK_BYTES))
-            # Freed blocks may be given out again only after the journal's transaction that freed them.
+            # Freed blocks may be reallocated only after the journal has committed the transaction that freed them.
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Give all space back."""
+        """Free all the space."""
         if self.is_there:
             os.unlink(self._path)
 

@@ -1,7 +1,6 @@
-"""Marks in two logs at once: a file system whose journal has a disk of its own is recorded on two.
+"""Write marks to two logs at once, for a file system whose journal has a disk of its own.
 
-On a verifier, which has one device for both, the data stands first and the journal's disk behind it
-(`rig.contract.geometry`).
+A verifier has one device for both disks: first the data, then the journal (`rig.contract.geometry`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from contextlib import contextmanager
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import LOGS
 
-# While a transaction is under way both logs are marked this often, so that what one disk and then the other completes
-# falls into different spans: a flush takes milliseconds on every device there is.
+# How often both logs are marked during a transaction, so that requests which the two disks complete one after the other
+# fall between different marks: a flush takes milliseconds on every device.
 _TICK_S = 250e-6
 
 
 class Marker:
-    """Writes each mark to both logs, to that of the data disk first, one mark after the other."""
+    """Writes each mark to both logs, first to that of the data disk; one mark at a time."""
 
     def __init__(self, mapper: DeviceMapper) -> None:
         self._mapper = mapper

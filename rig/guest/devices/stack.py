@@ -1,8 +1,8 @@
-"""The devices below a recorded file system, built and taken down in one place.
+"""The devices below a recorded file system, built and removed in one place.
 
-From below: null_blk with a write cache; dm-delay with the device's delays, left out where it has none; for live cuts a
-layer that cuts; dm-log-writes; for the error arm a layer that can fail; then the file system. Everything is in guest
-RAM, so that nothing outside decides when a request completes.
+From the bottom up: null_blk with a write cache; dm-delay, if the device has delays; for live cuts a layer that cuts;
+dm-log-writes; for the error arm a layer that can fail; then the file system. Everything is in guest RAM, so that
+nothing outside the guest affects when a request completes.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ LOGS = ("log", "log-b")
 
 @dataclass
 class Stack:
-    """One disk with all that stands above it; nodes. The last two are known once it has been taken down."""
+    """The nodes of one disk and of the layers above it. The last two fields are set when the stack is removed."""
 
     disk: str
-    # What the cutting layer and the log are on.
+    # Below the cutting layer and the log.
     delayed: str
-    # What the log is on: the cutting layer where there is one.
+    # Directly below the log: the cutting layer if there is one.
     below_log: str
     log: str
-    # What a file system is made on.
+    # For the file system.
     top: str
     log_disk: str
-    # The log's status line: how many sectors it took.
+    # The log's status line, which has its size in sectors.
     status: str = ""
-    # The requests that the disk counted.
+    # The requests that the disk completed, by kind.
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @contextmanager
 def disks_in_ram(count: int) -> Iterator[None]:
-    """Have room for so many disks and their logs for the length of a block; the memory is free afterwards."""
+    """Make room for `count` disks and their logs for the length of a block; free the memory afterwards."""
     disks.load_module("brd", f"rd_nr={count} rd_size={LOG_MIB * 1024}")
     try:
         yield
@@ -63,7 +63,7 @@ def stacked(
     can_cut: bool = False,
     can_fail: bool = False,
 ) -> Iterator[Stack]:
-    """Build the devices of disk `number` for the length of a block; raise RuntimeError if its log is full then."""
+    """Build the devices of disk `number` for the length of a block; raise RuntimeError if the log is full then."""
     sector_count, log_disk = size_mib * 2048, f"/dev/ram{number}"
     with ExitStack() as layers:
         disk = disks.add_cached_disk(number, size_mib)
@@ -87,9 +87,9 @@ def stacked(
 def logged(
     mapper: DeviceMapper, name: str, below: str, log_disk: str, *, sector_count: int, stack: Stack | None = None
 ) -> Iterator[str]:
-    """Log what reaches a device through the node that this gives; fill in how it ended.
+    """Log what reaches a device through the node that this gives; set the last two fields of `stack` at the end.
 
-    Raise RuntimeError if flushes would not be logged or the log is full: then the recording is void.
+    Raise RuntimeError, because the recording is void, if flushes would not be logged or the log is full.
     """
     with mapper.created(name, Target("log-writes", f"{below} {log_disk}", sector_count)) as node:
         disks.require_write_cache(node)

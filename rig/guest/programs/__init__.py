@@ -1,1 +1,1 @@
-"""The programs that run the workload in the guest, and what is done to them meanwhile."""
+"""The programs that run the workload in the guest, and the faults injected while they run."""

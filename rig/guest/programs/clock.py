@@ -1,27 +1,26 @@
 """Wrong clocks: what a program reads while it runs, and what its machine reads when it comes back.
 
-Two things go wrong, apart from each other, in every scenario of the clock arm. Both concern the wall clock alone,
-CLOCK_REALTIME. CLOCK_MONOTONIC stays right, and with it sleeps, time limits, think time and the marks of the log: Linux
-promises that it never steps whatever is done to the wall clock, so if it does the kernel is broken, not the clock.
+Every scenario of the clock arm has two faults, independent of each other. Both concern only the wall clock,
+CLOCK_REALTIME. CLOCK_MONOTONIC stays right, and so do sleeps, time limits, think time and the marks of the log: Linux
+promises that it never steps, whatever is done to the wall clock. If it did, the fault would be the kernel's.
 
-While the workload runs, libfaketime stands under its process and no other. Up to a transaction that the seed draws the
-process reads the right time, from then on one that is a year back (clockback), twenty years ahead and so past 2038
-(clockjump), or the same at every reading, to the whole second (clockfrozen). What the kernel notes of files is right.
+While the workload runs, libfaketime is preloaded into its process only. Up to a transaction drawn from the seed, the
+process reads the right time. From then on it reads one that is a year back (clockback), twenty years ahead and so past
+2038 (clockjump), or the same at every reading, to the whole second (clockfrozen). The kernel's file times stay right.
 
-After the cut the machine comes back with another clock. It is set before the file system is mounted, and the recovery
-and the judgement run under it; the id of the state names it behind an "@":
-"epoch" (clockback)     a battery was dead: 1970. A day has gone by since, for Linux lets no clock be set to before the
-                        machine was switched on, and a file system's check may take a deletion at 0 for damage.
+After the cut the machine comes back with another clock. It is set before the file system is mounted and stays for the
+recovery and the judgement. The id of the state names it after an "@":
+"epoch" (clockback)     1970, as after a dead battery, plus one day: Linux lets no clock be set to before the machine
+                        was switched on, and a file system's check may take a deletion at time 0 for damage.
 "ahead" (clockjump)     twenty years later than "right".
-"stood" (clockfrozen)   the clock stood still ever since the machine was first switched on: it is at the moment before
-                        the recording began. It runs from there, since no kernel's clock stands still while it runs.
-"right"                 a sample of the same states under a clock that is right, a day after the recording.
-The clock of the machine is that of its hardware, so the kernel, the file system and the database all read it.
+"stood" (clockfrozen)   the clock stopped when the machine was first switched on and still shows the moment before the
+                        recording began. It runs from there, since no kernel's clock stands still while it runs.
+"right"                 the right time, a day after the recording, for a sample of the same states.
+This is the clock of the whole machine, so the kernel, the file system and the database all read it.
 
-A file system's check finds fault with times in the future, so it is asked under the clock of the state or the right
-one, whichever is later. What a wrong clock can break at all is shown by a program that trusts it: see
-`rig.engines.Program`.
-Left out: clocks that drift; time zones and leap seconds; a clock that is set right while the database is open.
+A file system's check complains about times in the future, so it runs under the later of the state's clock and the
+right one. A program that trusts the clock shows what a wrong one can break: see `rig.engines.Program`.
+Left out: clocks that drift; time zones and leap seconds; a clock that is corrected while the database is open.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _LIBRARY = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 
 
 def environment(injection: Injection) -> dict[str, str]:
-    """Return what puts libfaketime under a process, with the right time to begin with; nothing for other injections."""
+    """Return the environment that preloads libfaketime, set to the right time; empty if the injection is no clock."""
     if injection not in CLOCKS:
         return {}
     return {
@@ -49,24 +48,24 @@ def environment(injection: Injection) -> dict[str, str]:
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "NO_FAKE_STAT": "1",
-        # It is there for children to share, and the guest has no /dev/shm.
+        # The shared memory is for child processes, and the guest has no /dev/shm.
         "FAKETIME_DISABLE_SHM": "1",
     }
 
 
 class ProcessClock:
-    """The wall clock of this process, which goes wrong just before a transaction that the seed draws, once."""
+    """The wall clock of this process, which goes wrong once, just before a transaction drawn from the seed."""
 
     def __init__(self, orders: Orders, mark: Callable[[str], None]) -> None:
         self._injection = orders.injection if orders.injection in CLOCKS else Injection.NONE
         self._mark = mark
         self._first_wrong = first_wrong(orders.seed, orders.transaction_count)
-        # As `rig.contract.clocks.is_wrong` reads them: transaction, whether the clock is to be wrong, wall clock,
-        # monotonic clock.
+        # For `rig.contract.clocks.is_wrong`: transaction, whether the clock should be wrong, wall clock, monotonic
+        # clock.
         self.readings: list[tuple[int, bool, int, int]] = []
 
     def before(self, number: int) -> None:
-        """Read the clock before a transaction; in its turn let it go wrong first, and mark that."""
+        """Read the clock before a transaction; at the transaction drawn, first make it go wrong, and mark that."""
         if not self._injection:
             return
         if number == self._first_wrong:
@@ -80,22 +79,22 @@ class ProcessClock:
 
 
 def first_wrong(seed: int, transaction_count: int) -> int:
-    """Return the transaction before which the clock goes wrong: never the first, and half of them come after it."""
+    """Return the transaction before which the clock goes wrong: never the first, and in the first half."""
     return random.Random(f"clock {seed}").randint(2, max(2, transaction_count // 2))
 
 
 def set_wall_clock(seconds: float) -> None:
-    """Set the clock of this machine, in seconds since 1970; raise OSError where the kernel refuses."""
+    """Set the clock of this machine, in seconds since 1970; raise OSError if the kernel refuses."""
     time.clock_settime(time.CLOCK_REALTIME, seconds)
 
 
 def set_for_fsck() -> None:
-    """Set the clock of this machine so that no time that was noted under it or while recording is in the future."""
+    """Set the clock of this machine so that no time stored under it or during the recording is in the future."""
     set_wall_clock(max(time.time(), Clock.RIGHT.seconds))
 
 
 def _wrong_time(injection: Injection, now_s: float) -> str:
-    """Return what libfaketime calls the clock of an injection: an offset in seconds, or the time at which it stands."""
+    """Return the clock of an injection in libfaketime's syntax: an offset in seconds, or a time at which it stands."""
     if injection is Injection.CLOCK_FROZEN:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now_s))
     return f"{BACK_S if injection is Injection.CLOCK_BACK else AHEAD_S:+d}"

@@ -1,4 +1,4 @@
-"""A workload one of whose sync calls is answered and not done: what would become of a database that left it out.
+"""Run a workload in which one kind of sync call returns success and does nothing, as if the database left it out.
 
 The shim `drop-wal-commit` drops every sync that the engine's rules name `wal-commit`, from the end of the setup on.
 The log gets a mark `drop-N-T` in place of each, with the number of the transaction.
@@ -23,10 +23,10 @@ class _Dropping:
     mark: Callable[[str], None]
     count: int = 0
 
-    def moved(self, place: Place) -> Action:  # noqa: ARG002 - it has no say in where the workload goes
+    def moved(self, place: Place) -> Action:  # noqa: ARG002 - the protocol passes it
         return Action.CARRY_OUT
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the name is all that matters
+    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
         if place.phase is Phase.SETUP or kind != self.kind:
             return Action.CARRY_OUT
         if place.phase is not Phase.END:
@@ -36,7 +36,7 @@ class _Dropping:
 
 
 def run(site: Site) -> dict[str, Any]:
-    """Carry out the workload without the syncs of one kind; raise RuntimeError if it made none of it."""
+    """Carry out the workload without the syncs of one kind; raise RuntimeError if it makes none of that kind."""
     log = workload.marker(DeviceMapper(), LOG)
     watch = _Dropping(site.orders.dropped_sync, log)
 

@@ -1,10 +1,10 @@
-"""Which requests fail during a recording of the error arm, at which transactions, and when they are served again.
+"""Plan the strikes of a recording of the error arm: at which transactions requests fail, and when they recover.
 
-A strike begins at one transaction. `begin`: before it begins, so the first to notice is the journal or the
-write-ahead log. `midst`: at some instant while it is carried out, so it may be any step of the commit, or none.
-`checkpoint`: after it was committed in peace, so that it hits a checkpoint; for an engine without them this is `begin`.
-After an error the program either rolls back and goes on over the same connection, or gives that up and reopens.
-A pure function of the seed, so that a plan can be shown and made again.
+A pure function of the seed, so that a plan can be shown and made again. A strike begins at one of three stages of a
+transaction. `begin`: before it, so the first to notice is the journal or the write-ahead log. `midst`: at some instant
+while it is carried out, which may hit any step of the commit, or none. `checkpoint`: after it has been committed
+undisturbed, so that the strike hits a checkpoint; for an engine without checkpoints this is `begin`.
+After an error the program either rolls back and continues over the same connection, or closes it and reopens.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Strike:
     # The transaction at which it begins.
     number: int
     stage: Stage
-    # Whether the program reopens the database after the error, rather than go on over the same connection.
+    # Whether the program reopens the database after the error, or continues over the same connection.
     reopens: bool
-    # Attempts at a transaction or checkpoint until it is over, whether they failed or not.
+    # Attempts at a transaction or checkpoint until the strike is over, whether they failed or not.
     attempts_max: int
-    # How far into a transaction `midst` is, as a share of the time that the last one took.
+    # For `midst`: how far into the transaction, as a share of the time that the last one took.
     share: float
-    # Blocks that are free when space ends, and how many more each further attempt finds.
+    # For a full disk: the free blocks at the first attempt, and how many are added for each further attempt.
     free_blocks: int = 0
     free_blocks_step: int = 0
 
 
-# Strikes are so many transactions apart, and as the database of the ledger stops growing after some (ENTRY_LIFE),
-# those that need it to grow come early and close together.
+# Transactions between strikes. The database of the ledger stops growing after ENTRY_LIFE, so strikes that need it to
+# grow come early and close together.
 _APART = (5, 8)
 _APART_GROWING = (3, 4)
 _GROWING_UNTIL = 24
@@ -52,18 +52,18 @@ _STAGES = {
     Injection.DISKFULL_LOG: (Stage.BEGIN,),
     Injection.DISKFULL_DATA: (Stage.CHECKPOINT,),
 }
-# Attempts until it is over; after its only error FSYNC is over anyway.
+# Attempts until a strike is over; FSYNC ends after its only error in any case.
 _ATTEMPTS = {Injection.FSYNC: (2, 2), Injection.DISKFULL_DATA: (20, 20)}
 
 
 def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[Strike, ...]:
-    """Return the strikes of a recording, in order; every stage comes up once in as many strikes as there are stages."""
+    """Return the strikes of a recording, in order; each run of as many strikes as there are stages has every stage."""
     choice = random.Random(f"{injection} {seed}")
     is_growing = injection is Injection.DISKFULL_DATA
     last = min(transaction_count, _GROWING_UNTIL) if is_growing else transaction_count
     found: list[Strike] = []
     stages: list[Stage] = []
-    # Each stage gets both ways to go on in turn.
+    # Each stage alternates between reopening and continuing over the same connection.
     reopens = {stage: choice.random() < 0.5 for stage in Stage}
     number = choice.randint(2, 3)
     while number <= last:

@@ -1,12 +1,12 @@
 """A workload whose process is killed again and again: inside commits, and right after acknowledgements.
 
-The page cache survives, so nothing that was acknowledged may be missing. Each life of the workload opens the database
-that the last one left behind (that is the recovery), judges its whole content, and goes on from there: with the
-transaction that was in flight, or with the next one if that is in the database. It is a fork of this process, and dies
-in its first transaction: before a supervised call, drawn by the seed from all that transactions of these settings make,
-or as soon as its acknowledgement is in the log. A database that comes back wrong is told, and replaced by one that
-holds what was acknowledged.
-What was once found in the database counts as acknowledged from then on: somebody has read it.
+The page cache survives, so no acknowledged transaction may be missing. Each life of the workload opens the database
+that the last one left (that is the recovery), judges its whole content, and continues from there: with the transaction
+that was in flight, or with the next one if the database has that already. A life is a fork of this process. It dies in
+its first transaction: before a supervised call, drawn from the seed among as many as a transaction of these settings
+makes, or as soon as the acknowledgement is in the log. A database that comes back wrong is reported, and replaced by
+one that holds what was acknowledged.
+A transaction once found in the database counts as acknowledged from then on, because it has been read.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from rig.guest.watch.sample import sample
 from rig.guest.watch.supervisor import Action, Phase, Place, WorkloadFailed, supervise, tell
 from rig.workloads.operations import Operation, Verb
 
-# All but the last of a transaction hit its commit, the last comes after its acknowledgement.
+# The last kill of a transaction comes after its acknowledgement, all others hit its commit.
 KILLS_PER_TRANSACTION = 3
 
 
 @dataclass
 class Death:
-    """How a life ends, and what it came to: it is killed in the first transaction that it begins."""
+    """How and where a life ends: it is killed in the first transaction that it begins."""
 
     # The number of kills before this one.
     rank: int
-    # Draws the call, counted from 1, before which a commit is hit; one that makes fewer is hit when acknowledged.
+    # Draws the call, counted from 1, before which a commit is killed. A commit with fewer calls is killed when
+    # acknowledged.
     draw: Callable[[], int]
     issued: int = 0
     acked: int = 0
@@ -47,10 +48,10 @@ class Death:
     _calls_seen: int = 0
 
     def moved(self, place: Place) -> Action:
-        """Choose how to die once the first transaction is known, and die of an acknowledgement."""
+        """Choose how to die once the first transaction begins; die at an acknowledgement."""
         if place.phase is Phase.COMMIT:
             self.issued = place.number
-            # A transaction that survived its kill is ahead of its turn: the next ones make up for its other kills.
+            # A transaction that survived a kill gets no further kills; later transactions get them instead.
             hits_commit = self.rank + 1 < KILLS_PER_TRANSACTION * place.number
             self._call_number = self.draw() if hits_commit else 0
         elif place.phase is Phase.ACKED:
@@ -72,14 +73,14 @@ class Death:
 
 
 def run(site: Site) -> dict[str, Any]:
-    """Carry out the workload through all its deaths; return what the host has to know."""
+    """Carry out the workload through all its deaths; return the facts that the host needs."""
     choice = random.Random(f"kill {site.orders.seed}")
     call_counts = [count for count in sample(site.orders, writes=True).call_counts if count]
     lives = _Lives(site)
     live: list[dict[str, Any]] = []
     settings: dict[str, str] = {}
     acked = kill_count = 0
-    # The death whose consequences the next life will find; None: it makes a database of its own.
+    # The death whose consequences the next life finds; None if that makes a new database.
     last: Death | None = None
     while True:
         death = Death(kill_count, lambda: choice.randint(1, choice.choice(call_counts)))
@@ -121,7 +122,7 @@ class _Lives:
         self._log = workload.marker(DeviceMapper(), LOG)
 
     def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
-        """Live until killed, or until there is nothing left to do; return what was said, and whether it was killed."""
+        """Run one life until it is killed or done; return the messages it sent, merged, and whether it was killed."""
         body = partial(self._live, acked, is_fresh=is_fresh)
         said: dict[str, Any] = {}
         try:
@@ -140,7 +141,7 @@ class _Lives:
         return said, ended.was_killed
 
     def _live(self, acked: int, send: Callable[[Any], None], *, is_fresh: bool) -> None:
-        """Open the database, or make one; then go on as if nothing had happened. This is a process of its own."""
+        """Open the database, or make one, then continue the workload. This runs in the fork."""
         opened: list[Database] = []
 
         def reopened() -> Database:

@@ -1,10 +1,10 @@
-"""The workload of the error arm: a careful program whose disk fails, and that goes on with what it finds afterwards.
+"""The workload of the error arm: a careful program whose disk fails, and that continues with what it finds afterwards.
 
-Whatever the engine raises at a transaction or a checkpoint, the program asks the database what is there, over the same
-connection after a rollback or after reopening it, and goes on from that. The content must be that of all transactions
-that it had gone on from, and may hold the one that raised. Each answer is a live finding, named
-`kept-N.I` or `reopen-N.I`: N transactions had been issued, and it is the Ith finding of the recording.
-A content that no transaction explains, or that lacks one, ends the workload there.
+Whatever the engine raises at a transaction or a checkpoint, the program reads the database, over the same connection
+after a rollback or after reopening it, and continues from what it finds. The content must hold every transaction
+before the one that raised, and may hold that one. Each reading is a live finding, named `kept-N.I` or `reopen-N.I`:
+N transactions had been issued, and it is the Ith finding of the recording.
+A content that no transaction explains, or that lacks one, ends the workload.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from rig.guest.devices.faultlayer import Ballast, FaultLayer
 from rig.guest.programs.injections import Stage, Strike, strikes
 from rig.guest.site import Site
 
-# An error that nobody was told of yet is told to the first sync after a reopen; a careful program tries again.
+# The kernel reports a pending write error to the first sync after a reopen; a careful program tries again.
 _OPENINGS_MAX = 3
 _SYNC_FILE_RANGE_WRITE = 2
-# Over as soon as the engine has seen an error, before it cleans up.
+# Injections that end as soon as the engine has seen an error, before it cleans up.
 _BRIEF = frozenset({Injection.FSYNC, Injection.FSYNCS})
 _DISKFULL = frozenset({Injection.DISKFULL_LOG, Injection.DISKFULL_DATA})
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Survivor:
-    """The program at work; after `run` its database is open, or None if it could not be opened again."""
+    """The program; after `run` its database is open, or None if it could not be reopened."""
 
     def __init__(self, site: Site, database: Database, mark: Callable[[str], None], think: Callable[[], None]) -> None:
         orders, work = site.orders, site.work
@@ -55,16 +55,16 @@ class Survivor:
         self.database: EnduringDatabase | None = enduring(database)
         self.live: list[dict[str, Any]] = []
         self.issued = 0
-        # The transaction to go on with: all before it are in the database.
+        # The next transaction: all before it are in the database.
         self._due = 1
         self._is_over = False
         # How long the last attempt at a transaction took.
         self._last_ns = 0
-        # Whether the last error left a connection that could be gone on with.
+        # Whether the connection was still usable after the last error.
         self._was_kept = False
 
     def run(self) -> None:
-        """Carry out the transactions, through all strikes."""
+        """Carry out the transactions and all strikes."""
         while not self._is_done:
             self._think()
             if self._planned and self._planned[0].number <= self._due:
@@ -73,7 +73,7 @@ class Survivor:
                 self._in_peace()
 
     def _in_peace(self) -> None:
-        # What failed in the background may only come up now.
+        # A background failure may surface only now.
         if error := self._transact():
             self._reopen(error)
 
@@ -102,7 +102,7 @@ class Survivor:
         self._outage.end()
 
     def _attempt(self, stage: Stage) -> Exception | None:
-        """Try a transaction or a checkpoint; return what the engine raised."""
+        """Try a transaction or a checkpoint; return the engine's error, if any."""
         if stage is Stage.CHECKPOINT and self._held.has_checkpoints:
             return self._tried(self._held.checkpoint)
         return self._transact()
@@ -119,15 +119,15 @@ class Survivor:
         return error
 
     def _goes_on(self, error: Exception, strike: Strike) -> bool:
-        """Roll back and look at the database over the same connection; return whether it can be gone on with."""
-        # Nobody can look at anything while nothing can be read.
+        """Roll back and judge the database over the same connection; return whether that connection is usable."""
+        # The database cannot be judged while no read succeeds.
         if self._injection in _BRIEF or (self._injection is Injection.READ and not strike.reopens):
             self._outage.end()
         self._was_kept = False
         if self._tried(self._held.rollback):
             return False
         finding = self._oracle.judge_open(self._held)
-        # An engine may well refuse to serve a connection after an error, and while requests still fail.
+        # An engine may legitimately refuse to serve a connection after an error, or while requests still fail.
         if finding.kind in {FindingKind.CORRUPT, FindingKind.UNOPENABLE}:
             return False
         self._note("kept", finding, error)
@@ -135,7 +135,7 @@ class Survivor:
         return self._was_kept
 
     def _reopen(self, error: Exception) -> None:
-        """Close, wait for the disk to be well, mend the file system if it has given up, open and look."""
+        """Close, end the outage, repair the file system if it has shut down, then open and judge the database."""
         if self.database:
             self._tried(self.database.close)
         self._outage.end()
@@ -146,7 +146,7 @@ class Survivor:
             if finding.kind is FindingKind.PREFIX:
                 break
         if mended:
-            # What the file system's own check has to say of a content that is wrong is never blamed on the database.
+            # If the file system needed repair, wrong content is never blamed on the database.
             kind = finding.kind if finding.kind is FindingKind.PREFIX else FindingKind.FILESYSTEM_DAMAGE
             detail = f"{mended}; seen as {finding.kind}: {finding.detail}"
             finding = Finding(kind, finding.recovered, detail if kind != finding.kind else mended)
@@ -165,7 +165,7 @@ class Survivor:
         return self._oracle.judge_open(self.database)
 
     def _note(self, word: str, finding: Finding, error: Exception) -> None:
-        """Keep a finding, and go on from it or end."""
+        """Note a finding, then continue from it or end."""
         self.live.append({
             "state": f"{word}-{self.issued}.{len(self.live) + 1}", "acked": self._due - 1, "issued": self.issued,
             "kind": finding.kind, "recovered": finding.recovered,
@@ -177,7 +177,7 @@ class Survivor:
             self._is_over = True
 
     def _tried(self, action: Callable[[], object]) -> Exception | None:
-        """Return what the engine raises of the disk; anything else is a mistake of ours and goes on."""
+        """Return the disk error that the engine raises, if any; let other exceptions through, they are our bugs."""
         try:
             action()
         except Exception as error:
@@ -197,7 +197,7 @@ class Survivor:
 
 
 class _Outage:
-    """What the strikes of one injection do to the disk; the marks `inject-N` and `heal-N` say when."""
+    """Applies the strikes of one injection to the disk; the marks `inject-N` and `heal-N` say when."""
 
     def __init__(self, site: Site, driver: EnduringDriver, mark: Callable[[str], None]) -> None:
         self._injection = site.orders.injection
@@ -210,11 +210,11 @@ class _Outage:
         self._pending: threading.Thread | None = None
 
     def begin(self, strike: Strike, attempt: int, database: EnduringDatabase, span_ns: int) -> None:
-        """Let requests fail from now on or soon, if they do not yet; at each attempt there is a bit more space."""
+        """Make requests fail now or soon, if they do not yet; on a full disk, add the free blocks of this attempt."""
         is_new = not self._number
         if is_new:
             self._number = strike.number
-            # Before the first failure, and from this thread: marks of two could get into each other's way.
+            # Before the first failure, and from this thread: marks from two threads could interfere.
             self._mark(f"inject-{strike.number}")
         if self._injection in _DISKFULL:
             self._ballast.leave(strike.free_blocks + attempt * strike.free_blocks_step)
@@ -225,7 +225,7 @@ class _Outage:
             self._fail(database)
 
     def settle(self) -> None:
-        """Wait until an outage that was to begin has begun."""
+        """Wait until a delayed outage has begun."""
         if self._pending:
             self._pending.join()
             self._pending = None
@@ -242,9 +242,9 @@ class _Outage:
         self._number = 0
 
     def write_back(self) -> None:
-        """Let the kernel write out what it holds, as it may at any time: an outage meets writes that nobody awaits."""
+        """Make the kernel write back dirty pages, as it may at any time, so that background writes fail too."""
         if self._number and self._injection is Injection.WRITE:
-            # A file system that has given up opens nothing, and has nothing to write out any more.
+            # A file system that has shut down opens no file and writes nothing back.
             with suppress(OSError):
                 for descriptor in self._files():
                     _libc.sync_file_range(descriptor, ctypes.c_long(0), ctypes.c_long(0), _SYNC_FILE_RANGE_WRITE)
@@ -264,7 +264,7 @@ class _Outage:
 
     def _files(self) -> Iterator[int]:
         for path in sorted(Path(self._directory).iterdir()):
-            # What is mapped stays in memory whatever is advised.
+            # A mapped file stays in memory despite the advice.
             if path.is_file() and not self._driver.is_mapped(path.name):
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
@@ -281,7 +281,7 @@ def _enduring_driver(site: Site) -> EnduringDriver:
 
 
 def _mended(site: Site) -> str:
-    """Unmount, repair and mount again if the file system takes no more writes; return what was done, or nothing."""
+    """If the file system takes no more writes, unmount, repair and mount it; return what was done, else nothing."""
     if _is_writable(site.directory):
         return ""
     filesystem = site.filesystem
@@ -292,7 +292,7 @@ def _mended(site: Site) -> str:
 
 
 def _is_writable(directory: str) -> bool:
-    # A file system that has given up may not show itself as read-only (Linux 6.12): only trying tells.
+    # A file system that has shut down may not report itself as read-only (Linux 6.12), so try a write.
     path = os.path.join(directory, "probe")
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -303,6 +303,6 @@ def _is_writable(directory: str) -> bool:
 
 
 def _words(error: Exception) -> str:
-    # Drivers of the standard library's kind carry the engine's own name of an error.
+    # Drivers like the standard library's carry the engine's own name for an error.
     name = next((str(value) for key, value in vars(error).items() if key.endswith("_errorname")), "")
     return f"{name or type(error).__name__}: {error}"

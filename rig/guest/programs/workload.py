@@ -1,11 +1,10 @@
 """The program whose data is at stake: it runs transactions and marks each acknowledgement in the write log.
 
-It is a process of its own, so that it can be killed: a fork, or a program with a shim under it, which reads its orders
-as JSON from standard input and leaves a JSON object on standard output. Marks, each one token with the virtual time in
-nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`,
-`tick-T` while it thinks, `end-T`. In the error arm the transactions are those of `rig.guest.programs.survivor`,
-which adds `fail-N-T`, `inject-N-T` and `heal-N-T`. With a journal on a disk of its own both logs get them, and ticks
-while it commits.
+It is a process of its own, so that it can be killed: a fork, or a program with a preloaded shim, which reads its orders
+as JSON from standard input and writes a JSON object to standard output. Marks, each one token with the virtual time in
+nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
+it thinks, `end-T`. In the error arm `rig.guest.programs.survivor` runs the transactions and adds `fail-N-T`,
+`inject-N-T` and `heal-N-T`. If the journal has a disk of its own, both logs get the marks, and ticks during commits.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.survivor import Survivor
 from rig.guest.site import LOG, Site
 
-# Think time is random, so that background writeback gets its turn at different places of different transactions;
-# the ticks tell the log when it did.
+# Think time is random, so that background writeback runs at different places in different transactions; the ticks in
+# the log show when.
 _TICK_MS = 250
 
 
@@ -37,7 +36,7 @@ def run(
     mark: Callable[[str], None],
     while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """Carry out the workload of a scenario in the mounted directory; return what the host has to know."""
+    """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
     database = site.open_database()
     database.create(work.tables, work.initial)
@@ -76,10 +75,10 @@ def run(
 
 
 def make_durable(device: str) -> None:
-    """Let the experiment begin from a durable database, whatever the settings, and from content that is known.
+    """Make the database durable, whatever the settings, so that the experiment begins from known content.
 
-    Only acknowledged transactions are at stake. Where a file system wrote a block both with FUA and plainly, the log
-    would leave its order open for as long as nobody writes it again.
+    Then only acknowledged transactions are at stake. If a file system wrote a block both with and without FUA, the log
+    would otherwise leave the order of the two open until the block is written again.
     """
     os.sync()
     if device:
@@ -94,7 +93,7 @@ def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
 
 
 def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
-    """Return a function that writes a mark with the time into the log."""
+    """Return a function that writes a mark with the time to the log."""
 
     def mark(text: str) -> None:
         mapper.message(log_device, f"mark {text}-{time.monotonic_ns()}")
@@ -112,7 +111,7 @@ def run_marked(site: Site) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read orders, run, report."""
+    """Read the orders, run the workload, report the facts."""
     json.dump(run_marked(Site.of(json.load(sys.stdin))), sys.stdout)
 
 

@@ -1,1 +1,1 @@
-"""Watching a process: forks, and supervision of its system calls."""
+"""Watch a process: forks, and supervision of their system calls."""

@@ -1,6 +1,6 @@
-"""A fork of this process that carries out one function and sends messages, for what has to die without us.
+"""A fork of this process that runs one function and sends messages, for work that must be able to die without us.
 
-Starting another Python takes a second of emulation; a fork has everything loaded.
+Under emulation it takes a second to start another Python; a fork has everything loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Send = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Ending:
-    """How a fork ended: the messages it sent, its exit code (minus the signal that killed it), why it failed."""
+    """How a fork ended: its messages, its exit code (the negative signal number if killed), and why it failed."""
 
     messages: tuple[Any, ...]
     exit_code: int
@@ -26,18 +26,18 @@ class Ending:
 
 
 class Fork:
-    """A fork at work on `body`, which is given a function that sends a message, as JSON."""
+    """A fork that runs `body`, which receives a function that sends a message as JSON."""
 
     def __init__(self, body: Callable[[Send], None]) -> None:
         self._messages = os.memfd_create("messages")
-        # What is here now is nothing for the fork's collector to touch.
+        # Keep the fork's garbage collector from touching, and so copying, the pages of existing objects.
         gc.freeze()
         self.pid = os.fork()
         if self.pid == 0:
             self._play(body)
 
     def wait(self) -> Ending:
-        """Return how it ended, once it has."""
+        """Wait for the fork to end; return how it did."""
         _, status = os.waitpid(self.pid, 0)
         with open(self._messages, "rb") as file:
             file.seek(0)
@@ -54,7 +54,7 @@ class Fork:
         try:
             body(lambda message: send(message=message))
             code = 0
-        except BaseException:  # noqa: BLE001 - whatever it was, it is told, and this process ends here
+        except BaseException:  # noqa: BLE001 - any error is reported, and this process ends here
             send(failed=traceback.format_exc())
         finally:
             os._exit(code)

@@ -1,6 +1,6 @@
-"""A short supervised sample of an engine: which sync calls its transactions make, and how many calls they are.
+"""Sample an engine under supervision: which sync calls its transactions make, and how many calls each makes.
 
-It is done on a tmpfs, where a sync has nothing to wait for and is called all the same.
+The sample runs on a tmpfs, where a sync is called but has nothing to wait for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOLDER = Path("/run/sample")
 
 @dataclass
 class _Sampling:
-    """Takes note of every call between begin and acknowledgement."""
+    """Collects every call between the begin and the acknowledgement of a transaction."""
 
     syncs: Syncs | None
     calls: dict[int, list[Call]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class _Sampling:
             self.calls[place.number] = []
         return Action.CARRY_OUT
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - what is sampled has no names yet
+    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
         if place.phase is Phase.COMMIT:
             self.calls[place.number].append(call)
         return Action.CARRY_OUT
@@ -59,9 +59,9 @@ class Sample:
 
 
 def sample(orders: Orders, folder: Path = _FOLDER, *, writes: bool = False) -> Sample:
-    """Carry out a dozen transactions of the engine and settings of a scenario in a folder of their own.
+    """Carry out a dozen transactions with the engine and settings of a scenario, in their own folder.
 
-    Writes are counted only if `writes` says so: stopping before each of them takes longer than all the rest.
+    Writes are counted only with `writes`: stopping before each of them takes longer than everything else.
     """
     syncs = syncs_of(load(orders.engine_module))
     tuning = syncs.SAMPLE_TUNING if syncs else {}

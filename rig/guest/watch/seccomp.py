@@ -1,7 +1,7 @@
-"""Seccomp user notification by ctypes: a process stops at chosen system calls until another says what comes of them.
+"""Seccomp user notification through ctypes: a process stops at chosen system calls until another decides on them.
 
-Numbers and layouts are those of x86-64 and of the kernel's include/uapi/linux/seccomp.h. It works for any program,
-also a static one, for nothing is put under it but the filter it inherits.
+Numbers and layouts are those of x86-64 and of the kernel's include/uapi/linux/seccomp.h. It works for any program, even
+a static one: nothing is preloaded, the program only inherits the filter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Stop:
-    """A process that stands before a system call."""
+    """A process stopped before a system call."""
 
     id: int
     pid: int
@@ -41,7 +41,7 @@ class Stop:
 
 
 class Listener:
-    """The other end of the filter of a process; takes the descriptor over."""
+    """The supervisor's end of a process's filter; takes ownership of the descriptor."""
 
     def __init__(self, descriptor: int, pid: int) -> None:
         self._descriptor = descriptor
@@ -59,7 +59,7 @@ class Listener:
                 buffer = bytearray(_NOTIFICATION.size)
                 try:
                     fcntl.ioctl(self._descriptor, _RECEIVE, buffer)
-                except FileNotFoundError:  # killed before it was asked
+                except FileNotFoundError:  # killed in the meantime
                     continue
                 id_, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(buffer)
                 yield Stop(id_, pid, number, tuple(arguments))
@@ -75,7 +75,7 @@ class Listener:
         self._answer(stop, 0)
 
     def close(self) -> None:
-        """Let go of the filter; calls that stop from now on fail with ENOSYS."""
+        """Close the filter's listener; calls that would stop from now on fail with ENOSYS."""
         os.close(self._descriptor)
         os.close(self._process)
 
@@ -85,9 +85,9 @@ class Listener:
 
 
 def install(numbers: Collection[int]) -> int:
-    """Put this process and its children under a filter for these calls, for good; return the listener's descriptor."""
+    """Put this process and its children under a permanent filter for these calls; return the listener's descriptor."""
     numbers = sorted(numbers)
-    # Without this the filter would need root, and programs with the setuid bit would make it a way to become root.
+    # Without this the kernel demands root for a filter, because a filter on a setuid program could be a way to root.
     _checked(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     program = [_INSTRUCTION.pack(_LOAD, 0, 0, _ARCHITECTURE_AT)]
     program.append(_INSTRUCTION.pack(_JUMP_IF_EQUAL, 0, len(numbers) + 1, _X86_64))

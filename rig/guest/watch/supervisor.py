@@ -1,9 +1,10 @@
-"""Supervise a workload: it stops before every call that writes, cuts or syncs a file, and is told how to go on.
+"""Supervise a workload: it stops before every call that writes, truncates or syncs a file, until we decide on the call.
 
-The workload runs in a fork of this process under a seccomp filter. It says itself where it is (`tell`): by a system
-call that does not exist, so that it stands still while we take note. For each call the supervisor knows the file's
+The workload runs in a fork of this process under a seccomp filter. It reports its position itself (`tell`), through a
+system call that does not exist, so that it waits while we take note. For each call the supervisor knows the file's
 role, the name of a sync (both by the engine's own rules, `rig.engines.syncs`), the transaction and the phase.
-One process at a time, in its own order: on one vCPU under icount everything is the same in every run.
+
+Only one of the two processes runs at a time, so on one vCPU under icount every run is the same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rig.guest.watch import seccomp
 from rig.guest.watch.forks import Fork, Send
 from rig.guest.watch.seccomp import Listener, Stop
 
-# No system call of x86-64 has this number, so one that nobody supervises fails with ENOSYS and does nothing.
+# No system call of x86-64 has this number: without a supervisor the call fails with ENOSYS and does nothing.
 _TELL = 0x5249
 _PATH_BYTES_MAX = 4096
 _AT_FDCWD = -100
@@ -33,7 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Phase(StrEnum):
-    """Where a workload is."""
+    """The phases of a workload."""
 
     SETUP = "setup"
     COMMIT = "commit"
@@ -56,7 +57,7 @@ class Place:
 
 
 class Action(StrEnum):
-    """How a stopped workload goes on."""
+    """How a stopped workload continues."""
 
     CARRY_OUT = "carry out"
     PRETEND = "pretend"
@@ -64,13 +65,13 @@ class Action(StrEnum):
 
 
 class Watch(Protocol):
-    """Decides what comes of the calls of a workload."""
+    """Decides on the calls of a workload."""
 
     def moved(self, place: Place) -> Action:
-        """Take note that the workload is somewhere else; to pretend means nothing here."""
+        """Take note of the workload's new place; here `PRETEND` has no effect."""
 
     def called(self, place: Place, call: Call, kind: str) -> Action:
-        """Decide on a call; `kind` is the name of a sync, and empty for all else."""
+        """Decide on a call; `kind` is the name of a sync, and empty for other calls."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Ended:
 
 
 class WorkloadFailed(RuntimeError):
-    """A supervised process ended otherwise than it should; `messages` are those it sent before."""
+    """A supervised process failed; `messages` are those that it sent before."""
 
     def __init__(self, why: str, messages: tuple[Any, ...]) -> None:
         super().__init__(f"the supervised workload failed: {why}")
@@ -90,7 +91,7 @@ class WorkloadFailed(RuntimeError):
 
 
 def tell(mark: str) -> None:
-    """Say where the workload is, in the word of a mark such as `begin-17`; returns when the supervisor knows."""
+    """Report the workload's place by a mark such as `begin-17`; return when the supervisor has taken note."""
     word, _, number = mark.partition("-")
     if word in _PHASE_OF:
         _libc.syscall(_TELL, _PHASES.index(_PHASE_OF[word]), int(number or 0))
@@ -103,12 +104,12 @@ def supervise(
     *,
     writes: bool = True,
 ) -> Ended:
-    """Run `body` in a supervised fork until it ends; it is given a function that sends a message, as JSON.
+    """Run `body` in a supervised fork until it ends; `body` receives a function that sends a message as JSON.
 
-    Without `writes` it does not stop before writes, which is faster; syncs named by what was written lose their names.
-    Raise WorkloadFailed with its traceback if it fails.
+    Without `writes` the fork does not stop before writes, which is faster, but syncs that are named after what was
+    written lose their names. Raise WorkloadFailed with the fork's traceback if it fails.
     """
-    # The driver is loaded here, once, and not in every fork.
+    # Load the driver once, here, and not in every fork.
     load(site.orders.engine_module).driver(site.orders.shim)
     numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
     ours, theirs = socket.socketpair()
@@ -143,7 +144,7 @@ def _listener(ours: socket.socket, pid: int) -> Listener | None:
 
 
 class _Supervision:
-    """One run: where the workload is, and what its calls are called."""
+    """One run: the place of the workload and the names of its calls."""
 
     def __init__(self, site: Site, watch: Watch) -> None:
         self._syncs: Syncs | None = syncs_of(load(site.orders.engine_module))
@@ -153,7 +154,7 @@ class _Supervision:
         self._place = Place(Phase.SETUP)
 
     def run(self, listener: Listener) -> bool:
-        """Answer until the workload is gone; return whether we killed it."""
+        """Decide on each stop until the workload has ended; return whether we killed it."""
         was_killed = False
         for stop in listener.stops():
             action = self._moved(stop) if stop.number == _TELL else self._called(stop)
@@ -223,7 +224,7 @@ def _linked(stop: Stop, name: str) -> str:
 
 def _text(stop: Stop, address: int) -> str:
     with open(f"/proc/{stop.pid}/mem", "rb", buffering=0) as memory:
-        # The string may end where the memory does: one page at a time.
+        # Read one page at a time: the string may end just before unmapped memory.
         found = b""
         while len(found) < _PATH_BYTES_MAX and b"\0" not in found:
             here = address + len(found)
@@ -241,7 +242,7 @@ def _signed(word: int) -> int:
 
 
 _PathOf = Callable[[Stop], str]
-# Number on x86-64 -> what it does, where its file stands, and which argument is an offset.
+# Number on x86-64 -> what the call does, how to find its file, and which argument is an offset.
 _SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     74: (CallName.SYNC, _of_descriptor, None),  # fsync
     75: (CallName.SYNC, _of_descriptor, None),  # fdatasync
