@@ -1,1 +1,1 @@
-"""What host and guest both speak: scenarios, faults, results, errors. Standard library only."""
+"""The vocabulary that host and guest share: scenarios, faults, results, errors. Standard library only."""

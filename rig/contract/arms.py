@@ -1,7 +1,7 @@
-"""The faults there are: in which arm each is judged, what is cut, and what is done while the workload runs.
+"""The list of faults: the arm of each, what is cut, and what is injected while the workload runs.
 
-An honest disk loses only what was not flushed, so a loss belongs to the database or its file system. A dishonest disk
-does what no engine stands, so only detection is judged. In the error arm requests fail while the workload runs; in
+An honest disk loses only what was not flushed, so a loss is due to the database or its file system. A dishonest disk
+does what no engine survives, so only detection is judged. In the error arm requests fail while the workload runs; in
 the clock arm time goes wrong. The last two are recorded under an injection, and then cut like any other recording.
 """
 
@@ -14,7 +14,7 @@ from rig.contract.injections import CLOCKS, ERRORS, Injection
 
 
 class Arm(StrEnum):
-    """What a result of a fault may be held against."""
+    """The kinds of fault, by what an engine can be blamed for."""
 
     HONEST = "honest disk"
     DISHONEST = "dishonest disk"
@@ -28,16 +28,16 @@ class FaultSpec:
 
     name: str
     arm: Arm
-    # The module of `faults` that plans the crash states; empty if all verdicts come from the recording itself. A word,
-    # so that asking for the ids of the scenarios imports no numpy.
+    # The module of `faults` that plans the crash states; empty if all verdicts come from the recording itself. A word
+    # and not the module, so that listing scenario ids does not import numpy.
     model: str
-    # What is done while the workload runs.
+    # What is injected while the workload runs.
     injection: Injection = Injection.NONE
-    # Whether no engine's documentation promises anything under it, though the disk is honest.
+    # Whether no engine's documentation promises anything under it, although the disk is honest.
     is_unpromised: bool = False
     # Whether the recovery from each cut is itself recorded and cut, see `rig.planning.recoverycuts`.
     cuts_recovery: bool = False
-    # Whether it holds the rig itself to account: a few states tell enough, and no number of them is asked for.
+    # Whether it checks the rig itself: a few states are enough, so no exposure is required.
     is_cross_check: bool = False
 
 
@@ -48,13 +48,13 @@ _SPECS = (
     FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
     FaultSpec("oscrash", Arm.HONEST, "oscrash"),
     FaultSpec("plp", Arm.HONEST, "plp"),
-    # Nothing is cut: the process dies, the page cache lives.
+    # Nothing is cut: the process dies, the page cache survives.
     FaultSpec("processkill", Arm.HONEST, "", Injection.KILL),
-    # The rig's own cross-check: the power really goes, in the guest, and the rest of the disk is held against the log.
+    # The rig's own cross-check: the guest's disk really loses power, and what is left of it is compared with the log.
     FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True),
     FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
     FaultSpec("discard", Arm.HONEST, "discard"),
-    # The file system's journal has a disk of its own.
+    # The file system's journal is on a separate disk.
     FaultSpec("twodisk", Arm.HONEST, "twodisk", Injection.TWODISK),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
@@ -62,7 +62,7 @@ _SPECS = (
     FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
     FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
     *(FaultSpec(str(injection), Arm.CLOCK, "powercut", injection) for injection in sorted(CLOCKS)),
-    # Requests fail while the workload runs, as `rig.guest.programs.injections` plans it; then the power is cut.
+    # Requests fail while the workload runs, as planned in `rig.guest.programs.injections`; then the power is cut.
     *(FaultSpec(str(injection), Arm.ERROR, "powercut", injection) for injection in sorted(ERRORS)),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
@@ -74,10 +74,10 @@ def of(arm: Arm) -> tuple[str, ...]:
     return tuple(name for name, spec in SPECS.items() if spec.arm is arm)
 
 
-# Faults that vendors document, and what is looked at most closely: the others share its exposure or its mechanism.
+# Faults that vendors document, checked most closely: the others share their mechanism or get a part of the exposure.
 MAIN_FAULTS = ("oscrash", "powercut", "processkill", "torn")
 HONEST_FAULTS = of(Arm.HONEST)
-# Under these a disk loses what it was not told to keep.
+# Under these an honest disk loses what was not flushed.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
 CLOCK_FAULTS = of(Arm.CLOCK)

@@ -1,7 +1,7 @@
-"""The clocks that a machine comes back with, and how a wrong one is told from what a process read of it.
+"""The clocks with which a machine comes back, and how to tell from a process's readings that its clock was wrong.
 
-A clock is part of a crash state's address where the fault is one of the clock arm. What else goes wrong there, and why
-these clocks, is told in `rig.guest.programs.clock`.
+A clock is part of a crash state's address if the fault belongs to the clock arm. `rig.guest.programs.clock` says what
+else goes wrong there, and why these clocks were chosen.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ YEAR_S = 365 * DAY_S
 BACK_S, AHEAD_S = -YEAR_S, 20 * YEAR_S
 # 2026-01-01, at which QEMU starts the clock of every guest (`rig.machines.argv`).
 SWITCHED_ON_S = 1_767_225_600
-# A reading of both clocks takes far less, and a frozen clock loses up to a second, once.
+# Reading both clocks takes far less; a frozen clock loses up to a second, once.
 _TOLERANCE_NS = 2_000_000_000
 
 
 class Clock(StrEnum):
-    """The clock that a machine comes back with; the value is the spelling in ids."""
+    """The clock with which a machine comes back; the value is the spelling in ids."""
 
     RIGHT = "right"
     EPOCH = "epoch"
@@ -31,7 +31,7 @@ class Clock(StrEnum):
 
     @property
     def seconds(self) -> int:
-        """Return the time that the clock is set to, in seconds since 1970."""
+        """Return the time to which the clock is set, in seconds since 1970."""
         return _SECONDS[self]
 
 
@@ -41,7 +41,7 @@ _SECONDS = {
     Clock.AHEAD: SWITCHED_ON_S + DAY_S + AHEAD_S,
     Clock.STOOD: SWITCHED_ON_S,
 }
-# By fault, which is also the name of its injection.
+# Fault (also the name of its injection) -> the clock after the cut.
 AFTER_CUT: Mapping[str, Clock] = {
     Injection.CLOCK_BACK: Clock.EPOCH,
     Injection.CLOCK_JUMP: Clock.AHEAD,
@@ -50,7 +50,7 @@ AFTER_CUT: Mapping[str, Clock] = {
 
 
 def is_wrong(fault: str, readings: Sequence[Sequence[int]]) -> bool:
-    """Return whether a process read the right time first, and then a clock that was wrong in the way of its fault."""
+    """Return whether a process first read the right time and then a clock that was wrong in the way of its fault."""
     right = [(wall, monotonic) for _, wrong, wall, monotonic in readings if not wrong]
     wrong = [(wall, monotonic) for _, wrong, wall, monotonic in readings if wrong]
     if len(right) < 2 or len(wrong) < 2 or [bool(reading[1]) for reading in readings] != sorted(

@@ -1,4 +1,4 @@
-"""The disks that a recording can be made on: how long each takes, in virtual time, and what it writes in one piece."""
+"""The disks on which a recording can be made: how long each takes, in virtual time, and its atomic unit."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class Device:
     write_ms: int
     flush_ms: int
     source: str
-    # A write that is longer may land in part, at multiples of this.
+    # A longer write may land in part, in units of this size.
     atomic_bytes: int = 4096
 
     @property
     def has_delays(self) -> bool:
-        """Whether anything takes time on it at all."""
+        """Whether any request takes time."""
         return bool(self.read_ms or self.write_ms or self.flush_ms)
 
     @property
     def message(self) -> dict[str, Any]:
-        """Return the device as it travels to the guest, in JSON's types."""
+        """Return the device as sent to the guest, in JSON's types."""
         return asdict(self)
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Device:
-        """Return the device of a message."""
+        """Return the device in a message."""
         return cls(**message)
 
 
 DEVICES: Mapping[str, Device] = {
     device.name: device
     for device in (
-        Device("none", 0, 0, 0, "a disk that takes no time, to see what all else takes"),
+        Device("none", 0, 0, 0, "a disk that takes no time, to see how long everything else takes"),
         Device("ssd", 0, 0, 1, "a flush of 1 ms, a SATA SSD with power to its cache; no measurement of one model"),
         Device("hdd", 4, 4, 8, "half a turn and a seek of a disk at 7200 rpm; no measurement of one model"),
     )

@@ -18,11 +18,11 @@ class VmError(RigError):
 
 
 class RecordingError(RigError):
-    """A recording is damaged or void: it cannot carry a verdict."""
+    """A recording is damaged or void: no verdict can rest on it."""
 
 
 class LegalityError(RigError):
-    """A crash state is none that an honest disk can leave: the rig is wrong, and what rests on the state is void."""
+    """No honest disk can leave a planned crash state: the rig is wrong, and results that rest on the state are void."""
 
 
 class StoreError(RigError):

@@ -1,7 +1,7 @@
-"""What reopening a database showed, as the guest tells it and the host reads it.
+"""What reopening a database showed, as the guest reports it and the host reads it.
 
-The guest says how many transactions it found, never how many were acknowledged: only the host knows that, so it alone
-turns a finding into a verdict (`rig.contract.results`).
+The guest reports how many transactions it found. Only the host knows how many were acknowledged, so the host turns a
+finding into a verdict (`rig.contract.results`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class FindingKind(StrEnum):
     CORRUPT = "corrupt"
     UNOPENABLE = "unopenable"
     FILESYSTEM_DAMAGE = "file-system-damage"
-    # Said by the host, of a machine that did not answer.
+    # Set by the host for a machine that did not answer.
     KERNEL_PANIC = "kernel-panic"
     HANG = "hang"
     INCONCLUSIVE = "inconclusive"
 
 
-# These say nothing of the database: there was no answer.
+# These say nothing about the database: there was no answer.
 UNANSWERED = frozenset({FindingKind.KERNEL_PANIC, FindingKind.HANG, FindingKind.INCONCLUSIVE})
 
 
@@ -43,14 +43,14 @@ class Finding:
     recovered: int | None = None
     # The first difference, or the engine's own words.
     detail: str = ""
-    # Milliseconds of each step in the guest, as it measured them.
+    # Milliseconds of each step, measured in the guest.
     ms: Mapping[str, float] = field(default_factory=dict)
-    # What the machine's clock read after reopening, in seconds since 1970; None where nobody had set it.
+    # The machine's clock after reopening, in seconds since 1970; None if the clock was not set.
     clock_s: float | None = None
 
     @property
     def message(self) -> dict[str, Any]:
-        """Return the finding as it travels from guest to host, in JSON's types."""
+        """Return the finding as sent from guest to host, in JSON's types."""
         return {
             "kind": str(self.kind), "recovered": self.recovered, "detail": self.detail, "ms": dict(self.ms),
             "clock": self.clock_s,
@@ -58,7 +58,7 @@ class Finding:
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Finding:
-        """Return the finding of a message; raise ValueError for a kind that there is not."""
+        """Return the finding in a message; raise ValueError for an unknown kind."""
         return cls(
             FindingKind(message["kind"]), message["recovered"], message["detail"], message.get("ms", {}),
             message.get("clock"),

@@ -1,26 +1,26 @@
-"""Where things stand on the disks that host and guest share, and the digest by which they compare a whole one."""
+"""The layout of the disks that host and guest share, and the digest by which they compare a whole disk."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
 
-# Of the disk that is recorded and cut, and the pieces in which it is read and digested.
+# The size of the disk that is recorded and cut, and the chunk in which it is read and digested.
 DISK_MIB = 64
 CHUNK_BYTES = 1 << 16
-# A journal on a disk of its own takes the end: a verifier has one device for both, the data first.
+# A verifier has one device for both disks: the data first, a separate journal disk at the end.
 JOURNAL_DISK_MIB = 8
 DATA_DISK_MIB = DISK_MIB - JOURNAL_DISK_MIB
 JOURNAL_FIRST_BYTE = DATA_DISK_MIB << 20
-# An extent whose source offset is this or more has its bytes in the request itself: no entry of the log holds them.
+# An extent with a source offset from here on has its bytes in the request itself, because the log does not hold them.
 LITERALS_FROM = 1 << 62
 _ZEROS = bytes(CHUNK_BYTES)
 
 
 def disk_digest(chunks: Iterable[bytes]) -> str:
-    """Return a digest of a disk, given as chunks of `CHUNK_BYTES`: sha256 over the number and bytes of all but zeros.
+    """Return a digest of a disk given in chunks of `CHUNK_BYTES`: sha256 over number and bytes of each non-zero chunk.
 
-    Most of a disk is zeros, and digesting these under emulation takes longer than much of what is measured.
+    Most of a disk is zeros, and under emulation digesting them takes longer than much of what is measured.
     """
     found = hashlib.sha256()
     for number, chunk in enumerate(chunks):

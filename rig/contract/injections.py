@@ -1,4 +1,4 @@
-"""What is done to a workload or its disk while it is recorded; the words of `rig.contract.arms.FaultSpec.injection`."""
+"""What is injected into a workload or its disk during a recording; the values of `rig.contract.arms.FaultSpec`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from enum import StrEnum
 
 
 class Injection(StrEnum):
-    """One of them is at work during a recording, or none; the value is the spelling in orders."""
+    """The injection at work during a recording, or none; the value is the spelling in orders."""
 
     NONE = ""
     # The process is killed again and again.
     KILL = "kill"
-    # The file system's journal has a disk of its own.
+    # The file system's journal is on a separate disk.
     TWODISK = "twodisk"
-    # All writes fail, over several attempts, and while the engine cleans up.
+    # All writes fail, over several attempts and while the engine cleans up.
     WRITE = "ioerror-write"
-    # Writes fail until the engine has seen its first error, which is that of a sync.
+    # Writes fail until the engine has seen its first error, that of a sync.
     FSYNC = "ioerror-fsync"
-    # The same at several attempts in a row.
+    # The same, at several attempts in a row.
     FSYNCS = "ioerror-fsyncs"
-    # All reads fail, and nothing of the files is in memory.
+    # All reads fail, and no part of the files is cached in memory.
     READ = "ioerror-read"
     DISKFULL_LOG = "diskfull-log"
     DISKFULL_DATA = "diskfull-data"
-    # The disk really loses its power: from then on it drops all writes, or its cache is gone.
+    # The disk really loses power: from then on it drops all writes, or it loses its cache.
     LIVECUT_DROP = "livecut-drop"
     LIVECUT_CACHE = "livecut-cache"
     # The process sees a wrong clock.

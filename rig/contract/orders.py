@@ -1,6 +1,6 @@
-"""What the host tells the guest of a scenario: all that decides its recording, and nothing else.
+"""Orders: what the host tells the guest about a scenario, exactly the part that decides its recording.
 
-Orders travel as one JSON object, to a recorder by QEMU's firmware configuration, to a verifier over the port.
+Orders are one JSON object, passed to a recorder in QEMU's firmware configuration and to a verifier over the port.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 from rig.contract.devices import Device
 from rig.contract.injections import Injection
 
-# What the agent prints when it can take orders, and when it never will.
+# The agent prints one of these when it can take orders, or when it failed to start.
 READY, FAILED = "RIG-READY", "RIG-FAILED"
 
 
 class Shim(StrEnum):
-    """What stands around any engine; an engine may have programs of its own under other words (`Spec.programs`)."""
+    """The shims for any engine; an engine may name programs of its own by other words (`Spec.programs`)."""
 
     NONE = "none"
-    # Below it, a library that makes every sync do nothing.
+    # A preloaded library that makes every sync do nothing.
     EATMYDATA = "eatmydata"
 
 
-# A shim that leaves out one kind of sync is this and the name of the kind.
+# A shim that leaves out one kind of sync is named by this prefix and the kind.
 DROP_PREFIX = "drop-"
 
 
 @dataclass(frozen=True)
 class Orders:
-    """One recording, or the recording that crash states are cut from. `settings` are in the engine's own words."""
+    """One recording, or the recording from which crash states are cut. `settings` are in the engine's own words."""
 
     engine: str
-    # The package that the guest imports for it.
+    # The package that the guest imports for the engine.
     engine_module: str
     settings: Mapping[str, str]
     filesystem: str
@@ -56,7 +56,7 @@ class Orders:
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Orders:
-        """Return the orders of a message; raise TypeError or ValueError for one that is none."""
+        """Return the orders in a message; raise TypeError or ValueError if they are malformed."""
         values = {field.name: message[field.name] for field in fields(cls)}
         values["device"] = Device.of(values["device"])
         values["injection"] = Injection(values["injection"])
@@ -64,5 +64,5 @@ class Orders:
 
     @property
     def dropped_sync(self) -> str:
-        """Return the kind of sync that is left out, or nothing."""
+        """Return the kind of sync that is left out, or an empty text."""
         return self.shim.removeprefix(DROP_PREFIX) if self.shim.startswith(DROP_PREFIX) else ""

@@ -1,4 +1,4 @@
-"""What the rig stores and the analysis reads: plain frozen data, one row a crash state, one record a recording.
+"""What the rig stores and the analysis reads: frozen data, a row for each crash state, a record for each recording.
 
 Times are virtual nanoseconds of the recorder's guest clock; byte and entry counts are plain integers.
 """
@@ -34,7 +34,7 @@ class VerdictKind(StrEnum):
 
     @property
     def is_infrastructure(self) -> bool:
-        """Whether the verdict says something of the rig, the kernel or the file system, and nothing of the database."""
+        """Whether the verdict is about the rig, the kernel or the file system, and says nothing about the database."""
         return self in (self.FILESYSTEM_DAMAGE, self.KERNEL_PANIC, self.HANG, self.INCONCLUSIVE)
 
 
@@ -43,45 +43,45 @@ class Verdict:
     """One crash state judged. `recovered` is the p with content == model(p), or None if there is none."""
 
     scenario: str
-    # The address of the crash state, as it is typed to replay it; the next four say what nobody has to read out of it.
+    # The address of the crash state, as typed to replay it. The next four fields spare the reader parsing it.
     state: str
     content: str
-    # The log entry of the recording just before whose completion the power went; 0 for what was found without a cut.
+    # The power went just before this log entry of the recording completed; 0 for a finding without a cut.
     entry: int
-    # The clock that the machine came back with, a word of `Clock`; empty where it is no part of the fault.
+    # The clock with which the machine came back, a word of `Clock`; empty if the fault does not set it.
     clock: str
-    # What the content holds beside the writes that landed (`faults.damage.Holds`); empty for nothing.
+    # The kinds of damage in the content (`faults.damage.Holds`); empty for none.
     holds: str
     kind: VerdictKind
     acked: int
     recovered: int | None
     lost: int
-    # From the ack of the first lost transaction to the cut; 0 when nothing is lost.
+    # From the ack of the first lost transaction to the cut; 0 if nothing is lost.
     lost_virtual_ns: int
-    # The virtual time this state stands for as the state "everything unflushed is lost" of a cut instant; else 0.
+    # For the state "everything unflushed is lost" of a cut instant, the virtual time that it represents; otherwise 0.
     instant_weight_ns: int
-    # The first difference or the engine's words; empty when there is nothing to tell.
+    # The first difference or the engine's words; may be empty.
     detail: str
 
 
 class LiveFinding(TypedDict):
-    """The database reopened while its machine went on running: after a kill, or after an error."""
+    """The database reopened while its machine kept running, for example after a kill or an error."""
 
-    # Names the instant in the recording; with the scenario and the template it is made again.
+    # Names the instant in the recording; the scenario and the template reproduce it.
     state: str
     acked: int
     issued: int
-    # As `rig.guest.oracle.Finding` has it.
+    # As in `rig.contract.findings.Finding`.
     kind: str
     recovered: int | None
     detail: str
-    # Transactions that a disk acknowledged which was no more; only of a live cut.
+    # Transactions acknowledged after the disk lost power; only for a live cut.
     acked_after: NotRequired[int]
 
 
 @dataclass(frozen=True)
 class LogFacts:
-    """One write log of a recording; `digest` is of its bytes up to the end of the last entry."""
+    """One write log of a recording; `digest` covers its bytes up to the end of the last entry."""
 
     digest: str
     size_bytes: int
@@ -90,10 +90,10 @@ class LogFacts:
 
 @dataclass(frozen=True)
 class RecordingFacts:
-    """What one recording is and what it measured; `settings` is READ BACK from the engine."""
+    """One recording and its measurements; `settings` is READ BACK from the engine."""
 
     key: str
-    # One for each disk, that with the data first.
+    # One for each disk, the data disk first.
     logs: Sequence[LogFacts]
     template: str
     image: str
@@ -115,12 +115,12 @@ class RecordingFacts:
     user_bytes: int
     # Whether two runs of the same scenario on the same template gave the same log, bit for bit; None if not tried.
     reproduced: bool | None
-    # The sync calls of one transaction, in order, and how many of a sample of transactions made these; see
-    # `rig.guest.watch.supervisor`. Empty where they were not looked at.
+    # Sequence of sync calls of one transaction -> how many sampled transactions made it; see
+    # `rig.guest.watch.supervisor`. Empty if none were sampled.
     syncs: Mapping[str, int]
-    # What reopening in the running guest showed, without a cut: see `LiveFinding` for the fields of each.
+    # What reopening in the running guest showed.
     live: Sequence[LiveFinding]
-    # What the workload read of its clocks where a wrong one was put under it: `rig.guest.programs.clock.ProcessClock`.
+    # The workload's readings of its clocks if it was given a wrong one: `rig.guest.programs.clock.ProcessClock`.
     clock: Sequence[Sequence[int]] = field(default_factory=list)
 
     @property
@@ -136,18 +136,18 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """How much of what could legally have happened was looked at."""
+    """How many of the legal crash states were planned."""
 
     state_count: int
     epoch_count: int
     epochs_exhaustive: int
     epochs_sampled: int
     instant_count: int
-    # Recoveries that were recorded and cut, and the states of which one had begun to write to the files of the
-    # database, and had more to write.
+    # Recoveries that were recorded and cut, and the states in which the recovery had begun to write to the files of the
+    # database and had more to write.
     recovery_count: int = 0
     inside_count: int = 0
-    # Of two disks: the states in which the one holds what became durable behind the last that the other holds.
+    # For two disks: states in which one disk holds something that became durable after all that the other holds.
     apart_count: int = 0
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
@@ -155,7 +155,7 @@ class PlanFacts:
 
 @dataclass(frozen=True)
 class MeasuredScenario:
-    """All that is stored of one scenario of the matrix; `settings` as asked for, in the engine's own words."""
+    """All that is stored for one scenario of the matrix; `settings` as asked for, in the engine's own words."""
 
     id: str
     engine: str

@@ -1,4 +1,4 @@
-"""What defines one experiment: engine and settings, file system, device, workload, fault, seed.
+"""A scenario, which defines one experiment: engine and settings, file system, device, workload, fault, seed.
 
 A `Scenario` is frozen and complete: two equal scenarios on one template give the same recording, bit for bit.
 Its `id` is what users type: `{engine}-{filesystem}-{settings}_{fault}`.
@@ -21,8 +21,8 @@ class WorkloadSpec:
     """Which workload, and how much of it. Think time lets writeback happen between transactions, in virtual time."""
 
     transaction_count: int = 40
-    # Mean pause before a transaction, and the pause after the last one: longer than the 5 s after which a file system
-    # commits by itself, which the last acknowledgement of an engine may wait for.
+    # Mean pause before a transaction, and the pause after the last one. The latter is longer than the 5 s after which
+    # a file system commits by itself, because the last transaction may become durable only then.
     think_ms: int = 1500
     rest_ms: int = 6000
     name: str = "ledger"
@@ -32,7 +32,7 @@ class WorkloadSpec:
 class Scenario:
     """One experiment, complete. `settings` maps the engine's own setting names to the engine's own words.
 
-    `tuning` holds the engine's further settings, which matter but are no part of the id.
+    `tuning` holds further settings of the engine, which matter but are not part of the id.
     """
 
     engine: str
@@ -44,7 +44,7 @@ class Scenario:
     device: Device = DEVICES[DEFAULT_DEVICE]
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     # A `Shim`, a program of the engine's (`rig.engines.Program`), or `drop-` and the name of a sync
-    # (`rig.engines.syncs`): that one is answered and not done.
+    # (`rig.engines.syncs`) that reports success without being done.
     shim: str = Shim.NONE
     seed: int = 1
     # The package that the guest imports for the engine.
@@ -52,7 +52,7 @@ class Scenario:
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as they stand in the test id, with the shim if there is one."""
+        """Return the settings as spelled in the test id, with the shim if there is one."""
         name = "_".join(self.settings.values())
         return name if self.shim == Shim.NONE else f"{name}+{self.shim}"
 
@@ -63,7 +63,7 @@ class Scenario:
 
     @property
     def orders(self) -> Orders:
-        """Return what the guest has to know, which is what decides the recording: everything but the fault."""
+        """Return what the guest must know to make the recording: everything but the fault."""
         return Orders(
             engine=self.engine,
             engine_module=self.engine_module,
@@ -82,7 +82,7 @@ class Scenario:
 
     @property
     def dropped_sync(self) -> str:
-        """Return the name of the sync that this scenario leaves out, or nothing."""
+        """Return the name of the sync that this scenario leaves out, or an empty text."""
         return self.shim.removeprefix(DROP_PREFIX) if self.shim.startswith(DROP_PREFIX) else ""
 
     @property

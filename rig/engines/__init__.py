@@ -1,4 +1,4 @@
-"""One package a database engine. The host reads its spec; its driver runs in the guest."""
+"""Database engines, one package each. The host reads the spec; the driver runs in the guest."""
 
 from rig.engines.engine import (
     Database,

@@ -1,4 +1,4 @@
-"""Builds of an engine that the user names, where its package has a module `builds`. Only on the host."""
+"""Builds of an engine that the user names, for engines whose package has a module `builds`. Only on the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig.engines.registry import named
 
 @dataclass(frozen=True)
 class Library:
-    """A build, kept in the cache; `name` is what it is called in the guest and in scenarios."""
+    """A build, kept in the cache; guest and scenarios call it `name`."""
 
     engine: str
     name: str
@@ -27,26 +27,26 @@ class Builds(Protocol):
     """What a module `builds` offers."""
 
     def library(self, word: str) -> Library:
-        """Return the build that the user names, fetching it if need be; raise UsageError for one that cannot be."""
+        """Return the build that the user names, fetched if necessary; raise UsageError for one that cannot be used."""
 
     def library_of_run(self, wanted: str, word: str | None) -> Library | None:
-        """Return the build that a run was made with, by its name there; `word` is what the user says it is, or None."""
+        """Return the build of a run, which calls it `wanted`; `word` is the build that the user names, or None."""
 
     def require_loadable(self, found: Library, packages: str) -> None:
-        """Raise UsageError if a build asks for more than a guest with these packages (`name TAB version`) has."""
+        """Raise UsageError if a build needs more than a guest with these packages (`name TAB version`) has."""
 
 
 def library_for(engine_names: Collection[str], word: str) -> Library:
-    """Return the build that the user names for a selection; raise UsageError unless one of its engines knows builds."""
+    """Return the build that the user names for a run; raise UsageError unless exactly one of its engines has builds."""
     knowing = [named(name) for name in sorted(engine_names) if isinstance(named(name).part("builds"), Builds)]
     if len(knowing) != 1:
         names = ", ".join(sorted(engine_names))
-        raise UsageError(f"--library is for one engine that can be given another build, and this run has: {names}")
+        raise UsageError(f"--library needs exactly one engine that accepts another build, but this run has: {names}")
     return builds_of(knowing[0]).library(word)
 
 
 def library_of_run(scenario: Scenario, word: str | None) -> Library | None:
-    """Return the build that a stored scenario was measured with; `word` is what the user says it is, or None."""
+    """Return the build of a stored scenario; `word` is the build that the user names, or None."""
     wanted = scenario.tuning.get("library", "")
     if not wanted and word is None:
         return None
@@ -54,8 +54,8 @@ def library_of_run(scenario: Scenario, word: str | None) -> Library | None:
 
 
 def builds_of(engine: Engine) -> Builds:
-    """Return what finds builds of an engine; raise UsageError if there is only the one of the guest."""
+    """Return the module that finds builds of an engine; raise UsageError if the engine has only the guest's build."""
     found = engine.part("builds")
     if not isinstance(found, Builds):
-        raise UsageError(f"{engine.name} is measured in the build of the guest image only; leave --library out")
+        raise UsageError(f"{engine.name} is measured only in the build of the guest image; leave --library out")
     return found

@@ -1,8 +1,8 @@
-"""What an engine is to the rig: a package with a spec (data), a driver, and what else it can offer.
+"""An engine: a package with a spec (data), a driver, and optional parts.
 
-`spec.SPEC` is a `Spec`. `driver.open_database` opens a database; the host imports it too, so a driver imports what only
-the guest has inside functions. `syncs`, where there is one, knows the engine's system calls (`rig.engines.syncs`), and
-`builds`, which stays on the host, finds builds of the user's own (`Builds`).
+`spec.SPEC` is a `Spec`. `driver.open_database` opens a database. The host imports the driver too, so a driver imports
+what only the guest has inside functions. Optional: `syncs` knows the engine's system calls (`rig.engines.syncs`), and
+`builds`, which stays on the host, finds the user's own builds (`rig.engines.builds`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Database(Protocol):
         """Create the tables and fill them, in one transaction."""
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after the engine has said that it is committed."""
+        """Carry out one transaction; return after the engine has acknowledged the commit."""
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of every table."""
 
     def problems(self) -> list[str]:
-        """Return what the engine's own checks complain about; empty when they are content."""
+        """Return what the engine's own checks complain about; empty if they find nothing."""
 
     def settings(self) -> dict[str, str]:
         """Return every setting and version that matters, READ BACK from the engine; `version` is among them."""
@@ -43,20 +43,20 @@ class Database(Protocol):
 
 @runtime_checkable
 class EnduringDatabase(Database, Protocol):
-    """What the error arm asks besides, of a database whose requests fail."""
+    """What the error arm needs in addition from a database whose requests fail."""
 
     def rollback(self) -> None:
-        """Give up the transaction that raised, if the engine has not done so itself."""
+        """Roll back the transaction that raised, if the engine has not done so itself."""
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether there is a log that is moved into the database now and then."""
+        """Whether there is a log that checkpoints move into the database."""
 
     def checkpoint(self) -> None:
-        """Do so now."""
+        """Move the log into the database now."""
 
     def shrink_log(self) -> None:
-        """Give back the space of the log, so that the next transaction has to take some."""
+        """Free the space of the log, so that the next transaction has to allocate some."""
 
     def forget(self) -> None:
         """Drop the pages that the connection holds in memory."""
@@ -67,7 +67,7 @@ class Driver(Protocol):
     """The module `driver` of an engine's package."""
 
     def open_database(self, directory: str, settings: Mapping[str, str]) -> Database:
-        """Open the database in a directory, or make a new one there, and recover it if need be."""
+        """Open the database in a directory, or make a new one there, and recover it if necessary."""
 
 
 @runtime_checkable
@@ -75,19 +75,19 @@ class EnduringDriver(Driver, Protocol):
     """A driver that can take part in the error arm: its databases are `EnduringDatabase`s."""
 
     def is_fault(self, error: Exception) -> bool:
-        """Return whether an error tells of the disk or of what is on it, and not of a mistake of the program."""
+        """Return whether an error is due to the disk or its content, and not to a mistake in the program."""
 
     def is_mapped(self, name: str) -> bool:
-        """Return whether a file of that name is mapped into memory, so that nothing drops it from there."""
+        """Return whether a file of that name is mapped into memory, so that its pages cannot be dropped."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program on top of the engine, which breaks under some faults what the engine keeps: a control."""
+    """A control: a program on top of the engine that, under some faults, breaks what the engine keeps."""
 
-    # The module with an `open_database` of its own, as `Driver` has it.
+    # The module with its own `open_database`, see `Driver`.
     module: str
-    # Injections under which it is run, and the settings that it is run with.
+    # The injections and the settings under which it is run.
     injections: tuple[str, ...]
     settings: tuple[str, ...]
 
@@ -97,28 +97,28 @@ Choices = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Spec:
-    """What the rig has to know of an engine before anything runs; all in the engine's own words."""
+    """What the rig must know about an engine before anything runs; all in the engine's own words."""
 
     name: str
     # setting -> its choices; their values, in this order, make the settings part of a test id. The last setting says
     # how much is synced, and its choices begin with the weakest.
     settings: Choices
-    # setting -> default, for what matters to an experiment and is not part of its id.
+    # setting -> default, for settings that matter to an experiment and are not part of its id.
     tuning: Mapping[str, str] = field(default_factory=dict)
-    # setting -> those of its choices under which the engine promises nothing when the power goes ...
+    # setting -> the choices under which the engine promises nothing when the power goes ...
     unprotected: Choices = field(default_factory=dict)
     # ... and those under which it promises nothing even when only its process dies.
     volatile: Choices = field(default_factory=dict)
-    # Settings that are documented to be others: name in ids -> name in ids.
+    # Settings documented as equal to others: name in ids -> name in ids.
     same_as: Mapping[str, str] = field(default_factory=dict)
-    # Settings that promise to lose nothing; under a sync that does nothing they have to.
+    # Settings that promise to lose nothing; if syncs do nothing they must lose something.
     strict: tuple[str, ...] = ()
-    # Settings that are measured under every fault, also where they promise nothing, and with which the rig's own
-    # cross-checks are made.
+    # Settings that are measured under every fault, even if they promise nothing, and that the rig's own cross-checks
+    # use.
     cross_checks: tuple[str, ...] = ()
-    # Name of a shim -> what is run in the engine's place.
+    # Name of a shim -> the program that is run in place of the engine.
     programs: Mapping[str, Program] = field(default_factory=dict)
-    # Settings that are carried out once before a template is saved: what others do has to be among it.
+    # Settings that are run once before a template is saved; together they must do everything that other settings do.
     warm: tuple[str, ...] = ()
 
     def all_settings(self) -> Iterator[dict[str, str]]:
@@ -127,7 +127,7 @@ class Spec:
             yield dict(zip(self.settings, values, strict=True))
 
     def settings_named(self, name: str) -> dict[str, str]:
-        """Return the settings of a name in ids; raise KeyError if there are none of that name."""
+        """Return the settings with this name in ids; raise KeyError if there are none."""
         return {settings_name(found): found for found in self.all_settings()}[name]
 
     def is_unprotected(self, settings: Mapping[str, str]) -> bool:
@@ -135,12 +135,12 @@ class Spec:
         return _is_among(settings, self.unprotected)
 
     def is_volatile(self, settings: Mapping[str, str]) -> bool:
-        """Return whether it promises nothing under these settings even when only its process dies."""
+        """Return whether the engine promises nothing under these settings even when only its process dies."""
         return _is_among(settings, self.volatile)
 
 
 def settings_name(settings: Mapping[str, str]) -> str:
-    """Return settings as they stand in ids, such as `wal_normal`."""
+    """Return settings as spelled in ids, for example `wal_normal`."""
     return "_".join(settings.values())
 
 
@@ -150,7 +150,7 @@ def _is_among(settings: Mapping[str, str], choices: Choices) -> bool:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine's package, of which nothing but the spec has been imported."""
+    """An engine's package; only its spec has been imported."""
 
     # The dotted name of the package.
     module: str
@@ -163,14 +163,14 @@ class Engine:
 
     @property
     def folder(self) -> Path:
-        """Return where the package's files are."""
+        """Return the folder of the package."""
         found = importlib.util.find_spec(self.module)
         assert found
         assert found.origin
         return Path(found.origin).parent
 
     def driver(self, shim: str = "") -> Driver:
-        """Return the driver, or that of the program which stands in its place under this shim."""
+        """Return the driver, or that of the program that replaces the engine under this shim."""
         program = self.spec.programs.get(shim)
         found = importlib.import_module(program.module if program else f"{self.module}.driver")
         if not isinstance(found, Driver):
@@ -178,13 +178,13 @@ class Engine:
         return found
 
     def part(self, name: str) -> object | None:
-        """Return a module of the package, such as `syncs`; None if it has none of that name."""
+        """Return a module of the package, for example `syncs`; None if there is none with this name."""
         full = f"{self.module}.{name}"
         return importlib.import_module(full) if importlib.util.find_spec(full) else None
 
     @property
     def endures_errors(self) -> bool:
-        """Whether the error arm can be measured with it."""
+        """Whether the engine can take part in the error arm."""
         return isinstance(self.driver(), EnduringDriver)
 
 
@@ -197,13 +197,15 @@ def load(module: str) -> Engine:
 
 
 def opener(module: str, settings: Mapping[str, str], shim: str, directory: str) -> Callable[[], Database]:
-    """Return a function that opens the database in a directory as the program of a scenario does."""
+    """Return a function that opens the database in a directory in the same way as the program of a scenario."""
     driver = load(module).driver(shim)
     return lambda: driver.open_database(directory, settings)
 
 
 def enduring(database: object) -> EnduringDatabase:
-    """Return a database that the error arm can use; raise TypeError naming what it lacks."""
+    """Return the database as one that the error arm can use; raise TypeError if it cannot."""
     if not isinstance(database, EnduringDatabase):
-        raise TypeError(f"{type(database).__name__} lacks what the error arm asks of a database; see docs/extending.md")
+        raise TypeError(
+            f"{type(database).__name__} lacks what the error arm needs of a database; see docs/extending.md"
+        )
     return database

@@ -1,6 +1,7 @@
-"""Which engines there are: packages named by entry points of the group `rig.engines`, ours and those of anybody else.
+"""The available engines: packages named by entry points of the group `rig.engines`, inside or outside this project.
 
-An entry point is `NAME = "package.of.the.engine"`. Only the host looks; a guest is told the package in its orders.
+An entry point is `NAME = "package.of.the.engine"`. Only the host looks them up; a guest finds the package in its
+orders.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ GROUP = "rig.engines"
 
 @cache
 def engines() -> tuple[Engine, ...]:
-    """Return all engines, sorted by name; raise UsageError for an entry point that names none."""
+    """Return all engines, sorted by name; raise UsageError for an entry point that does not name an engine."""
     return tuple(_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
 
 
 def found(name: str) -> Engine | None:
-    """Return the engine of that name, or None: a stored run may be of one that is not installed here."""
+    """Return the engine with this name, or None: a stored run may use one that is not installed here."""
     return next((engine for engine in engines() if engine.name == name), None)
 
 
 def named(name: str) -> Engine:
-    """Return the engine of that name; raise UsageError naming the choices."""
+    """Return the engine with this name; raise UsageError naming the choices."""
     if engine := found(name):
         return engine
     raise UsageError(f"unknown engine {name!r}; there are: {', '.join(engine.name for engine in engines())}")

@@ -1,6 +1,6 @@
-"""What may be known of an engine's system calls: a module `syncs` in the package of the engine.
+"""What is known about an engine's system calls: the optional module `syncs` of the engine's package.
 
-An engine without such a module is recorded all the same; its sync calls have no names, so none can be dropped.
+An engine without this module can still be recorded, but its sync calls have no names, so none can be dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class CallName(StrEnum):
     """What a supervised system call does to a file."""
 
     SYNC = "sync"
-    # Starts or awaits writeback, and makes nothing durable: sync_file_range.
+    # Starts or awaits writeback but makes nothing durable: sync_file_range.
     WRITEBACK = "writeback"
     WRITE = "write"
     TRUNCATE = "truncate"
@@ -35,7 +35,7 @@ class SyncPhase(StrEnum):
 
 @dataclass(frozen=True)
 class SyncKind:
-    """One of the syncs that an engine makes; `role` is that of the file synced."""
+    """One of the syncs that an engine makes; `role` is the role of the file synced."""
 
     name: str
     role: str
@@ -44,7 +44,7 @@ class SyncKind:
 
 @dataclass(frozen=True)
 class Call:
-    """One supervised call. The offset is that of a write, or the new length of a truncated file; -1 if unknown."""
+    """One supervised call. The offset is where a write begins, or the new length of a truncated file; -1 if unknown."""
 
     name: CallName
     role: str
@@ -56,10 +56,10 @@ class Call:
 
 
 class CallNamer(Protocol):
-    """Names the calls of one process, in their order."""
+    """Names the calls of one process, in order."""
 
     def begin(self) -> None:
-        """Take note that a transaction begins."""
+        """Begin a transaction."""
 
     def name(self, call: Call) -> str:
         """Return the kind of a sync; empty for any other call."""
@@ -71,10 +71,10 @@ class _NamerOf(Protocol):
 
 @runtime_checkable
 class Syncs(Protocol):
-    """What a module about an engine's syncs offers."""
+    """What a module `syncs` offers."""
 
     KINDS: Mapping[str, SyncKind]
-    # Settings with which a dozen transactions do all that there is to see.
+    # Settings with which a dozen transactions make every kind of call.
     SAMPLE_TUNING: Mapping[str, str]
 
     @property
@@ -82,20 +82,20 @@ class Syncs(Protocol):
         """Return the class that names calls."""
 
     def role(self, path: str, directory: str) -> str:
-        """Return what a file is to the database in a directory; empty for a stranger."""
+        """Return the role of a file for the database in a directory; empty for an unrelated file."""
 
     def word(self, call: Call) -> str:
-        """Return a call as it stands in a sequence; empty if it is not part of one."""
+        """Return a call as spelled in a sequence; empty if sequences leave it out."""
 
     def sequences(self, settings: Mapping[str, str]) -> tuple[str, ...]:
         """Return the known sequences of a transaction's sync kinds and other words; empty if none are known."""
 
 
 def syncs_of(engine: Engine) -> Syncs | None:
-    """Return what is known of an engine's syncs, or None; raise TypeError if its module `syncs` lacks something."""
+    """Return an engine's module `syncs`, or None; raise TypeError if it lacks something."""
     found = engine.part("syncs")
     if found is not None and not isinstance(found, Syncs):
-        raise TypeError(f"{engine.module}.syncs lacks what the rig asks of it; see docs/extending.md")
+        raise TypeError(f"{engine.module}.syncs lacks what the rig needs; see docs/extending.md")
     return found
 
 
@@ -109,7 +109,7 @@ def kinds(engine: Engine, settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def in_roles(engine: Engine, sequence: str) -> str:
-    """Return a sequence of kinds as it is measured, such as `journal directory journal database unlink`, or `none`."""
+    """Return a sequence of kinds as measured, for example `journal directory journal database unlink`, or `none`."""
     syncs = syncs_of(engine)
     known = syncs.KINDS if syncs else {}
     return " ".join(known[word].role if word in known else word for word in sequence.split()) or NO_CALLS

@@ -1,4 +1,4 @@
-"""One module a file system, found by its place here: a module has `VARIANTS`, each a `FileSystem`."""
+"""File systems: every module in this package describes one by its `VARIANTS`, each a `FileSystem`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _OTHERS = ("filesystem",)
 
 @cache
 def filesystems() -> tuple[FileSystem, ...]:
-    """Return every file system and variant, sorted by word; raise TypeError for a module that has none."""
+    """Return every file system and variant, sorted by word; raise TypeError for one that is not a FileSystem."""
     found: list[FileSystem] = []
     for module in pkgutil.iter_modules(__path__):
         if module.name not in _OTHERS:
             for variant in importlib.import_module(f"{__name__}.{module.name}").VARIANTS:
                 if not isinstance(variant, FileSystem):
-                    raise TypeError(f"rig.filesystems.{module.name}: {variant!r} lacks what a FileSystem has")
+                    raise TypeError(f"rig.filesystems.{module.name}: {variant!r} is not a FileSystem")
                 found.append(variant)
     return tuple(sorted(found, key=lambda variant: variant.word))
 
@@ -35,7 +35,7 @@ def filesystem_named(word: str) -> FileSystem:
 
 
 def with_journal_disk(filesystem: FileSystem) -> JournalDisk:
-    """Return a file system as one whose journal can have a disk of its own; raise UsageError if it cannot."""
+    """Return a file system that can have its journal on a separate disk; raise UsageError if it cannot."""
     if not isinstance(filesystem, JournalDisk):
-        raise UsageError(f"{filesystem.word} cannot have its journal on a disk of its own")
+        raise UsageError(f"{filesystem.word} cannot have its journal on a separate disk")
     return filesystem

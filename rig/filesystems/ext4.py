@@ -11,15 +11,16 @@ _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
 _EXTENDED = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 _LIMIT_S = 60
-# e2fsck: 0 is clean, 1 means that it would have repaired something which replaying the journal explains.
+# e2fsck exits with 0 for a clean file system; 1 means that it would have repaired something that a journal replay
+# explains.
 _CLEAN = 0
 _SAID_CHARS = 400
-# ext4 allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12 may log that
-# it "failed to convert unwritten extents to written extents -- potential data loss" and never convert them: what is
-# written and synced there later, with success, reads as zeros after a cut, whatever the engine does. With this option
-# there is nothing to convert, so a loss is the engine's.
-# With a journal on a disk of its own the default, dioread_nolock, does not flush the data disk at the fsync of a file
-# that grew, and no setting of a database keeps anything: "jbd2: add a missing data flush during file and fs
+# ext4 allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12 may log
+# "failed to convert unwritten extents to written extents -- potential data loss" and never convert them. Data that is
+# later written and synced there successfully then reads as zeros after a cut, whatever the engine does. With this
+# option there is nothing to convert, so a loss is due to the engine.
+# With the journal on a separate disk the default, dioread_nolock, does not flush the data disk at the fsync of a file
+# that grew, so no setting of a database keeps anything: "jbd2: add a missing data flush during file and fs
 # synchronization", Zhang Yi, linux-ext4, 2024-12-06.
 _WRITES_STAY = "dioread_lock"
 
@@ -42,11 +43,11 @@ class Ext4:
     )
 
     def make(self, device: str) -> None:
-        """Make it, with a journal of 4 MiB."""
+        """Make the file system with a journal of 4 MiB."""
         _run("mkfs.ext4", *_MADE, "-J", "size=4", device)
 
     def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
-        """Make it with its journal on a disk of its own."""
+        """Make the file system with its journal on a separate disk."""
         _run("mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", journal)
         _run("mkfs.ext4", *_MADE, "-J", f"device={journal}", device, f"{data_mib}M")
 
@@ -55,11 +56,11 @@ class Ext4:
         return f"journal_path={journal}"
 
     def damage(self, device: str) -> str:
-        """Return what e2fsck complains about; empty when it does not."""
+        """Return what e2fsck complains about; empty if nothing."""
         return _checked("-n", device)
 
     def damage_with_journal(self, device: str, journal: str) -> str:
-        """Return the same of a file system whose journal is elsewhere."""
+        """Return what e2fsck complains about if the journal is on a separate disk."""
         return _checked("-n", "-j", journal, device)
 
     def repair(self, device: str) -> str:
@@ -67,7 +68,7 @@ class Ext4:
         return _said(_e2fsck("-y", device))
 
     def error_count(self, device: str) -> int:
-        """Return how many errors ext4 has noted in the superblock."""
+        """Return the number of errors that ext4 has counted."""
         return int(Path("/sys/fs/ext4", Path(device).name, "errors_count").read_text())
 
 

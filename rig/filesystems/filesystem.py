@@ -1,6 +1,6 @@
-"""What a file system is to the rig: data that the host plans with, and what the guest does with a device.
+"""A file system: data with which the host plans, and what the guest does with a device.
 
-A variant is a part of the word in ids, such as `NAME.VARIANT`: other options of the same file system.
+A variant, the same file system with other options, is part of the word in ids: `NAME.VARIANT`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class FileSystem(Protocol):
-    """One file system or variant of one. Devices are nodes in the guest."""
+    """One file system or variant. Devices are device nodes in the guest."""
 
     @property
     def word(self) -> str:
@@ -19,42 +19,42 @@ class FileSystem(Protocol):
 
     @property
     def kernel_type(self) -> str:
-        """Return what mount(2) calls it."""
+        """Return the type that mount(2) expects."""
 
     @property
     def disk_mib_min(self) -> int:
-        """Return the size of the smallest disk on which it makes sense."""
+        """Return the size of the smallest usable disk."""
 
     @property
     def mount_options(self) -> str:
-        """Return the options with which it is always mounted."""
+        """Return the options that every mount uses."""
 
     @property
     def options_by_fault(self) -> Mapping[str, str]:
         """Return the further options that a fault needs: fault -> options. Faults without any are left out."""
 
     def make(self, device: str) -> None:
-        """Make it on a device; all is written now and nothing is random, so that a recording holds all there is."""
+        """Make it on a device; write everything at once and nothing random, so that a recording is complete."""
 
     def damage(self, device: str) -> str:
-        """Return what its own check says of an unmounted device; empty when it is clean."""
+        """Return what its own check reports for an unmounted device; empty if clean."""
 
     def repair(self, device: str) -> str:
-        """Repair an unmounted device as an administrator would; return what was done and said."""
+        """Repair an unmounted device as an administrator would; return the tool's report."""
 
     def error_count(self, device: str) -> int:
-        """Return how many errors it has noted on a mounted device."""
+        """Return how many errors it has counted on a mounted device."""
 
 
 @runtime_checkable
 class JournalDisk(Protocol):
-    """What a file system offers whose journal can have a disk of its own."""
+    """What a file system offers if its journal can be on a separate disk."""
 
     def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
-        """Make it so, taking up so much of the device."""
+        """Make it with its journal on a separate disk, on the first `data_mib` of the device."""
 
     def journal_option(self, journal: str) -> str:
         """Return the mount option that names the journal's disk."""
 
     def damage_with_journal(self, device: str, journal: str) -> str:
-        """Return what its own check says of an unmounted device whose journal is elsewhere."""
+        """Return what its own check reports for an unmounted device whose journal is on a separate disk."""

@@ -1,4 +1,4 @@
-"""What is done to a database, as pure functions of a seed. Shipped to the guest: standard library only."""
+"""Workloads: what is done to a database, as pure functions of a seed. Shipped to the guest: standard library only."""
 
 from rig.workloads.workload import DEFAULT, NAMES, Work, Workload, workload_named
 

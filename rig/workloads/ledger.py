@@ -1,8 +1,9 @@
 """A ledger: every transaction moves between two accounts, adds entries, and removes an old transaction's entries.
 
 Each transaction updates two rows of `account`, inserts two rows of `entry` and, once there are old ones, deletes two,
-so it touches several pages of two tables and an index. It is a pure function of (seed, number): an updated row holds
-the number of the transaction that wrote it, so a stale page shows, and what it deletes follows from its number alone.
+so it touches several pages of two tables and an index. It is a pure function of (seed, number). An updated row holds
+the number of the transaction that wrote it, so a stale page is visible; which rows are deleted follows from the number
+alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import random
 from rig.workloads.operations import Content, Operation, Row, Table, Verb, apply
 
 ACCOUNT_COUNT = 48
-# A transaction deletes the entries of the one this many before it, so the size of the database settles.
+# A transaction deletes the entries of the transaction this many before it, so the database stops growing.
 ENTRY_LIFE = 24
 _ACCOUNT_NOTE_CHARS = 400
 _ENTRY_NOTE_CHARS = 700

@@ -1,7 +1,7 @@
-"""The words a workload speaks: tables, operations on rows, and the content of a whole database.
+"""The vocabulary of workloads: tables, operations on rows, and the content of a whole database.
 
 A table has an integer key and named columns; one column may be indexed and may refer to another table. That is
-enough for a relational engine to have pages of its own for tables and indexes, and simple enough for a key-value one.
+enough to give a relational engine separate pages for tables and indexes, and simple enough for a key-value engine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Operation:
-    """One row changed. `row` holds all columns but the key, and is empty for a delete."""
+    """A change of one row. `row` holds all columns but the key, and is empty for a delete."""
 
     verb: Verb
     table: str
@@ -46,12 +46,12 @@ class Operation:
 
     @property
     def user_bytes(self) -> int:
-        """Return the bytes of key and values that the user hands over."""
+        """Return the bytes of key and values that the user passes."""
         return 8 + sum(8 if isinstance(value, int) else len(value) for value in self.row)
 
 
 def apply(content: dict[str, dict[int, Row]], operations: tuple[Operation, ...]) -> None:
-    """Apply operations to a content in place; an insert over a row or a change of a missing one is an error."""
+    """Apply operations to a content in place; raise ValueError to insert over a row or to change a missing one."""
     for operation in operations:
         rows = content[operation.table]
         if (operation.key in rows) == (operation.verb is Verb.INSERT):

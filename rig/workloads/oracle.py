@@ -1,13 +1,16 @@
 """Judge a recovered database: find p such that its whole content equals the model after p transactions.
 
-Where there is no such p, say what is wrong with the content, from the versions of its rows: a row that is found tells
-which transaction wrote it, and that of all transactions which wrote that row before or after. Transaction 0 is the
-setup. With `top` the last transaction of which anything is visible:
-foreign: a row that no transaction wrote; hole: a transaction is missing as a whole, although a later one is visible;
-stale: a transaction before `top` is visible in part; torn: `top` itself is visible in part.
-A row that a later transaction wrote again says nothing of those that wrote it before. An absent row was never there
-or has been deleted; it counts as deleted by the transaction after `top` if that one would have deleted it, as a
-transaction in flight explains more than the loss of an old one, and then that one is `top`.
+If there is no such p, the versions of the rows say what is wrong: each row found shows which transaction wrote it, so
+earlier writes of that row are superseded and later ones are undone. Transaction 0 is the setup. `top` is the last
+transaction of which anything is visible:
+- foreign: a row that no transaction wrote;
+- hole: a transaction is missing as a whole, although a later one is visible;
+- stale: a transaction before `top` is visible only in part;
+- torn: `top` itself is visible only in part.
+
+A row says nothing about the transactions that wrote it before its visible version. An absent row was never there or has
+been deleted. If the transaction after `top` would have deleted it, that transaction counts as visible and becomes
+`top`, because a transaction in flight is more likely than the loss of an old one.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _SHOWN_CHARS = 60
 
 
 class Readable(Protocol):
-    """What the oracle asks of an open database; see `rig.engines.Database`."""
+    """What the oracle needs of an open database; see `rig.engines.Database`."""
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of every table."""
@@ -37,7 +40,7 @@ class Readable(Protocol):
 
 
 class Oracle:
-    """Knows the model after every number of transactions; judges content, never a file."""
+    """Judges content, never files, against the model after every number of transactions."""
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class Oracle:
 
     def judge(self, open_database: Callable[[], Readable], *, keep_open: bool = False) -> Finding:
         """Open, check and compare; the engine's exceptions become findings."""
-        # An engine may raise anything at all over a damaged file: whatever it is, these are its words.
+        # An engine may raise any exception on a damaged file; each becomes a finding in the engine's words.
         try:
             database = open_database()
         except Exception as error:  # noqa: BLE001
@@ -99,7 +102,7 @@ class Oracle:
         return Finding(FindingKind.TORN, detail=f"transaction {top} is partly there; {difference}")
 
     def _first_difference(self, content: Content) -> str:
-        """Return the first row in which the content differs from the model that it differs least from."""
+        """Return the first row in which the content differs from the nearest model."""
         nearest = min(range(len(self._models)), key=lambda count: len(_differences(content, self._models[count])))
         table, key = min(_differences(content, self._models[nearest]))
         expected, found = self._models[nearest][table].get(key), content[table].get(key)
@@ -114,7 +117,7 @@ class Oracle:
 
     @cached_property
     def _versions(self) -> dict[tuple[str, int], list[tuple[int, Row | None]]]:
-        """The versions of each row, oldest first, with the transaction that wrote it; -1 for never written."""
+        """The versions of each row, oldest first, each with the transaction that wrote it; -1 for never written."""
         versions: dict[tuple[str, int], list[tuple[int, Row | None]]] = defaultdict(lambda: [(-1, None)])
         for table, rows in self._models[0].items():
             for key, row in rows.items():
@@ -135,13 +138,13 @@ class Oracle:
         return top
 
     def _has_begun(self, content: Content, number: int) -> bool:
-        """Whether a row is as a transaction leaves it and not as it finds it."""
+        """Whether some row is as the transaction leaves it and not as it found it."""
         before, after = self._models[number - 1], self._models[number]
         places = [(operation.table, operation.key) for operation in self._transaction(number)]
         return any(content[t].get(key) == after[t].get(key) != before[t].get(key) for t, key in places)
 
     def _visible_and_undone(self, content: Content, top: int) -> tuple[set[int], set[int]]:
-        """Return the transactions up to `top` that a row found is of, and those of which a row is older than theirs."""
+        """Return the transactions up to `top` with a visible row, and those with a row that is older than theirs."""
         visible, undone = set(), set()
         for (table, key), versions in self._versions.items():
             found = content[table].get(key)

@@ -1,4 +1,4 @@
-"""What a workload is: transactions as pure functions of (seed, number), and the content after each number of them."""
+"""A workload: transactions as pure functions of (seed, number), and the content after each number of transactions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def workload_named(name: str) -> Workload:
 
 
 class Work:
-    """One workload of one seed and length, as a guest carries it out and judges it."""
+    """One workload with its seed and length, as a guest runs and judges it."""
 
     def __init__(self, name: str, seed: int, transaction_count: int) -> None:
         self._workload = workload_named(name)
@@ -56,9 +56,9 @@ class Work:
         return self._workload.models(self._seed, self._count)
 
     def oracle(self) -> Oracle:
-        """Return what judges a database that this work was done to."""
+        """Return the oracle that judges a database after this work."""
         return Oracle(self.tables, self.models(), self.transaction)
 
     def user_bytes(self, issued: int) -> int:
-        """Return the bytes of keys and values that so many transactions hand to the engine."""
+        """Return the bytes of keys and values that the first `issued` transactions pass to the engine."""
         return sum(one.user_bytes for number in range(1, issued + 1) for one in self.transaction(number))

@@ -1,1 +1,1 @@
-"""SQLite: its spec and driver, the syncs it makes, builds of the user's own, and a program that trusts the clock."""
+"""SQLite: spec and driver, the syncs it makes, the user's own builds, and a program that trusts the clock."""

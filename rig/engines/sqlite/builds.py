@@ -1,9 +1,9 @@
 """Builds of SQLite that the user names: a shared library on this machine, or `apsw==VERSION` from PyPI.
 
-Whatever it is, the one file that the guest needs is kept in the cache under its digest (see
-`rig.engines.sqlite.library` for the names), so that a run can be replayed after the file it was made with is gone.
-A wheel is fetched by pip for the guest's Python, once; pip checks it against the index, and its digest is kept beside
-it. A library that could not be loaded in the guest is refused before a machine is started.
+In either case the one file that the guest needs is kept in the cache under its digest (see
+`rig.engines.sqlite.library` for the names), so that a run can be replayed after the user's file is gone. pip fetches a
+wheel for the guest's Python, once, and checks it against the index; its digest is kept next to it. A library that the
+guest could not load is refused before a machine is started.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rig.engines.sqlite.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
 
-# The Python of the guest image (vm-images/base.toml), and the oldest and newest C library that a wheel may be made for.
+# The Python of the guest image (vm-images/base.toml), and the range of C libraries for which a wheel may be built.
 _GUEST_PYTHON = "313"
 _WHEEL_GLIBC_MINORS = range(17, 42)
-# The guest has these, as it has Python, which needs them.
+# The guest has these because its Python needs them.
 _GUEST_LIBRARIES = {
     "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libz.so.1",
 }  # fmt: skip
@@ -37,16 +37,18 @@ _OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
 
 
 def library(word: str) -> Library:
-    """Return the build that the user names, fetching it if need be.
+    """Return the build that the user names, fetched if necessary.
 
-    Raises UsageError for what is no SQLite library or not for the guest's machine, HostError if PyPI cannot be asked
-    or the cache not be written.
+    Raise UsageError for a file that is not a SQLite library or not for the guest's machine, HostError if PyPI does not
+    answer or the cache cannot be written.
     """
     require_cache()
     if match := _APSW_WORD.fullmatch(word):
         return _kept(APSW, _extension(_wheel(match[1])))
     if "==" in word:
-        raise UsageError(f"{word!r} is no build of SQLite; name a shared library, or a version such as apsw==3.51.3.0")
+        raise UsageError(
+            f"{word!r} is not a build of SQLite; name a shared library, or a version such as apsw==3.51.3.0"
+        )
     try:
         content = Path(word).read_bytes()
     except OSError as error:
@@ -56,7 +58,7 @@ def library(word: str) -> Library:
 
 
 def library_of_run(wanted: str, word: str | None) -> Library | None:
-    """Return the build that a run was made with, by its name there; `word` is what the user says it is, or None."""
+    """Return the build of a run, which calls it `wanted`; `word` is the build that the user names, or None."""
     if word is not None:
         given = library(word)
         if given.name != wanted:
@@ -68,7 +70,7 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
     path = _folder() / wanted
     if not path.exists():
         raise StoreError(
-            f"the run was made with the SQLite {wanted}, which the cache has lost; name it again: --library"
+            f"the run was made with the SQLite {wanted}, which is no longer in the cache; name it again: --library"
         )
     if name(wanted[: wanted.index("-") + 1], path.read_bytes()) != wanted:
         raise StoreError(f"{path} is damaged; remove it and name the library again with --library")
@@ -76,7 +78,7 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
 
 
 def require_loadable(found: Library, packages: str) -> None:
-    """Raise UsageError if a build asks for more than a guest with these packages has."""
+    """Raise UsageError if a build needs more than a guest with these packages has."""
     facts = shared_library(found.path.read_bytes())
     foreign = sorted(set(facts.needed) - _GUEST_LIBRARIES)
     if foreign:
@@ -90,10 +92,10 @@ def require_loadable(found: Library, packages: str) -> None:
 
 
 def guest_glibc(packages: str) -> tuple[int, ...]:
-    """Return the version of the C library among the lines `name TAB version` of an image's packages."""
+    """Return the version of the C library from the lines `name TAB version` of an image's packages."""
     match = re.search(r"^libc6(?::\w+)?\t(\d+)\.(\d+)", packages, re.MULTILINE)
     if not match:
-        raise HostError("the guest image names no libc6 among its packages; build it again: rig image build")
+        raise HostError("the guest image lists no libc6 among its packages; build it again: rig image build")
     return int(match[1]), int(match[2])
 
 
@@ -138,7 +140,7 @@ def _wheel(version: str) -> Path:
             host.atomic_write(stamp, _sha256(folder / fetched.name).encode())
         (wheel,) = folder.glob("*.whl")
         if _sha256(wheel) != stamp.read_text():
-            raise StoreError(f"{wheel} is damaged; remove {folder} to fetch it anew")
+            raise StoreError(f"{wheel} is damaged; remove {folder} to fetch it again")
     return wheel
 
 
@@ -154,7 +156,7 @@ def _downloaded(version: str, folder: Path) -> Path:
         if offered and offered[1] != "none":
             newest = ", ".join(offered[1].split(", ")[-5:])
             raise UsageError(f"PyPI has no wheel of APSW {version} for the guest; the newest are: {newest}") from None
-        raise HostError(f"APSW {version} could not be fetched from PyPI; is the network there? {error}") from None
+        raise HostError(f"APSW {version} could not be fetched from PyPI; is the network up? {error}") from None
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -166,9 +168,9 @@ def _extension(wheel: Path) -> bytes:
             content = archive.read(member)
         facts = shared_library(content)
     except (zipfile.BadZipFile, ValueError, ElfError) as error:
-        raise StoreError(f"{wheel} is not a wheel of APSW as we know them: {error}") from None
+        raise StoreError(f"{wheel} does not have the layout of an APSW wheel: {error}") from None
     if not facts.is_x86_64 or "PyInit_apsw" not in facts.defined:
-        raise StoreError(f"{wheel} holds no extension module of APSW for x86-64")
+        raise StoreError(f"{wheel} holds no APSW extension module for x86-64")
     return content
 
 

@@ -1,7 +1,7 @@
-"""SQLite through Python's own driver, or a build of the user's choice: the setting `library`, see `sqlite_library`.
+"""SQLite through Python's own driver, or the user's build: the setting `library`, see `rig.engines.sqlite.library`.
 
-`synchronous` is a property of the connection and is stored nowhere, so it is set at every open and read back.
-A `cache_size` of the default keeps a transaction of the workloads in memory: nothing spills before the commit.
+`synchronous` is a property of the connection and not stored, so it is set at every open and read back. With the default
+`cache_size` a transaction of the workloads fits in memory, so nothing spills before the commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TYPES = {int: "INTEGER", str: "TEXT"}
 
 
 class SqliteDatabase:
-    """One connection in autocommit mode; transactions are written out."""
+    """One connection in autocommit mode; transactions are explicit statements."""
 
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
         self._library = settings.get("library", "")
@@ -67,7 +67,7 @@ class SqliteDatabase:
         }
 
     def problems(self) -> list[str]:
-        """Return what integrity_check (tables, indexes, constraints) and foreign_key_check complain about."""
+        """Return the complaints of integrity_check (tables, indexes, constraints) and foreign_key_check."""
         rows = self._connection.execute("PRAGMA integrity_check(5)")
         found = [str(row[0]) for row in rows if row[0] != "ok"]
         return found + [f"foreign key: {row}" for row in self._connection.execute("PRAGMA foreign_key_check")]
@@ -84,7 +84,7 @@ class SqliteDatabase:
         return found
 
     def rollback(self) -> None:
-        """Give up the transaction that raised, if SQLite has not done so itself."""
+        """Roll back the transaction that raised, if SQLite has not done so itself."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
@@ -94,11 +94,11 @@ class SqliteDatabase:
         return self._journal_mode == "wal"
 
     def checkpoint(self) -> None:
-        """Checkpoint as SQLite does by itself, but raise what it would keep silent about."""
+        """Checkpoint as SQLite does by itself, but raise errors that it would ignore."""
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def shrink_log(self) -> None:
-        """Empty the WAL, or remove a journal that persists."""
+        """Empty the WAL, or remove a persistent journal."""
         if self._journal_mode == "wal":
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         elif self._journal_mode == "persist":
@@ -126,7 +126,7 @@ class SqliteDatabase:
             return f"DELETE FROM {table} WHERE id=?"
         if operation.verb is Verb.INSERT:
             return f"INSERT INTO {table} VALUES (?{',?' * len(operation.row)})"
-        # REPLACE would delete and insert; this updates in place and keeps references to the row valid.
+        # REPLACE would delete and insert; UPDATE works in place and keeps references to the row valid.
         if table not in self._columns:
             rows = self._connection.execute(f"PRAGMA table_info({table})")
             self._columns[table] = [row[1] for row in rows if row[1] != "id"]
@@ -139,7 +139,7 @@ def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase
 
 
 def is_fault(error: Exception) -> bool:
-    """Return whether SQLite speaks of the disk or of what is on it."""
+    """Return whether SQLite's error is due to the disk or its content."""
     return sqlite_library.error_code(error) in _FAULT_CODES
 
 

@@ -1,7 +1,7 @@
-"""Read from a shared library what decides whether it loads elsewhere: machine, needed libraries, symbols.
+"""Read from a shared library whether it can load elsewhere: machine, needed libraries, symbols.
 
 Only 64-bit little-endian files with section headers are understood, as linkers write them and `strip` leaves them.
-pyelftools reads the tables. A damaged file can make it raise anything, or go in circles; both end in `ElfError`.
+pyelftools reads the tables. A damaged file can make it raise anything or loop; both end in `ElfError`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _Record = TypeVar("_Record")
 
 
 class ElfError(Exception):
-    """The file is no shared library that can be read; the message says what it is instead."""
+    """The file is not a readable shared library; the message says why."""
 
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """What a shared library offers and asks for."""
+    """What a shared library offers and needs."""
 
     is_x86_64: bool
     needed: tuple[str, ...]
     defined: frozenset[str]
-    # The newest version of the GNU C library of which it uses something, such as (2, 34); (0,) for none.
+    # The newest version of the GNU C library whose symbols it uses, for example (2, 34); (0,) for none.
     glibc: tuple[int, ...]
 
 
 def shared_library(data: bytes) -> SharedLibrary:
     """Return what is in the bytes of a shared library; raise ElfError for anything else."""
     if data[:4] != b"\x7fELF":
-        raise ElfError("it is no ELF file")
+        raise ElfError("it is not an ELF file")
     if data[4:6] != b"\x02\x01":
         raise ElfError("it is not for a 64-bit little-endian machine")
     try:
@@ -58,7 +58,7 @@ def _read(data: bytes) -> SharedLibrary:
 
     file = ELFFile(io.BytesIO(data))
     if file["e_type"] != "ET_DYN":
-        raise ElfError("it is an ELF file, but no shared library")
+        raise ElfError("it is an ELF file, but not a shared library")
     records_max = len(data) // _RECORD_BYTES_MIN
     sections = {section["sh_type"]: section for section in _bounded(file.iter_sections(), records_max)}
     dynamic, symbols, needs = map(sections.get, ("SHT_DYNAMIC", "SHT_DYNSYM", "SHT_GNU_verneed"))
@@ -80,7 +80,7 @@ def _version_names(needs: GNUVerNeedSection) -> Iterator[str]:
 
 
 def _bounded(records: Iterable[_Record], records_max: int) -> Iterator[_Record]:
-    """Yield the records of a table; raise ElfError when there are more than the file has room for."""
+    """Yield the records of a table; raise ElfError if there are more than the file has room for."""
     for number, record in enumerate(records):
         if number == records_max:
             raise ElfError("it is damaged: a table has more entries than fit into the file")

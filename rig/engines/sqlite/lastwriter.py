@@ -1,12 +1,15 @@
-"""A program on SQLite that trusts the wall clock where it should not, and so loses what SQLite kept: a control.
+"""A control: a program on SQLite that wrongly trusts the wall clock, and so loses what SQLite kept.
 
-SQLite's durability does not depend on the clock, so SQLite alone cannot show that a wrong clock would be noticed.
-This program depends on it in two ways that are common, and breaks under a wrong clock what holds under a right one:
-The last writer wins: each transaction is stamped with the time, and one whose stamp is no later than the latest stored
-is old news; it is skipped and acknowledged. Behind a clock that went back, or stands still, all are lost.
-The books are closed: once a year has gone by since the database was made, whoever opens it drops the entries of the
-ledger. A machine that comes back twenty years ahead does so at once.
-The stamps are in a table of their own, in the transaction that they are of, so the rest is the ledger as ever.
+SQLite's durability does not depend on the clock, so SQLite alone cannot show that the rig would notice a wrong clock.
+This program depends on the clock in two common ways, and under a wrong clock breaks what holds under a right one:
+- The last writer wins. Each transaction is stamped with the time. If its stamp is not later than the latest stored one,
+  the transaction counts as outdated: it is skipped and acknowledged. After a clock went back, or while it stands still,
+  all are lost.
+- The books are closed. A year after the database was made, opening it drops the entries of the ledger. A machine that
+  comes back twenty years ahead does so at once.
+
+The stamps have their own table and are written in the transaction that they belong to, so the ledger itself is
+unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ _YEAR_NS = 365 * 86_400 * 1_000_000_000
 
 
 class LastWriter(SqliteDatabase):
-    """The database of such a program; `now_ns` is its wall clock, in nanoseconds since 1970."""
+    """The program's database; `now_ns` is its wall clock, in nanoseconds since 1970."""
 
     def __init__(self, path: str, settings: Mapping[str, str], now_ns: Callable[[], int] = time.time_ns) -> None:
         super().__init__(path, settings)
@@ -42,7 +45,7 @@ class LastWriter(SqliteDatabase):
         self._connection.execute("INSERT INTO stamps VALUES (?, ?)", (now_ns, now_ns))
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction, unless a later one is stored; return as if it had been in any case."""
+        """Carry out one transaction unless a later one is stored; report success in both cases."""
         now_ns = self._now_ns()
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("UPDATE stamps SET latest=? WHERE latest<?", (now_ns, now_ns))
@@ -52,5 +55,5 @@ class LastWriter(SqliteDatabase):
 
 
 def open_database(directory: str, settings: Mapping[str, str]) -> LastWriter:
-    """Open the database of such a program in a directory."""
+    """Open the program's database in a directory."""
     return LastWriter(f"{directory}/{FILE}", settings)

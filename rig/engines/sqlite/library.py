@@ -1,12 +1,12 @@
-"""Connections to a SQLite that the user brought, offering just what `rig.engines.sqlite` uses.
+"""Connections to a SQLite that the user supplied, with only the functions that `rig.engines.sqlite` uses.
 
-A library is one file in `FOLDER`, of one of two kinds, told by the beginning of its name: `so-...` is a shared library
-that exports SQLite's C functions, driven here through ctypes; `apsw-...` is the extension module of a wheel of APSW,
-which holds a SQLite of its own and exports nothing but the module. The rest of the name is the digest of the file, so
-a name read back from the file that was opened says which build was at work.
+A library is one file in `FOLDER`. The prefix of its name tells its kind: `so-...` is a shared library that exports
+SQLite's C functions, called here through ctypes; `apsw-...` is the extension module of an APSW wheel, which contains
+SQLite and exports only the module. The rest of the name is the digest of the file, so the name read back from the
+opened file says which build was used.
 
-The driver of Python itself needs functions that old releases lack; this one asks only for what SQLite 3.7.15 has.
-Each statement is prepared anew, so virtual times are comparable among libraries of one kind and not across kinds.
+Python's own driver needs functions that old releases lack; this one needs only those of SQLite 3.7.15. It prepares each
+statement again, so virtual times can be compared only among libraries of one kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 FOLDER = Path("/run/code/libraries")
 SHARED, APSW = "so-", "apsw-"
-# Every C function that is called below -> its result and arguments.
+# C function -> its result and arguments; all that are called below.
 _P, _I, _B = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sqlite3_open_v2": (_I, (_B, _P, _I, _B)),
@@ -52,16 +52,16 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 _OK, _ROW, _DONE = 0, 100, 101
 _READWRITE_CREATE = 2 | 4
 _INTEGER, _FLOAT, _TEXT, _BLOB = 1, 2, 3, 4
-# The C API's word for "make a copy of this before you return".
+# SQLITE_TRANSIENT: the function copies the value before it returns.
 _TRANSIENT = -1
-# As the driver of Python has it.
+# The default of Python's own driver.
 _BUSY_LIMIT_MS = 5000
 
 Value = int | float | str | bytes | None
 
 
 class LibraryError(Exception):
-    """SQLite's own message, with its extended result code under the name that the driver of Python has for it."""
+    """SQLite's own message, with its extended result code in the attribute that Python's own driver uses."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(f"{message} (code {code})" if code else message)
@@ -72,14 +72,14 @@ class Rows(Protocol):
     """The rows of a statement."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through them."""
+        """Iterate over the rows."""
 
     def fetchall(self) -> list[Any]:
-        """Return them all."""
+        """Return all rows."""
 
 
 class Connection(Protocol):
-    """What a connection is to the engine; those of the drivers of Python and of APSW are such without more ado."""
+    """What the engine needs of a connection; those of Python's driver and of APSW already satisfy this protocol."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
         """Carry out one statement and return its rows."""
@@ -93,12 +93,12 @@ class Connection(Protocol):
 
 
 def error_code(error: Exception) -> int:
-    """Return the primary result code of SQLite that an error of any driver carries; 0 if it carries none."""
+    """Return SQLite's primary result code from an error of any driver; 0 if it has none."""
     return int(getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0)) & 0xFF
 
 
 def connect(path: str, library: str, folder: Path | None = None) -> Connection:
-    """Open a database in autocommit mode with a library of `FOLDER` or of another; errors are those of its driver."""
+    """Open a database in autocommit mode with a library in `folder`, by default `FOLDER`; raise its driver's errors."""
     file = str((folder or FOLDER) / library)
     if library.startswith(APSW):
         module = _module(file)
@@ -109,20 +109,20 @@ def connect(path: str, library: str, folder: Path | None = None) -> Connection:
 
 
 def names(folder: Path | None = None) -> list[str]:
-    """Return the libraries that came with our code."""
+    """Return the names of the libraries in `folder`, by default those delivered to the guest."""
     own = folder or FOLDER
     return sorted(path.name for path in own.iterdir()) if own.is_dir() else []
 
 
 @cache
 def digest(library: str, folder: Path | None = None) -> str:
-    """Return the name that the content of a library's file gives it: the same, unless it was mixed up."""
+    """Return the name that follows from the content of a library's file; it differs if the file was mixed up."""
     kind = APSW if library.startswith(APSW) else SHARED
     return name(kind, ((folder or FOLDER) / library).read_bytes())
 
 
 def name(kind: str, content: bytes) -> str:
-    """Return the name of a library of that kind and content."""
+    """Return the name of a library of this kind and content."""
     return kind + hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
@@ -164,7 +164,7 @@ class _CtypesConnection:
         library.sqlite3_busy_timeout(self._handle, _BUSY_LIMIT_MS)
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
-        """Carry out one statement to its end and return its rows; raise LibraryError with SQLite's words."""
+        """Run one statement to its end and return its rows; raise LibraryError with SQLite's words."""
         statement = self._prepared(sql.encode())
         try:
             count = self._library.sqlite3_bind_parameter_count(statement)
@@ -180,7 +180,7 @@ class _CtypesConnection:
                 raise self._error(code)
             return rows
         finally:
-            # It repeats the error of the last step, which was raised above.
+            # Its result is ignored: it repeats the error of the last step, which was raised above.
             self._library.sqlite3_finalize(statement)
 
     @property
@@ -189,7 +189,7 @@ class _CtypesConnection:
         return not self._library.sqlite3_get_autocommit(self._handle)
 
     def close(self) -> None:
-        """Close; every statement has been finalized."""
+        """Close the connection; every statement has been finalized."""
         if self._handle.value:
             self._check(self._library.sqlite3_close(self._handle))
             self._handle = ctypes.c_void_p()
@@ -236,7 +236,7 @@ class _CtypesConnection:
         if kind not in (_TEXT, _BLOB):
             return None
         read = library.sqlite3_column_text if kind == _TEXT else library.sqlite3_column_blob
-        # The value first, then its length: reading a text may convert it.
+        # Read the value before its length, because reading a text may convert it.
         place = read(statement, column)
         data = ctypes.string_at(place, library.sqlite3_column_bytes(statement, column)) if place else b""
         return data.decode() if kind == _TEXT else data
@@ -249,6 +249,6 @@ class _CtypesConnection:
         if not self._handle.value:
             return LibraryError("SQLite could not allocate a connection", code)
         words = self._library.sqlite3_errmsg(self._handle).decode(errors="replace")
-        # It is the code of the last failed call, which the caller's may not have been.
+        # The extended code is that of the last failed call, which may not be the caller's.
         extended = self._library.sqlite3_extended_errcode(self._handle)
         return LibraryError(words, extended if extended & 0xFF == code & 0xFF else code)

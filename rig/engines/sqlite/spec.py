@@ -1,4 +1,4 @@
-"""What the rig has to know of SQLite: its settings in the words of its pragmas."""
+"""The spec of SQLite, its settings in the words of its pragmas."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SPEC = Spec(
         "journal_mode": ("delete", "truncate", "persist", "wal", "memory", "off"),
         "synchronous": ("off", "normal", "full", "extra"),
     },
-    # A checkpoint has to happen several times in a short run; SQLite's default of 1000 pages would never come.
+    # A short run must see several checkpoints; it would never reach SQLite's default of 1000 pages.
     tuning={"page_size": "4096", "wal_autocheckpoint": "60"},
     unprotected={"journal_mode": ("memory", "off"), "synchronous": ("off",)},
-    # Without a journal on disk a kill in mid-commit may damage.
+    # Without a journal on disk a kill during a commit may damage the database.
     volatile={"journal_mode": ("memory", "off")},
-    # pragma.html: EXTRA is FULL but for the sync of the directory after the journal is removed, which these never do.
+    # pragma.html: EXTRA is FULL plus a sync of the directory after the journal is removed, which these modes never do.
     same_as={"truncate_extra": "truncate_full", "persist_extra": "persist_full", "wal_extra": "wal_full"},
     strict=("wal_full",),
     warm=("delete_extra", "wal_full"),

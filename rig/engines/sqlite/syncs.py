@@ -1,22 +1,22 @@
-"""The calls by which SQLite makes a transaction durable: a name for each sync, and the sequences it is known to make.
+"""The calls by which SQLite makes a transaction durable: a name for each sync, and the known sequences.
 
-Names in a rollback journal's transaction count: `journal1` is its first sync of the journal. What each is for:
+In rollback journal modes the names count within a transaction: `journal1` is the first sync of the journal. The kinds:
 
     kind                 role       phase       what it makes durable
     journal1             journal    commit      the original pages (at FULL without their number in the header)
     directory1           directory  creation    the name of the journal
     journal2             journal    commit      FULL: that number; PERSIST at NORMAL: the journal's end
     database1            database   commit      the new pages
-    journal3             journal    commit      the journal's end, cut to nothing or its header zeroed
-    directory2           directory  commit      that the journal's name is gone
-    wal-header           wal        checkpoint  the header of a WAL that begins anew, with its new salt
-    wal-directory        directory  creation    the name of the WAL; only while the database is made
+    journal3             journal    commit      the journal's end: truncated to nothing, or its header zeroed
+    directory2           directory  commit      the removal of the journal's name
+    wal-header           wal        checkpoint  the header of a WAL that restarts, with its new salt
+    wal-directory        directory  creation    the name of the WAL; only while the database is created
     wal-commit           wal        commit      the frames of a transaction
     wal-checkpoint       wal        checkpoint  all frames, before the first of them goes into the database
     database-checkpoint  database   checkpoint  the pages that a checkpoint has written
 
-`SEQUENCES` is what one transaction does: measured with SQLite 3.40.1 by a log of its calls, and as atomiccommit.html
-and wal.html of SQLite's documentation tell it. Plain writes are not part of it.
+`SEQUENCES` lists what one transaction does, as measured with SQLite 3.40.1 from a log of its calls, and as described in
+atomiccommit.html and wal.html of SQLite's documentation. Plain writes are left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WAL_FULL = (
     "wal-header wal-commit",
     "wal-header wal-commit wal-checkpoint database-checkpoint",
 )
-# (journal_mode, synchronous) -> what a transaction after the setup may do; the first is the common one.
+# (journal_mode, synchronous) -> what a transaction after the setup may do, the most common sequence first.
 SEQUENCES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("delete", "off"): ("unlink",),
     ("delete", "normal"): ("journal1 directory1 database1 unlink",),
@@ -76,27 +76,27 @@ SEQUENCES: Mapping[tuple[str, str], tuple[str, ...]] = {
     **{(mode, "off"): ("",) for mode in ("memory", "off")},
     **{(mode, level): ("database1",) for mode in ("memory", "off") for level in ("normal", "full", "extra")},
 }
-# A sample of a dozen transactions has to see a checkpoint.
+# A sample of a dozen transactions must see a checkpoint.
 SAMPLE_TUNING: Mapping[str, str] = {"wal_autocheckpoint": "20"}
 
 
 class Namer:
-    """Names the calls of one connection, in their order; told where each transaction begins."""
+    """Names the calls of one connection, in order; `begin` marks where each transaction begins."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._is_wal = settings["journal_mode"] == "wal"
-        # At NORMAL a commit is not synced, so frames that are synced go into a checkpoint.
+        # At NORMAL a commit is not synced, so synced frames belong to a checkpoint.
         self._syncs_commits = settings["synchronous"] in ("full", "extra")
         self._header_written = self._frames_written = False
         self.begin()
 
     def begin(self) -> None:
-        """Begin to count anew: a transaction begins."""
+        """Begin a transaction: restart the counts."""
         self._journal_count = self._database_count = 0
         self._journal_gone = False
 
     def name(self, call: Call) -> str:
-        """Return the kind of a sync, such as `wal-commit`; empty for any other call, or one of no known role."""
+        """Return the kind of a sync, for example `wal-commit`; empty for any other call or an unknown role."""
         if call.role == "wal" and call.name is CallName.WRITE:
             if call.offset_bytes < _WAL_HEADER_BYTES:
                 self._header_written = True
@@ -128,7 +128,7 @@ class Namer:
 
 
 def role(path: str, directory: str) -> str:
-    """Return what a file is to the database whose folder is `directory`; empty for a stranger."""
+    """Return the role of a file for the database in `directory`; empty for an unrelated file."""
     if path.rstrip("/") == directory.rstrip("/"):
         return "directory"
     if not path.startswith(f"{directory.rstrip('/')}/"):
@@ -138,12 +138,12 @@ def role(path: str, directory: str) -> str:
 
 
 def word(call: Call) -> str:
-    """Return a call as it stands in a sequence: the role that is synced, `unlink` or `ftruncate` of the journal."""
+    """Return a call as spelled in a sequence: the role that is synced, or `unlink` or `ftruncate` of the journal."""
     if call.name is CallName.SYNC:
         return call.role
     return _DROPS.get(call.name, "") if call.role == "journal" else ""
 
 
 def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the known sequences of these settings in the kinds of `KINDS`; empty if none are known."""
+    """Return the known sequences of these settings, in words of `KINDS`; empty if none are known."""
     return SEQUENCES.get((settings.get("journal_mode", ""), settings.get("synchronous", "")), ())
