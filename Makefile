@@ -1,15 +1,15 @@
 # The two commands are `make run` (the main matrix, from nothing to the printed table) and `make test`.
-# Each first sees to what it needs: programs (bootstrap.sh), the Python environment (.venv, from requirements.lock) and the
-# guest image. All three are made once; with everything in place they cost well under a second and change nothing.
+# Each first installs what it needs: programs (bootstrap.sh), the Python environment (.venv, from requirements.lock) and the
+# guest image. All three are made once; after that the check takes well under a second and changes nothing.
 #
-# Variables: PYTHON  the interpreter to make .venv from (>= 3.11; looked for when not given)
-#            JOBS    how many tests run at the same time (all processors when not given)
+# Variables: PYTHON  the interpreter for .venv (>= 3.11; default: the first one found)
+#            JOBS    how many tests run in parallel (default: one per processor)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# The steps of one goal follow each other; what runs side by side is decided by JOBS.
+# Make runs the steps one after the other; JOBS sets how many tests run in parallel.
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONPATH
 
 BIN := .venv/bin
-# A stamp names what the environment was made from: another lock, other entry points or a moved clone make another one.
+# The stamp identifies what the environment was made from: a new lock, new entry points or a moved clone make a new one.
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
 
@@ -49,10 +49,10 @@ vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
 	@$(BIN)/pytest -n $(JOBS) tests/durability
 
-image: programs $(STAMP)  ## build the guest image, where it is not there yet
+image: programs $(STAMP)  ## build the guest image, unless the cache has it
 	@$(BIN)/rig image build
 
-clean:  ## remove what was made inside this clone
+clean:  ## remove everything generated inside this clone
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -62,7 +62,7 @@ programs:
 programs-of-test:
 	@./bootstrap.sh test
 
-# The stamp is written last, so an interrupted installation starts afresh; nothing is compiled from source.
+# The stamp is written last, so that an interrupted installation starts over. Nothing is compiled from source.
 $(STAMP): | programs
 	@echo "make: installing requirements.lock into .venv"
 	@python=$$(./bootstrap.sh python) && rm -rf .venv && "$$python" -m venv .venv

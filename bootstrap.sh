@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Make sure that the programs the rig needs are there: `bootstrap.sh run` for `make run`, `bootstrap.sh test` for `make test`.
-# On Debian and Ubuntu what is missing is installed, as root or through sudo; where that cannot be, one line lists exactly
-# what is missing and nothing is changed. When all is there it looks, says nothing and is done in milliseconds.
+# Install the programs that the rig needs: `bootstrap.sh run` for `make run`, `bootstrap.sh test` for `make test`.
+# On Debian and Ubuntu it installs what is missing, as root or through sudo. If it cannot, it changes nothing and prints
+# one line that lists exactly what is missing. If nothing is missing, it prints nothing and ends within milliseconds.
 set -euo pipefail
 
-# Program files live in sbin directories as well, which are not on everybody's PATH.
+# Some programs are in sbin directories, which are not on every user's PATH.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 DEBIAN_KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 readonly DEBIAN_KEYRING
 
-# What is needed -> who has it. Alternatives are separated by "|", the best first; a name with a slash is a file.
+# Program or file -> its Debian package. "|" separates alternatives, the best first; a name with a slash is a file.
 needs_of_run=(
     "qemu-system-x86_64  qemu-system-x86"
     "mmdebstrap          mmdebstrap"
@@ -18,8 +18,8 @@ needs_of_run=(
     "make                make"
     "$DEBIAN_KEYRING     debian-archive-keyring"
 )
-# chromium opens the report as a reader would; vagrant (or where it is not packaged, ruby) reads the Vagrantfile; npm
-# fetches old releases of SQLite with known bugs, which gcc and the C library's headers build; cpio unpacks our archives.
+# chromium opens the report as a reader would; vagrant (or ruby, where vagrant is not packaged) reads the Vagrantfile; npm
+# fetches old releases of SQLite with known bugs; gcc and the C library's headers build them; cpio unpacks our archives.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"
@@ -47,7 +47,7 @@ present() {
     return 1
 }
 
-# A Python that can run the rig and make a virtual environment; Debian keeps ensurepip in a package of its own.
+# Find a Python that can run the rig and make a virtual environment; Debian has ensurepip in a separate package.
 find_python() {
     local candidate
     for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
@@ -77,7 +77,7 @@ python_packages() {
     if [[ -n $minor && $minor -lt 11 ]]; then echo "python3.11 python3.11-venv"; else echo "python3 python3-venv"; fi
 }
 
-# Of the alternatives of each need, the first that this distribution has.
+# For each need, print the first alternative that this distribution has.
 packages_for() {
     local need package
     local -a alternatives
@@ -96,12 +96,12 @@ may_become_root() {
     if [[ $(id -u) == 0 ]]; then return 0; fi
     type -P sudo >/dev/null || return 1
     as_root=(sudo)
-    # Without a terminal nobody can type a password.
+    # Without a terminal sudo cannot ask for a password.
     if [[ ! -t 0 ]]; then as_root=(sudo -n); fi
     "${as_root[@]}" true 2>/dev/null
 }
 
-# Packages have hundreds of lines to say: keep them in a file without a name, and show them only when something fails.
+# Packages print hundreds of lines: keep them in an unlinked file, and show them only if the command fails.
 quietly() {
     local log status=0 said
     log=$(mktemp)
@@ -125,7 +125,7 @@ install_packages() {
         mapfile -t packages < <(packages_for "${missing[@]}" | tr ' ' '\n')
         say "installing: ${packages[*]}"
         if apt_get install --no-install-recommends --yes "${packages[@]}"; then return 0; fi
-        if [[ $attempt == first ]]; then say "trying once more, with fresh package lists"; apt_get update || true; fi
+        if [[ $attempt == first ]]; then say "trying again with fresh package lists"; apt_get update || true; fi
     done
     say "apt-get could not install: ${packages[*]}"
     return 1
@@ -150,7 +150,7 @@ esac
 
 look_for_missing() {
     mapfile -t missing < <(missing_needs "${needs[@]}")
-    # An environment that exists has its Python; only a fresh clone has to look for one.
+    # An existing environment has its Python; only a fresh clone needs to find one.
     if [[ ! -x $(dirname "$0")/.venv/bin/python ]] && ! find_python >/dev/null; then
         missing+=("python3>=3.11-with-venv  python")
     fi
@@ -160,7 +160,7 @@ look_for_missing
 if [[ ${#missing[@]} == 0 ]]; then exit 0; fi
 
 if ! type -P apt-get dpkg >/dev/null; then
-    say "this is neither Debian nor Ubuntu; please install what provides: $(printf '%s\n' "${missing[@]}" | awk '{print $1}' | paste -sd' ')"
+    say "this is neither Debian nor Ubuntu; please install the packages that provide: $(printf '%s\n' "${missing[@]}" | awk '{print $1}' | paste -sd' ')"
     exit 1
 fi
 if ! may_become_root; then
@@ -168,8 +168,8 @@ if ! may_become_root; then
         "apt-get install --no-install-recommends $(packages_for "${missing[@]}" | paste -sd' ')"
     exit 1
 fi
-# A fresh machine has no package lists, and then apt knows none of the alternatives.
-apt_get update || say "apt-get update failed; going on with the package lists that are there"
+# A fresh machine has no package lists, and apt then knows none of the alternatives.
+apt_get update || say "apt-get update failed; continuing with the existing package lists"
 install_packages
 look_for_missing
 if [[ ${#missing[@]} != 0 ]]; then
