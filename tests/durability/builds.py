@@ -1,6 +1,6 @@
-"""Builds of SQLite with and without a known bug: amalgamations from npm, compiled here once, and wheels from PyPI.
+"""Builds of SQLite with and without a known bug: amalgamations from npm, compiled once, and wheels from PyPI.
 
-What is fetched is pinned by its SHA-256; what is made of it is kept in the user's cache.
+Downloads are pinned by SHA-256; the builds are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPILE_LIMIT_S = 600
 
 @dataclass(frozen=True)
 class Amalgamation:
-    """A package of npm that carries the source of a SQLite release."""
+    """An npm package that contains the source of a SQLite release."""
 
     package: str
     package_sha256: str
@@ -42,7 +42,7 @@ AMALGAMATIONS = {
         "package/deps/sqlite-autoconf-3080900.tar.gz",
     ),
 }
-# Version of APSW -> the digests of its wheels for x86-64, one for each CPython from 3.11 to 3.14.
+# Version of APSW -> digests of its x86-64 wheels, one per CPython from 3.11 to 3.14.
 WHEELS_SHA256 = {
     "3.51.2.0": (
         "6bfd910c308b356d3612f91fe0002500df4fbee7d5dd301a2a298d5a08a1b2bb",
@@ -57,19 +57,19 @@ WHEELS_SHA256 = {
         "3f9c0f193caad88b7247edc006d9b317a9f49cccc4221658b94c1acabc010dab",
     ),
 }
-# All that the tests put into a guest, in one template: making one takes longer than using it.
+# All the builds that the tests use in a guest, in one template, because making a template takes longer than using it.
 IN_THE_GUEST = ("3.8.5", "3.8.9", "apsw==3.51.2.0")
 
 
 def for_the_guest() -> dict[str, Library]:
-    """Return the builds that the tests use in a guest, by their version or word."""
+    """Return the builds that the tests use in a guest, by the version or the word that names them."""
     return {
         word: libraries.library(word if word.startswith("apsw") else str(shared_library(word))) for word in IN_THE_GUEST
     }
 
 
 def shared_library(version: str) -> Path:
-    """Return a shared library of a release, compiling it if the cache has none."""
+    """Return a shared library of a release; compile it if the cache has none."""
     source = AMALGAMATIONS[version]
     path = cache_folder() / "builds" / f"sqlite-{version}-{source.package_sha256[:16]}.so"
     with locked(path):
@@ -108,7 +108,7 @@ def _compile(source: Amalgamation, scratch: Path) -> Path:
             assert code
             (scratch / "sqlite3.c").write_bytes(code.read())
     library = scratch / "sqlite.so"
-    # Without -Bsymbolic a Python that holds a SQLite of its own could answer the calls inside this one.
+    # Without -Bsymbolic, calls within this library could go to another SQLite that the Python process has loaded.
     flags = ["-shared", "-fPIC", "-O1", "-w", "-Wl,-Bsymbolic", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_THREADSAFE=1"]
     host.run(["gcc", *flags, "-o", str(library), str(scratch / "sqlite3.c")], timeout_s=_COMPILE_LIMIT_S)
     return library

@@ -1,7 +1,7 @@
-"""Known bugs of SQLite: each is found in a release that has it, and not in one that has not.
+"""Known bugs of SQLite: each is found in a release that has it, and not in one that does not.
 
-`pytest -k known_bug` runs these. They are the rig's teeth: a rig that sees nothing in the bad release would see nothing
-in the next one either.
+`pytest -k known_bug` runs these. They show that the rig can find bugs: if it found nothing in the bad release, it would
+find nothing in the next one either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rig.front.pytest_plugin import Measured
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 
-# What needs numpy or a machine is imported where it is used: collecting tests stays a matter of milliseconds.
+# Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row
     from rig.engines.builds import Library
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 Say = Callable[[str, object], None]
 
-# The cut must be able to come before jbd2's commit, and the last transaction must have its 5 seconds.
+# The cut must be possible before jbd2's commit, and the last transaction must get its 5 seconds.
 _WORKLOAD = WorkloadSpec(transaction_count=10, think_ms=300, rest_ms=6000)
 _LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, reproduce_all=False)
 
 _RACE = Path(__file__).with_name("wal_reset.py")
 _TRIAL_S = 6
 _TRIALS_MAX = 20
-# The good release is exposed so many times as much as the bad one was when it failed, and to no less than this.
+# The good release gets this many times the exposure that the bad one needed to fail, and at least the minimum below.
 _EXPOSURE_FACTOR = 10
 _CHECKPOINTS_MIN = 300
-# What a trial may take beside its own time: a large database is made and looked through.
+# What a trial may take on top of its own time, to make and read a large database.
 _TRIAL_LIMIT_S = 240
 
 
@@ -93,7 +93,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
     assert good.outcome.content_count >= _LOOK.exposure_min, text
     assert "known bug" not in text
-    # One sync more a transaction, which is the correction.
+    # The fix is one more sync per transaction.
     assert (bad.outcome.flush_per_transaction or 0) + 0.5 < (good.outcome.flush_per_transaction or 0)
 
 

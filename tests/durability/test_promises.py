@@ -1,7 +1,7 @@
-"""The product: every scenario of the matrix keeps what the engine's documentation promises for it.
+"""The product: every scenario of the matrix keeps the promise of the engine's documentation.
 
-`pytest -k wal_normal_powercut` runs one scenario. It is green only if nothing broke its promise, enough was looked at,
-and the controls of its group fired.
+`pytest -k wal_normal_powercut` runs one scenario. It is green only if nothing broke its promise, its exposure is
+sufficient, and the controls of its group fired.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""One trial of the WAL-reset race: two processes on one database, and nothing crashes. Run with APSW on the path.
+"""One trial of the WAL-reset race: two processes on one database, without any crash. Run it with APSW on the path.
 
     python wal_reset.py trial DATABASE SECONDS
 
-SQLite's own account (sqlite.org/wal.html, The WAL-Reset Bug): a checkpoint reads the header of the WAL index; before it
-looks at how much of the WAL has been copied already, another connection resets the WAL, which had been copied whole,
-and commits anew at its start; the checkpoint then marks frames as copied that are not the ones it knew. They never
-reach the database, and no reader looks for them.
+SQLite describes it (sqlite.org/wal.html, The WAL-Reset Bug): a checkpoint reads the header of the WAL index. Before it
+reads how much of the WAL has been copied, another connection resets the WAL, which had been copied completely, and
+commits at its start. The checkpoint then marks frames as copied that are not the ones it knew. They never reach the
+database, and no reader looks for them in the WAL.
 
-What makes it likely here: `wal_autocheckpoint=1` leaves the WAL copied whole after each transaction of the writer, so
-that the next one resets it. Transactions of different lengths, so that the stale length is longer than the new WAL. A
-checkpointer with a memory map of a large database that it has read: it gives up the map just between the two looks,
-which takes milliseconds in which the writer commits. And a pause between reading and checkpointing, without which
-the reader's own mark would have kept the WAL from being copied whole.
+Four things make it likely here. `wal_autocheckpoint=1` leaves the WAL completely copied after each transaction of the
+writer, so that the next one resets it. Transactions have different lengths, so that the stale length is longer than the
+new WAL. The checkpointer has a memory map of a large database that it has read, and unmaps it just between the two
+reads, which takes milliseconds in which the writer commits. And it pauses between reading and checkpointing; without
+that, the reader's own mark would keep the WAL from being copied completely.
 
-The writer counts what it committed, and looks from time to time; at the end all is closed and looked at once more.
+The writer counts its commits and checks the database from time to time; at the end everything is closed and checked
+once more.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _END_LIMIT_S = 120
 def connect(path: str) -> apsw.Connection:
     connection = apsw.Connection(path)
     connection.set_busy_timeout(_BUSY_LIMIT_MS)
-    # Nothing crashes, so nothing need be synced.
+    # Nothing crashes, so nothing needs to be synced.
     connection.execute("PRAGMA synchronous=off")
     return connection
 
@@ -62,7 +63,7 @@ def rows(connection: apsw.Connection) -> int:
 
 
 def write(path: str, seconds: float) -> dict[str, Any]:
-    """Commit until the time is over or something is wrong; return what was committed, and what is wrong."""
+    """Commit until the time is over or an error is found; return what was committed, and the error."""
     connection = connect(path)
     connection.execute("PRAGMA wal_autocheckpoint=1")
     until = time.monotonic() + seconds
@@ -84,7 +85,7 @@ def write(path: str, seconds: float) -> dict[str, Any]:
 
 
 def trial(path: str, seconds: float) -> dict[str, Any]:
-    """Checkpoint while another process writes; return how often, what was committed, and whatever is wrong."""
+    """Checkpoint while another process writes; return the number of checkpoints, what was committed, and the error."""
     prepare(path)
     connection = connect(path)
     connection.execute(f"PRAGMA mmap_size={1 << 31}")

@@ -1,7 +1,7 @@
-"""What the tests over real machines share: the image, the two templates, and short recordings made once a session.
+"""Fixtures of the tests on real machines: the image, the two templates, and short recordings made once per session.
 
-Image and templates come from the user's cache, so they are cheap; recordings live for the session, and the workers of
-pytest-xdist share them.
+Image and templates come from the user's cache, so they are cheap. Recordings are kept for the session and shared by the
+workers of pytest-xdist.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rig.recordings.archive import Recording
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """A shell starts its background jobs with SIGINT ignored, and what we start and interrupt would inherit that."""
+    """Restore SIGINT: a shell ignores it in background jobs, and the programs that we interrupt would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -50,16 +50,16 @@ def verifier(image: Image) -> Iterator[Template]:
 @pytest.fixture(scope="session")
 def recorded(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Recording]:
     own = tmp_path_factory.getbasetemp()
-    # Under xdist the base is the worker's own, in a folder of the run.
+    # Under xdist the base folder is the worker's own; its parent belongs to the run.
     shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "recordings"
 
     def make(scenario: Scenario) -> Recording:
-        # Another template, should our code change while the tests run, gives another recording.
+        # If our code changes while the tests run, the template and hence the recording change too.
         name = f"{recorder.identity}-{scenario.recording_key}"
         with cache.locked(shared / name):
             if archive.load(shared / name) is None:
                 record(scenario, recorder, shared / name)
-        # Each worker unpacks its own copy: unpacking has one place in a recording's folder.
+        # Each worker unpacks its own copy, because a recording's folder has only one place for that.
         if not (own / name).exists():
             shutil.copytree(shared / name, own / name)
         made = archive.load(own / name)

@@ -1,4 +1,4 @@
-"""Short scenarios, and logs rewritten by hand: what a recording would be had the disk or the engine done otherwise."""
+"""Short scenarios, and logs rewritten by hand, as if the disk or the engine had behaved differently."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def write_log(path: Path, entries: Sequence[Entry]) -> Path:
 
 
 def without_flush(entries: Sequence[Entry], flush: int) -> list[Entry]:
-    """What the kernel would have logged without this FLUSH: its batch waits for the next one."""
+    """Return what the kernel would have logged without this FLUSH: its writes wait for the next one."""
     begin = 1 + max(i for i in range(flush) if entries[i].flags & EntryFlag.FLUSH)
     following = next(i for i in range(flush + 1, len(entries)) if entries[i].flags & EntryFlag.FLUSH)
     both = [*entries[begin:flush], *entries[flush + 1 : following]]
@@ -83,7 +83,7 @@ def without_flush(entries: Sequence[Entry], flush: int) -> list[Entry]:
 
 
 def content_sha256(log: WriteLog, state: CrashState) -> str:
-    """The disk of a crash state by the host's own replay: the base from entry 0, what landed, what was damaged."""
+    """Digest a crash state's disk by the host's own replay: the base from entry 0, what landed, what was damaged."""
     device = log.replay(state.base_end, DISK_MIB << 20)
     for entry, skip, length in state.pieces(log).tolist():
         begin = int(log.offset_bytes[entry]) + skip
@@ -101,7 +101,7 @@ def findings(
     states: Sequence[CrashState],
     also: Callable[[int], None] = lambda _: None,
 ) -> list[Finding]:
-    """Verify states; every one is found once, in order."""
+    """Verify states and return one finding for each, in order."""
     found: list[Finding] = []
     for finding in verification.check(scenario, template, log, states):
         found.append(finding)
@@ -115,7 +115,7 @@ def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:
 
 
 def verdicts(scenario: Scenario, recording: Recording, verifier: Template, profile: Profile) -> list[Verdict]:
-    """Cut the power all over a recording, and judge as a campaign does."""
+    """Cut the power at instants all over a recording, and judge as a campaign does."""
     with opened(recording) as (_, log):
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(scenario, profile, Logs(log), timeline).cuts)

@@ -1,4 +1,4 @@
-"""Campaigns on real machines: nothing is measured twice or lost, and what fails costs its own scenarios only."""
+"""Campaigns on real machines: nothing is measured twice or lost, and a failure costs only its own scenarios."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFINITION = {"scenarios": list(IDS)}
 
 @dataclass
 class Heard:
-    """What a campaign said."""
+    """The lines that a campaign printed."""
 
     said: list[str] = field(default_factory=list)
     planned_count: int = 0
@@ -65,7 +65,7 @@ def measure(folder: Path, machines: Machines, scenarios: list[Scenario] = SCENAR
 
 
 def rows(run: Run) -> dict[str, Counter[str]]:
-    """The verdicts of each scenario, in whatever order they came."""
+    """Count the verdicts of each scenario, in any order."""
     found = {}
     for scenario in IDS:
         verdicts, damaged = run.verdicts(scenario)
@@ -76,7 +76,7 @@ def rows(run: Run) -> dict[str, Counter[str]]:
 
 @pytest.fixture(scope="session")
 def whole(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run that nothing disturbed."""
+    """Return a run that was not interrupted."""
     run, heard = measure(tmp_path_factory.mktemp("whole") / "run", machines)
     assert ({}, []) == (run.failures(), heard.said)
     assert heard.planned_count == heard.judged_count > 0
@@ -84,7 +84,7 @@ def whole(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def copy_of(run: Run, folder: Path) -> Run:
-    """The same recordings, and nothing measured yet: recording costs most of the time."""
+    """Return a run with the same recordings and no verdicts; the recordings take most of the time."""
     copy = Run.create(folder, DEFINITION)
     for path in (run.folder / "recordings").glob("*/[!l]*"):
         archive = path.with_name("log-a.zst")
@@ -102,7 +102,7 @@ def test_every_planned_cut_has_one_verdict(whole: Run) -> None:
     for result in results:
         assert result.plan.state_count == len(result.verdicts) > TINY.states_max // 2
         assert SHORT.transaction_count == result.recording.transaction_count
-        # A torn superblock is the file system's business, and may be.
+        # A torn superblock is legal damage of the file system.
         assert UNJUDGED.isdisjoint(verdict.kind for verdict in result.verdicts)
     assert results[1].recording == results[2].recording
 
@@ -133,7 +133,7 @@ with campaign.machines(t.Heard()) as machines:
 
 
 def killed_in_the_middle(folder: Path, judged_count: int) -> None:
-    """Measure in a process of its own that dies when so many cuts are judged."""
+    """Measure in a separate process that dies when `judged_count` cuts have been judged."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _CHILD, str(folder)]
     with subprocess.Popen(command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE) as child:
@@ -150,14 +150,14 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_nothing_disturbed(
 ) -> None:
     run = copy_of(whole, tmp_path / "run")
     total = sum(sum(found.values()) for found in rows(whole).values())
-    # Once while the first scenarios are checked, once further on.
+    # Once during the first scenarios, once later.
     for share in (4, 2):
         killed_in_the_middle(run.folder, total // share // 2)
     kept = rows(run)
     kept_count = sum(sum(found.values()) for found in kept.values())
     assert 0 < kept_count < total
     assert all(kept[scenario] <= rows(whole)[scenario] for scenario in IDS)
-    # And the last line torn, as a power cut would.
+    # Tear the last line too, as a power cut would.
     path = next(path for path in sorted(run.folder.glob("scenarios/*/verdicts.jsonl")) if path.stat().st_size)
     os.truncate(path, path.stat().st_size - 7)
     _, heard = measure(run.folder, machines)
@@ -181,7 +181,7 @@ def test_a_damaged_verdict_is_judged_again(whole: Run, machines: Machines, tmp_p
         folder = run.folder / "scenarios" / scenario
         folder.mkdir(parents=True)
         lines = (whole.folder / "scenarios" / scenario / "verdicts.jsonl").read_bytes().splitlines(keepends=True)
-        # Some of these are cut instants that differ from others in nothing but the time that was lost.
+        # Some of these are cut instants that differ from others only in the time that was lost.
         for number in range(5, len(lines), 7):
             lines[number] = b"\x00" * (len(lines[number]) - 1) + b"\n"
         (folder / "verdicts.jsonl").write_bytes(b"".join(lines))
@@ -227,7 +227,7 @@ def rows_of_nothing(run: Run) -> list[str]:
 def test_a_campaign_that_is_stopped_by_an_error_leaves_no_machine(
     whole: Run, machines: Machines, tmp_path: Path
 ) -> None:
-    """A bug is not a failure of a scenario: it stops everything, at once."""
+    """A bug is not the failure of a scenario: it stops everything at once."""
 
     class Broken(Heard):
         def judged(self, cut_count: int) -> None:

@@ -1,4 +1,4 @@
-"""The command `rig` on real machines: a run, its report, replays, and what is left when it is stopped."""
+"""The command `rig` on real machines: a run, its report, replays, and what remains when it is stopped."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rig.machines.template import Template
 from rig.store import Run
 
 RIG = Path(sys.executable).with_name("rig")
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
 # One honest scenario, and the controls of its group: two that must lose, and an fsync that does nothing.
 SCENARIO = "sqlite-ext4-wal_full_powercut"
 LOSSY = "sqlite-ext4-delete_off_powercut"
 SCENARIOS = (SCENARIO, LOSSY, "sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_full+eatmydata_powercut")
-# Far more than it takes. A child that hangs is asked where before it is given up.
+# Far more than it takes. A child that hangs is asked for its stack before it is killed.
 _STOP_LIMIT_S = 90
 _MIDDLE_LIMIT_S = 120
 
@@ -63,7 +63,7 @@ def verdicts(folder: Path, scenario_id: str) -> list[Verdict]:
 def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     ran: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    """The controls were not asked for: they are measured along."""
+    """The controls are measured although they were not requested."""
     folder, result = ran
     assert 0 == result.returncode, result.stdout + result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "measured too" in line]
@@ -129,7 +129,7 @@ def test_replay_of_a_lost_suffix_shows_the_stored_verdict(
 
 
 def with_verdicts(folder: Path, like: Path, scenario_id: str, stored: list[Verdict]) -> Path:
-    """A run with the recording of another and these verdicts."""
+    """Return a run with the recording of another run and these verdicts."""
     run, source = Run.create(folder, Run.open(like).definition), Run.open(like)
     scenario = source.scenario(scenario_id)
     run.recording_folder(scenario).parent.mkdir()
@@ -198,7 +198,7 @@ def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
 def test_controls_that_were_not_run_make_it_inconclusive(
     ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    """The recording is taken from the other run: what is at stake is the answer."""
+    """Reuse the recording of the other run: this tests only the answer."""
     folder, _ = ran
     definition = Run.open(folder).definition
     one = {**definition, "scenarios": [SCENARIO], "orders": {SCENARIO: definition["orders"][SCENARIO]}}
@@ -229,7 +229,7 @@ def test_doctor_finds_a_host_on_which_the_tests_run_healthy(image: Image) -> Non
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The processes that inherited this temporary folder, whatever became of their parents."""
+    """Return the processes that inherited this temporary folder, even if their parents have died."""
     found = []
     for process in Path("/proc").iterdir():
         try:
@@ -257,7 +257,7 @@ STAGES: Sequence[tuple[str, str]] = [("recording", "recordings/*/lock"), ("check
 def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     number: signal.Signals, stage: str, sign: str, tmp_path: Path, ran: tuple[Path, object]
 ) -> None:
-    assert ran[0].exists()  # so that the templates are there
+    assert ran[0].exists()  # so that the templates exist
     scratch, run = tmp_path / "tmp", tmp_path / "run"
     scratch.mkdir()
     shared_memory = set(SHARED_MEMORY.iterdir())
@@ -299,7 +299,7 @@ def test_that_nothing_is_lost(durability):
 def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_again(
     ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    """An fsync that does nothing breaks what WAL with FULL promises; a kept one passes beside it, on two workers."""
+    """On two workers: an fsync that does nothing breaks the promise of WAL/FULL, and a kept promise passes."""
     (tmp_path / "test_it.py").write_text(_PROMISE)
     # The controls were measured already; the two scenarios are measured here.
     shutil.copytree(ran[0] / "recordings", tmp_path / "a run" / "recordings")

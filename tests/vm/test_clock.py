@@ -1,4 +1,4 @@
-"""Wrong clocks in the guest: they are wrong where they should be and right everywhere else, and blame nobody."""
+"""Wrong clocks in the guest: wrong where they should be and right everywhere else; they cause no false damage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_th
             for timeline in (Timeline(log.marks), Timeline(wrong_log.marks))
         ]
         injected = [moment for moment in Timeline(wrong_log.marks).moments if moment.kind == "inject"]
-    # Sleeps took as long as ever, to a hundredth of the run: the clock that stands still holds nobody up.
+    # Sleeps took as long as with a right clock, to a hundredth of the run: a clock that stands still delays nothing.
     assert abs(lengths_ns[1] - lengths_ns[0]) < lengths_ns[0] / 100
     assert [next(number for number, late, *_ in wrong.facts.clock if late)] == [moment.number for moment in injected]
     assert scenario.workload.transaction_count == wrong.facts.transaction_count
@@ -85,7 +85,7 @@ def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_c
     first = first_wrong(scenario.seed, scenario.workload.transaction_count)
     verdicts = [verdict for _, verdict in judged(scenario, verifier, recorded(scenario))]
     assert {VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in verdicts}
-    # A clock that stands still lets one transaction through: up to then it was right.
+    # A clock that stands still lets one transaction through, because it was right until then.
     last = max(verdict.recovered for verdict in verdicts if verdict.recovered is not None)
     assert last in {first - 1} | ({first} if fault == "clockfrozen" else set())
     assert {(v.acked, min(v.acked, last)) for v in verdicts if v.acked > last} == {
@@ -139,7 +139,7 @@ def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_unde
 def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
     verifier: Template, recorded: Recorder, tmp_path: Path
 ) -> None:
-    """A database that is corrupt, with hot journals to delete, makes e2fsck look: it finds what is there, no more."""
+    """A corrupt database, with hot journals to delete, makes e2fsck run: it finds the damage that is there, no more."""
     scenario = scenario_of("delete_full")
     note = str(ledger.transaction(scenario.seed, 7)[2].row[-1]).encode()
 
@@ -154,7 +154,7 @@ def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
         ends = [moment.entry_index for moment in timeline.moments if moment.number == 8]
         flushes = [epoch.end for epoch in split if ends[0] < epoch.end < ends[-1]]
         states = [everything_unflushed_lost(log, split, end) for end in [*flushes, log.entry_count]]
-        # The block bitmap of the first group, behind the superblock and the descriptors.
+        # The block bitmap of the first group, after the superblock and the descriptors.
         bitmap = int.from_bytes(log.replay(log.entry_count, 1 << 26)[_BLOCK : _BLOCK + 4].tobytes(), "little")
         tail = split[-1]
         damage = Zeros(bitmap * _BLOCK, _BLOCK)

@@ -1,4 +1,4 @@
-"""Disks that lie, in the guest: the very bytes that the fault model means, and errors where it means errors."""
+"""Disks that lie, in the guest: exactly the bytes, and the errors, that the fault model specifies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_range_that_cannot_be_read_is_an_error_to_whoever_reads_it_and_to_nobo
     with opened(recorded(scenario)) as (_, log):
         tail = epochs(log)[-1]
         whole = make_state(tail, len(tail.fuas), whole=landable(tail))
-        # The superblock of the file system, and the last block of the disk that anybody ever wrote.
+        # The superblock of the file system, and the last block of the disk that was ever written.
         superblock = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(0, 4096),))
         elsewhere = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(unused_offset(log), 4096),))
         found = findings(scenario, verifier, log, [whole, superblock, elsewhere, whole])
@@ -64,7 +64,7 @@ def test_a_range_that_cannot_be_read_is_an_error_to_whoever_reads_it_and_to_nobo
 
 
 def unused_offset(log: WriteLog) -> int:
-    """The last block that was never written and stands before one that was: a hole in which nothing lives."""
+    """Return the last block that was never written but precedes one that was: an unused hole."""
     disk = log.replay(log.entry_count, DISK_MIB << 20).reshape(-1, 4096)
     used: list[int] = np.flatnonzero(disk.any(axis=1)).tolist()
     return max(high - 1 for low, high in pairwise(used) if high - low > 64) * 4096

@@ -1,6 +1,6 @@
-"""Errors in the guest: the engine is told of them, what it acknowledged is still there, and where not, that shows.
+"""Errors in the guest: the engine sees them, and any loss of an acknowledged transaction is noticed.
 
-Each recording is short and thinks little, so that an outage ends before the file system's journal gives up.
+Each recording is short, with little think time, so that an outage ends before the file system's journal aborts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
 
 
 def trap() -> int:
-    """A seed whose first strike lasts from the begin of a transaction until the database has been closed."""
+    """Return a seed whose first strike lasts from the begin of a transaction until the database has been closed."""
     return next(
         seed
         for seed in range(1, 100)
@@ -69,10 +69,10 @@ def trap() -> int:
 def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_cut_breaks_the_promise(
     *, settings: str, loses: bool, recorded: Recorder, verifier: Template
 ) -> None:
-    """The pages of a failed sync count as written: a WAL is recovered from them, and what follows, or a checkpoint of
-    it, stands behind a hole on the disk."""
+    """The pages of a failed sync count as written: a WAL is recovered from them, and the frames that follow, or a
+    checkpoint of it, come after a hole on the disk."""
     scenario = brief(settings, "ioerror-write", seed=trap())
-    # A WAL that starts over every third transaction needs no new blocks, whose loss would end in the file system.
+    # A WAL that restarts every third transaction needs no new blocks, whose loss would damage the file system.
     scenario = replace(scenario, tuning={**scenario.tuning, "wal_autocheckpoint": "16"})
     recording = recorded(scenario)
     (reopened,) = [one for one in recording.facts.live if one["state"].startswith("reopen-3.")]

@@ -36,8 +36,8 @@ def test_building_twice_changes_nothing_and_takes_no_time(image: Image) -> None:
     assert {"vmlinuz", "initrd.cpio", "root.img", "packages.txt"} == set(before)
 
 
-# Who builds, as far as this machine lets us be it: the first of these prefixes that runs a program. Inside a user
-# namespace anybody is root, and may forbid further ones; where none is allowed to begin with, nobody need forbid them.
+# Commands that run the build with fewer privileges; the test uses the first that works on this machine. Inside a user
+# namespace any user is root and may forbid further namespaces. If the machine forbids them all, no prefix is needed.
 NOTHING_ALLOWED: Sequence[list[str]] = (
     [
         "unshare", "--user", "--map-current-user", "--keep-caps",
@@ -59,7 +59,7 @@ def test_an_image_is_built_from_nothing_without_privileges_and_boots(
 ) -> None:
     (prefix, *_) = [words for words in prefixes if subprocess.run([*words, "true"], check=False).returncode == 0]
     monkeypatch.setenv("RIG_CACHE", str(tmp_path))
-    # What this user keeps from others is nothing to the guest, where not every program is root.
+    # This user's umask must not affect the guest, where not every program is root.
     command = [*prefix, str(Path(sys.executable).with_name("rig")), "image", "build"]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, umask=0o077)
     assert 0 == built.returncode, built.stderr

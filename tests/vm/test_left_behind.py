@@ -1,4 +1,4 @@
-"""However a program that holds a machine ends, no machine and no folder outlives it."""
+"""No machine and no folder outlives the program that started it, however that ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from rig.machines.template import Template
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
 _GONE_LIMIT_S = 5
 _HOLD = """
 import sys, time
@@ -32,7 +32,7 @@ with template(Role.VERIFIER, image.build(image.recipe())) as made, made.clone() 
 
 
 def machines_of(folder: Path) -> list[int]:
-    """The processes that inherited this temporary folder, whatever became of their parents."""
+    """Return the processes that inherited this temporary folder, even if their parents have died."""
     found = []
     for process in Path("/proc").iterdir():
         try:

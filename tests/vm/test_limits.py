@@ -1,6 +1,6 @@
-"""Limits on real machines: one that spins, one that halts and one that is stopped are late, one on a busy host is not.
+"""Limits on real machines: one that spins, halts or is stopped is late; one on a busy host is not.
 
-The guests are boot sectors: the program that a PC reads from its first disk.
+The guests are boot sectors, the program that a PC reads from its first disk.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_a_guest_that_spins_is_late_by_its_processor_time(tmp_path: Path) -> Non
 
 def test_a_guest_that_halts_is_late_too(tmp_path: Path) -> None:
     with guest(_HALT, tmp_path) as machine:
-        # The firmware works before it.
+        # The firmware runs first.
         with pytest.raises(TimeoutError):
             machine.receive(5)
         with pytest.raises(TimeoutError, match="no answer within 2 s: ") as error:
@@ -90,10 +90,10 @@ def test_a_machine_on_a_busy_processor_gets_its_time(tmp_path: Path, monkeypatch
 
 @pytest.fixture
 def crowded() -> Iterator[None]:
-    """Share one processor with three programs that are always at work."""
+    """Share one processor with three programs that never sleep."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
-    # A session each: where the kernel shares processors out among sessions, each of them has its share.
+    # One session each: a kernel that divides processor time among sessions then gives each program a full share.
     spin = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(spin, start_new_session=True) for _ in range(3)]
     try:

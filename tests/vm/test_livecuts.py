@@ -1,4 +1,4 @@
-"""Cuts that really happen in the recorder's guest: what is left is what the rig says that a cut leaves."""
+"""Cuts that really happen in the recorder's guest: what remains is what the rig predicts."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_what_a_live_cut_leaves_is_legal_to_the_checker_and_to_a_generator(
     assert ROUNDS == len(found)
     assert any(one.state for one in found)
     if kind is Injection.LIVECUT_DROP:
-        # All that had completed is there, so the state is known to the byte.
+        # Everything that had completed is there, so the state is known to the byte.
         assert all(one.state for one in found)
-        # What syncs nothing has nothing under way so soon after the setup.
+        # Settings that sync nothing have no write in flight so soon after the setup.
         assert settings == "delete_off" or any(one.unflushed_count for one in found)
     verdicts = live_verdicts("", [one.finding for one in found])
     if settings == "wal_full":
@@ -102,7 +102,7 @@ def test_what_was_acknowledged_into_the_void_is_gone(recorded_cuts: Callable[[st
 
 
 def places(one: Round, path: Path) -> Iterator[tuple[str, int]]:
-    """Where to tamper: a place that a flushed write had last, and one that nothing ever wrote."""
+    """Yield two places to tamper with: one last written by a flushed write, and one never written."""
     path.write_bytes(one.log)
     with WriteLog.open(path) as log:
         flushes = [i for i in range(log.entry_count) if log.flags[i] & EntryFlag.FLUSH]
@@ -143,7 +143,7 @@ def test_one_sector_of_the_rest_tampered_with_is_named(
 def test_a_disk_that_kept_what_the_log_does_not_know_of_voids_the_recording(
     recorded_cuts: Callable[[str, Injection], Cut],
 ) -> None:
-    """One flush or one write counted that is not in the log, or one write less that had completed."""
+    """The disk counts one flush or write more than the log, or one completed write less."""
     cut = recorded_cuts("wal_full", Injection.LIVECUT_DROP)
     for device, name in (("disk", "flushes"), ("layer", "writes")):
         told = json.loads(json.dumps(cut.told))

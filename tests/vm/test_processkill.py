@@ -1,4 +1,4 @@
-"""Killed processes: what was acknowledged is there again, and where nothing protects a commit the kill is seen."""
+"""Killed processes: no acknowledged transaction is lost, and kills are noticed if nothing protects a commit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verdicts(recorded: Recording) -> list[Verdict]:
 def test_a_kill_loses_nothing_although_nothing_was_synced(settings_name: str, recorded: Recorder) -> None:
     made = recorded(killed(settings_name))
     assert {VerdictKind.DURABLE} == {one.kind for one in verdicts(made)}
-    # A transaction that outlives the kill in its commit leaves fewer chances for the others.
+    # A transaction that survives the kill in its commit leaves fewer kills for the others.
     assert 2 * COUNT <= len(made.facts.live) <= 3 * COUNT
     inside = [one for one in made.facts.live if one["issued"] > one["acked"]]
     after = [one for one in made.facts.live if one["issued"] == one["acked"]]
@@ -45,7 +45,7 @@ def test_a_kill_loses_nothing_although_nothing_was_synced(settings_name: str, re
     assert all("right after" in one["detail"] for one in after)
     with opened(made) as (_, log):
         moments = Counter(moment.kind for moment in Timeline(log.marks).moments)
-    # The marks tell the same: a kill inside a commit is a failed transaction.
+    # The marks agree: a kill inside a commit is a failed transaction.
     assert (len(inside), len(after)) == (moments["fail"], moments["ack"])
 
 
@@ -53,7 +53,7 @@ def test_a_kill_inside_a_commit_is_seen_where_the_journal_is_in_memory(recorded:
     made = recorded(killed("memory_off"))
     damaged = [one for one in made.facts.live if one["kind"] != "prefix"]
     assert damaged
-    # One damaged database ends nothing: it is replaced, and all transactions come to their turn.
+    # A damaged database does not end the workload: it is replaced, and all transactions are carried out.
     assert all(one["issued"] > one["acked"] for one in damaged)
     assert COUNT == max(one["acked"] for one in made.facts.live)
     assert {one.kind for one in verdicts(made)} > {VerdictKind.DURABLE}

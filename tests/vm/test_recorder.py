@@ -1,4 +1,4 @@
-"""Recordings: the same scenario gives the same log bit for bit, and what voids a recording is noticed."""
+"""Recordings: the same scenario gives the same log bit for bit, and whatever voids a recording is noticed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def test_the_same_scenario_gives_the_same_log_bit_for_bit(
     told, parts = second_run
     with wal_full.unpacked() as file:
         recorded = [file.path.read_bytes()[: len(parts[0])]]
-    # On a busy host QEMU 7.2 may be a few virtual nanoseconds off, see rig.machines.machine.started; never three times.
+    # On a busy host with QEMU 7.2, recordings may differ by a few virtual nanoseconds, but never three times; see
+    # rig.machines.machine.started.
     agreed = parts == recorded or any(
         record.run(scenario_of("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
     )
@@ -79,7 +80,7 @@ def test_each_setting_flushes_as_often_as_its_documentation_says(recorded: Recor
 def test_a_slower_device_takes_more_virtual_time_and_changes_no_write(wal_full: Recording, recorded: Recorder) -> None:
     slow = recorded(replace(scenario_of("wal_full"), device=DEVICES["hdd"])).facts
     assert slow.busy_virtual_ns > 2 * wal_full.facts.busy_virtual_ns
-    # A WAL/FULL transaction waits for one flush of 1 ms on the ssd at least.
+    # A WAL/FULL transaction waits for at least one flush, which takes 1 ms on the ssd.
     assert wal_full.facts.busy_virtual_ns > SHORT.transaction_count * 1e6
     assert wal_full.facts.flush_count == slow.flush_count
 
@@ -133,7 +134,7 @@ def test_a_recording_is_void_that_has(
     tmp_path: Path,
 ) -> None:
     scenario: Scenario = scenario_of("wal_full")
-    # The log that the guest's words are about: on a busy host another run may be some nanoseconds off.
+    # The log must be from the same run as the guest's report: on a busy host runs may differ by some nanoseconds.
     told, parts = second_run
     with archive.write(parts, tmp_path / "whole").opened() as logs:
         path = write_log(tmp_path / "log", sabotage(entries_of(logs.first)))

@@ -1,4 +1,4 @@
-"""A second cut while the first is recovered from: what is written then, what it leaves, and that it could hurt."""
+"""A second cut during the recovery from the first: what recovery writes, what the cut leaves, and that it can hurt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TINY = Profile(
 
 
 def hot(log: WriteLog) -> CrashState:
-    """A cut amid a commit, the journal synced and some of the database overwritten."""
+    """Return a cut in the middle of a commit, with the journal synced and part of the database overwritten."""
     timeline = Timeline(log.marks)
     begin, ack = timeline.begins[5].entry_index, timeline.acks[5].entry_index
     states = plan(Fault.POWERCUT, Logs(log), first_entry=begin, states_max=400, seed=1).states
@@ -46,7 +46,7 @@ Recovered = tuple[CrashState, Recovery, Recoveries, int]
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished run, and how to measure it once more."""
+    """A finished run, and what is needed to repeat it."""
 
     run: Run
     measure: Callable[[Path], Run]
@@ -115,7 +115,7 @@ def test_a_second_cut_of_an_honest_disk_rolls_back_once_more_and_one_of_a_lying_
         found = findings(scenario, verifier, log, honest)
         assert {("prefix", acked)} == {(one.kind, one.recovered) for one in found}
         lies = plan(Fault.LYINGFLUSH, Logs(log), first_entry=made.first_entry, states_max=400, seed=1).states
-        # No lie may reach back to before the recovery.
+        # No lie may reach back before the recovery.
         inside = [
             one for one in lies if one.base_end > made.first_entry and recoverycuts.is_inside(one, made, recovery)
         ]
@@ -125,7 +125,7 @@ def test_a_second_cut_of_an_honest_disk_rolls_back_once_more_and_one_of_a_lying_
 
 @pytest.fixture(scope="module")
 def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    """A campaign of one scenario with few recoveries, and what it takes to repeat it."""
+    """Give a campaign of one scenario with few recoveries, and what is needed to repeat it."""
     (scenario,) = matrix.select([SCENARIO])
     folder = tmp_path_factory.mktemp("recoverycut") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -145,7 +145,7 @@ def test_every_cut_of_every_recovery_has_one_verdict_and_keeps_the_promise(measu
     assert [] == damaged
     assert {} == measured.run.failures()
     assert result.plan.state_count == len(result.verdicts) == len({one.state for one in result.verdicts})
-    # Two recoveries, and one of a cut of one of these.
+    # Two recoveries, and one from a cut of one of these.
     assert 3 == result.plan.recovery_count
     assert 0 < result.plan.inside_count < result.plan.state_count
     assert TINY.audit_count == result.plan.audited_count

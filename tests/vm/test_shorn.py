@@ -1,4 +1,4 @@
-"""Garbage in a shorn block: it costs what was durable beside the bytes that were written, and nothing else."""
+"""Garbage in a shorn block: it destroys durable bytes next to those being written, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _COUNT = 8
 
 
 def shorn(log: WriteLog, *, has_neighbour: bool) -> Iterator[CrashState]:
-    """Yield states without other writes, whose garbage hits bytes that were there and were only written along, or none.
+    """Yield states without other writes whose garbage hits durable bytes that the write repeats, or no such bytes.
 
-    Durable bytes at the beginning of the garbage, and nothing behind them, is how the end of a frame looks in a WAL.
+    Durable bytes at the start of the garbage and zeros after them are what the end of a frame in a WAL looks like.
     """
     first_entry = Timeline(log.marks).setup.entry_index
     for state in plan(Fault.SHORN, Logs(log), first_entry=first_entry, states_max=600, seed=1).states:
@@ -58,7 +58,7 @@ def test_garbage_over_the_end_of_a_frame_that_was_synced_loses_it_and_its_checks
     lost = [one for one in verdicts if one.kind is VerdictKind.LOST_SUFFIX]
     assert lost, verdicts
     assert {1} == {one.lost for one in lost}
-    # Blocks of the file system look like that too, and are its own affair; no database comes back damaged.
+    # Blocks of the file system can look like that too and do not matter here; no database comes back damaged.
     assert not any(one.kind.is_damage for one in verdicts)
     with_old_rest = judged(verifier, recorded, has_neighbour=True, has_garbage=False)
     assert {VerdictKind.DURABLE} == {one.kind for one in with_old_rest}

@@ -1,4 +1,4 @@
-"""Another build of SQLite in the guest: it finds what the guest's own finds, and says which build it is."""
+"""Another build of SQLite in the guest: results equal those of the guest's own build, and name the build."""
 
 from __future__ import annotations
 

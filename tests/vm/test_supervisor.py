@@ -1,4 +1,4 @@
-"""Supervised workloads: a sync that is left out costs what it protects, and what a transaction syncs is measured."""
+"""Supervised workloads: leaving out a sync loses what it protects, and the syncs of a transaction are measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rig.planning import matrix
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, opened, scenario_of, verdicts
 
-# The cut instants alone: what is left when everything unflushed goes.
+# Only cut instants, at which everything unflushed is lost.
 _PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16, side_states_max=60)
 
 
@@ -34,9 +34,9 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
     found = {name: verdicts(scenario_of(name), made[name], verifier, _PROFILE) for name in names}
     assert [] == lost(found["wal_full"])
     assert max(lost(found["wal_full+drop-wal-commit"])) > 1
-    # That library swallows the setup's sync too, so what comes back may be no database at all.
+    # libeatmydata drops the setup's sync too, so there may be no database at all.
     assert any(map(loses, found["wal_full+eatmydata"]))
-    # Eight transactions fit the WAL, so their commits are all the syncs there are.
+    # Eight transactions fit into the WAL, so only their commits sync.
     flushes = {name: one.facts.flush_count for name, one in made.items()}
     assert flushes["wal_full"] >= 8 > flushes["wal_full+drop-wal-commit"] == flushes["wal_full+eatmydata"]
 
@@ -44,9 +44,9 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
 def test_a_header_that_was_not_synced_lets_an_old_wal_back_where_only_the_end_of_the_new_one_landed(
     recorded: Recorder, verifier: Template
 ) -> None:
-    """Ticket ff5be73dee of SQLite: a prefix of what was checkpointed long ago is put over what came after it."""
+    """Ticket ff5be73dee of SQLite: recovery overwrites newer content with a prefix of an old, checkpointed WAL."""
     scenario = scenario_of("wal_full+drop-wal-header", fault="torn")
-    # A WAL that begins anew every third transaction.
+    # A WAL that restarts every third transaction.
     scenario = replace(scenario, tuning={**scenario.tuning, "wal_autocheckpoint": "16"})
     made = recorded(scenario)
     broken = {one.state for one in verdicts(scenario, made, verifier, _PROFILE) if one.kind.is_damage}

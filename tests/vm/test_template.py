@@ -1,4 +1,4 @@
-"""Templates and clones: alike at the start, apart from then on, made once, and a failed boot is never silent."""
+"""Templates and clones: identical at the start, independent afterwards, made once; a failed boot is never silent."""
 
 from __future__ import annotations
 

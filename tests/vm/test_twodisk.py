@@ -1,4 +1,4 @@
-"""A journal on a disk of its own, in the guest: both logs are sound, and only legal states keep promises."""
+"""A journal on a second disk, in the guest: both logs are sound, and only legal states keep promises."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
     scenario = scenario_of("delete_full", fault="twodisk")
     made = recorded(scenario)
     kept = {name: (made.folder / name).read_bytes() for name in ("log-a.zst", "log-b.zst")}
-    # As in tests/vm/test_recorder.py: on a busy host QEMU 7.2 may be a few virtual nanoseconds off, never three times.
+    # As in tests/vm/test_recorder.py: on a busy host with QEMU 7.2, recordings may differ, but never three times.
     assert any(list(map(archive.packed, record.run(scenario, recorder)[1])) == list(kept.values()) for _ in range(3))
     with made.opened() as logs:
         chosen = planned(logs, 100)
@@ -76,7 +76,7 @@ def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorde
 
 
 def content_sha256(state: JointState) -> str:
-    """Both disks by the host's own replay from entry 0."""
+    """Digest both disks by the host's own replay from entry 0."""
     device = np.zeros(DISK_MIB << 20, dtype=np.uint8)
     sizes = {Disk.A: geometry.DATA_DISK_MIB << 20, Disk.B: geometry.JOURNAL_DISK_MIB << 20}
     for (disk, size), begin in zip(sizes.items(), (0, geometry.JOURNAL_FIRST_BYTE), strict=True):
@@ -126,7 +126,7 @@ def test_without_syncs_two_disks_lose_what_was_acknowledged(verifier: Template, 
 def test_an_early_disk_before_a_flush_that_the_host_saw_complete_breaks_what_was_promised(
     late: Disk, verifier: Template, recorded: Recorder
 ) -> None:
-    """The bound of what is legal has teeth: one disk at the end of the workload, the other at its beginning."""
+    """An illegal state is judged broken: one disk at the end of the workload, the other at its beginning."""
     scenario = scenario_of("delete_extra", fault="twodisk")
     with recorded(scenario).opened() as opened_logs:
         log, logs = opened_logs.first, opened_logs.pair

@@ -1,6 +1,6 @@
-"""Verdicts have teeth: what a wrong disk or a wrong engine leaves behind is seen, and a lost machine is no verdict.
+"""Verdicts notice a wrong disk and a wrong engine, and a lost machine is not a verdict.
 
-Each sabotage is done to the log of a sound recording, on the host; the verdict is that of real SQLite on real ext4.
+Each sabotage is done on the host, to the log of a sound recording; real SQLite on real ext4 gives the verdict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opene
 
 _PROFILE = replace(matrix.profile("quick"), states_max=30, instants=20)
 _BLOCK = 4096
-# Of ext4's superblock.
+# The magic number in ext4's superblock.
 _MAGIC = slice(1080, 1082)
 
 
@@ -130,7 +130,7 @@ def by_page(payload: bytes, change: Callable[[bytes], bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class _Sabotaged(Template):
-    """A template some of whose clones are sent a signal as soon as they run."""
+    """A template that sends a signal to some of its clones as soon as they run."""
 
     signal: signal.Signals = signal.SIGKILL
     healthy: frozenset[int] = frozenset()
@@ -164,7 +164,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
 
     def after(rank: int) -> None:
         if rank == 1:
-            # The limit on the ready message counts for the second clone only, which is stopped before it says so.
+            # This limit on the ready message matters only for the second clone, which is stopped before it is ready.
             monkeypatch.setattr(session, "READY_LIMIT_S", 3)
             os.kill(_clones[0].process.pid, sent)
         if rank == 2:
@@ -176,7 +176,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
         found = findings(scenario, sabotaged, log, states, after)
     assert 3 == len(_clones)
     lost = [rank for rank, finding in enumerate(found) if finding.kind == kind]
-    # Answers that were on their way when the signal came still count.
+    # Answers in flight when the signal came still count.
     assert 1 == len(lost)
     assert 2 <= lost[0] <= 5
     assert "virtual machine" in found[lost[0]].detail
@@ -198,7 +198,7 @@ def test_a_kernel_panic_is_its_states_verdict_and_the_others_go_on(
     scenario = replace(scenario_of("wal_full"), mount_options="errors=panic")
     with opened(wal_full) as (_, log):
         honest = entries_of(log)
-        # Right after mkfs: the journal is empty, so nothing repairs what is damaged.
+        # Right after mkfs: the journal is empty, so nothing repairs the damage.
         made = next(epoch for epoch in epochs(log) if log.replay(epoch.begin, 1 << 26)[_MAGIC].tobytes() == b"\x53\xef")
         disk = log.replay(made.begin, 1 << 26)
     (inode_table,) = struct.unpack_from("<I", disk.tobytes(), _BLOCK + 8)

@@ -1,4 +1,4 @@
-"""The verifier puts the very crash state on a disk that the fault model means, whatever it checked before."""
+"""The verifier puts exactly the crash state that the fault model specifies on a disk, whatever it checked before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) 
 def answers(
     scenario: Scenario, template: Template, log: WriteLog, states: Sequence[CrashState], digests_of: set[str]
 ) -> list[dict[str, Any]]:
-    """The guest's own answers, in one clone, with digests of the contents of the states named."""
+    """Return the guest's own answers, from one clone, with digests of the contents of the states named."""
     found = []
     with template.clone(recording=log.path) as machine:
         session = Session(machine, scenario, log)
@@ -57,7 +57,7 @@ def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, record
     with opened(recorded(scenario)) as (_, log):
         timeline = Timeline(log.marks)
         begin, ack = timeline.begins[4].entry_index, timeline.acks[4].entry_index
-        # Within the commit of one transaction, which is there or not: whole writes, then torn ones.
+        # Within the commit of one transaction, which may have landed or not: whole writes, then torn ones.
         same = everything_unflushed_lost(log, epochs(log), ack - 1)
         others: list[CrashState] = []
         for fault in (Fault.POWERCUT, Fault.TORN):

@@ -1,7 +1,7 @@
-"""The rig as a dependency: a stranger installs the wheel, measures, tests their own project with it, and removes it.
+"""The rig as a dependency: a stranger installs the wheel, measures with it, tests their own project, and removes it.
 
-All of it in folders with blanks, accents and an apostrophe in their names, with LC_ALL=C and a clock fourteen hours
-ahead of UTC: none of these may show.
+The folders have blanks, accents and an apostrophe in their names, LC_ALL is C, and local time is fourteen hours ahead
+of UTC: none of this may make a difference.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PINNED = re.compile(r"^[\w.-]+==[\w.]+", re.MULTILINE)
 
 
 class Stranger:
-    """Somebody with an empty environment, an empty folder and a cache; of this clone nothing is in sight."""
+    """A user with an empty environment, an empty folder and a cache, and no access to this clone."""
 
     def __init__(self, folder: Path, image: Image) -> None:
         self.project = folder / "le projet d'été"
         self.environment = folder / "un venv à part"
         self.cache = folder / "le cache d'été"
         self.project.mkdir()
-        # The image takes a minute or two to build, which another test does.
+        # Building the image takes a minute or two, and another test does that.
         shutil.copytree(image.folder, self.cache / "images" / image.folder.name)
         self.call(sys.executable, "-m", "venv", self.environment)
 
@@ -45,7 +45,7 @@ class Stranger:
         return found
 
     def installed(self) -> set[str]:
-        """Everything in the environment; what Python compiled of the same files is not counted."""
+        """Return all files in the environment except compiled Python."""
         found = (path for path in self.environment.rglob("*") if "__pycache__" not in path.parts)
         return {str(path.relative_to(self.environment)) for path in found}
 
@@ -77,7 +77,7 @@ def stranger(tmp_path: Path, image: Image) -> Stranger:
 
 
 def install(stranger: Stranger, wheel: Path, folder: Path) -> set[str]:
-    """Install what the wheel asks for, in the locked versions, and the wheel; return what was there before it."""
+    """Install the wheel's dependencies in the locked versions, then the wheel; return what was installed before it."""
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(_PINNED.findall((wheels.ROOT / "requirements.lock").read_text())))
     stranger.pip("install", "--only-binary=:all:", f"--constraint={constraints}", wheel)
@@ -123,7 +123,7 @@ def measures(stranger: Stranger) -> None:
     assert "Every promise was kept: " in said
     (folder,) = (stranger.project / "runs").iterdir()
     assert f"report: runs/{folder.name}/report.html" in said.splitlines()
-    # Runs bear the user's own time, wherever they live.
+    # Runs are named after the user's local time.
     begun = datetime.strptime(folder.name, "%Y-%m-%d-%H%M%S").replace(tzinfo=UTC) - timedelta(hours=14)
     assert timedelta(0) < datetime.now(UTC) - begun < timedelta(seconds=_LIMIT_S)
     state = Run.open(folder).verdicts(SCENARIO)[0][0].state
@@ -132,7 +132,7 @@ def measures(stranger: Stranger) -> None:
 
 
 def guards_a_project(stranger: Stranger) -> None:
-    """With the test file that the README shows, and the command below it."""
+    """Run the README's test file with the command below it."""
     (example,) = _EXAMPLE.findall((wheels.ROOT / "README.md").read_text())
     (stranger.project / "test_durability.py").write_text(example)
     words = ["-p", "no:cacheprovider", "-k", "wal_normal_powercut", "-rA"]
@@ -143,7 +143,7 @@ def guards_a_project(stranger: Stranger) -> None:
 
 
 def brings_an_engine(stranger: Stranger, wheel: Path) -> None:
-    """An engine in a package of its own has ids, controls, promises and mutants, with no line changed in the rig."""
+    """An engine in its own package has ids, controls, promises and mutants, with no change to the rig."""
     stranger.pip("install", "--no-deps", "--no-index", wheel)
     ids = stranger.rig("plan", "appendlog-*").splitlines()
     assert {"appendlog-ext4-always_torn", "appendlog-ext4-never_processkill"} < set(ids)
