@@ -1,4 +1,4 @@
-"""The folder for what is made once and used again: images, templates, builds. Several processes may work in it."""
+"""The cache folder for images, templates and builds, which are made once and reused. Several processes may share it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cache_folder() -> Path:
     """Return the folder for images and templates: $RIG_CACHE, or a folder in the user's cache directory."""
     if os.environ.get("RIG_CACHE"):
         return Path(os.environ["RIG_CACHE"]).absolute()
-    # The XDG Base Directory Specification has relative paths ignored.
+    # The XDG Base Directory Specification says to ignore relative paths.
     found = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if found.is_absolute():
         return found / "powercut-rig"
@@ -29,14 +29,14 @@ def cache_folder() -> Path:
 
 
 def require_cache() -> Path:
-    """Return the cache folder; raise HostError, one line with the fix, unless this user may write there."""
+    """Return the cache folder; raise HostError with the fix unless this user may write there."""
     host.require_writable(cache_folder(), _CACHE_REMEDY)
     return cache_folder()
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock beside a path of the cache."""
+    """Hold an exclusive lock for a path of the cache, in a file next to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{path}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,10 +1,10 @@
-"""What the rig asks of the host: one gateway for subprocesses, and files that are written durably or not at all.
+"""Host services: one gateway for subprocesses, and files that are written durably or not at all.
 
-`run` is the only way the host side starts a short-lived program: a list, never a shell string; the debug log has a line
-that can be pasted; every call has a limit in time; what goes wrong is a `HostError` that says what to do. What
-outlives its limit is killed with everything it started. Virtual machines live longer and have their own module.
-`atomic_write` leaves either the old content or the new one under the name, whatever happens, and is done when both the
-file and its name are on the disk.
+`run` is the only way the host side starts a short-lived program. It takes a list, never a shell string; writes a line
+to the debug log that can be pasted; has a time limit, after which the program and everything it started are killed; and
+raises a `HostError` that says what to do. Virtual machines live longer and have their own module.
+`atomic_write` leaves either the old or the new content under the name, whatever happens, and returns when both the file
+and its name are on the disk.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PACKAGE_OF_PROGRAM: Mapping[str, str] = {
     "zstd": "zstd",
 }
 
-# Users of Debian do not have these on their PATH, yet mke2fs and others live there and need no privilege.
+# On Debian these are not on a user's PATH, but mke2fs and others are there and need no privilege.
 _SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _STDERR_LINES_SHOWN = 8
 _MIB = 1 << 20
@@ -65,9 +65,9 @@ def run(
 ) -> bytes:
     """Run a program to its end and return its standard output.
 
-    `argv[0]` is looked up on PATH and in the system directories. `env` is added to our environment; programs are asked
-    for messages in English. Without `input` the program reads an empty standard input.
-    Raises HostError when the program is not there, exits with another status than 0, or runs longer than `timeout_s`.
+    `argv[0]` is looked up on PATH and in the system directories. `env` is added to our environment, and the locale set
+    to English. Without `input` the program reads an empty standard input.
+    Raise HostError if the program does not exist, exits with a status other than 0, or runs longer than `timeout_s`.
     """
     if isinstance(argv, str) or not argv:
         raise TypeError(f"argv is a list of words that begins with a program, not {argv!r}")
@@ -85,7 +85,7 @@ def run(
             stderr=subprocess.PIPE,
             env={**os.environ, "PATH": search_path, "LC_ALL": "C.UTF-8", **(env or {})},
             cwd=cwd,
-            # A group of its own, so that what the program started can be killed with it.
+            # A separate process group, so that everything the program started can be killed with it.
             process_group=0,
         )
     except OSError as error:
@@ -99,7 +99,7 @@ def run(
             _kill_group(process)
             _, stderr = process.communicate()
             raise HostError(
-                f"{program} was not done after {timeout_s:g} s, its limit, and was killed"
+                f"{program} was not done after its limit of {timeout_s:g} s and was killed"
                 f"{_last_lines(stderr)}\nto see what it waits for, run: {_pasteable(argv, env, cwd)}"
             ) from error
         except BaseException:
@@ -114,13 +114,13 @@ def run(
 
 
 def free_bytes(path: Path) -> int:
-    """Return how many bytes this user may still write where `path` is, or will be once it is made."""
+    """Return how many bytes this user may still write at `path`, which need not exist yet."""
     facts = os.statvfs(_existing(path))
     return facts.f_bavail * facts.f_frsize
 
 
 def require_writable(folder: Path, remedy: str) -> None:
-    """Raise HostError, with the remedy, unless this user may write in `folder`, or may make it; it is not made here."""
+    """Raise HostError, with the remedy, unless this user may write in `folder` or could create it."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder)):
             pass
@@ -129,7 +129,7 @@ def require_writable(folder: Path, remedy: str) -> None:
 
 
 def require_space(path: Path, needed_bytes: int, what: str) -> None:
-    """Raise HostError, before anything is written, unless `needed_bytes` fit where `path` is; `what` needs them."""
+    """Raise HostError unless `needed_bytes` are free at `path`, before anything is written; `what` names their use."""
     available_bytes = free_bytes(path)
     if available_bytes >= needed_bytes:
         return
@@ -140,10 +140,10 @@ def require_space(path: Path, needed_bytes: int, what: str) -> None:
 
 
 def atomic_write(path: Path, data: bytes) -> None:
-    """Put `data` under the name `path`, durably: either all of it is there afterwards, or what was there before.
+    """Write `data` to `path` durably: afterwards the file holds either all of it or its old content.
 
-    The data goes to a temporary name in the same directory, is synced, renamed, and the directory is synced.
-    Raises StoreError when that fails; the message says what the name holds now.
+    Write it to a temporary name in the same directory, sync and rename it, and sync the directory.
+    Raise StoreError if that fails; the message says what the file holds now.
     """
     kept = "its earlier content is unchanged" if path.exists() else "it was not created"
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -164,9 +164,9 @@ def atomic_write(path: Path, data: bytes) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that is there and may be looked at."""
+    """Return the path, or the nearest folder above it that exists and is accessible."""
     existing = path.absolute()
-    # Path.exists() raises for what may not be looked at, up to Python 3.13.
+    # Up to Python 3.13 Path.exists() raises for a path that is not accessible.
     while not os.path.exists(existing):  # noqa: PTH110
         existing = existing.parent
     return existing
@@ -227,4 +227,4 @@ def _remedy(error: OSError, path: Path) -> str:
         return f"The disk is full: free some space in {path.parent}, then run the same command again."
     if error.errno == errno.EFBIG:
         return "The limit on the size of files is too low: raise it (ulimit -f), then run the same command again."
-    return f"See that {path.parent} is a directory this user may write to."
+    return f"Check that {path.parent} is a directory to which this user may write."

@@ -2,14 +2,14 @@
 
     manifest.json            everything that defines the run; written once
     recordings/KEY/          the logs and facts.json, see `rig.recordings.archive`
-    scenarios/ID/verdicts.jsonl  one verdict a line, appended and synced batch by batch
-    scenarios/ID/plan.json       how much of what could happen is looked at; written before the first verdict
+    scenarios/ID/verdicts.jsonl  a line for each verdict, appended and synced batch by batch
+    scenarios/ID/plan.json       how many of the legal crash states are planned; written before the first verdict
     scenarios/ID/failure         why the scenario could not be measured, if it could not
-    scenarios/ID/recoveries/     the recordings of recoveries, where these are cut, see `rig.recordings.recoveries`
+    scenarios/ID/recoveries/     the recordings of recoveries, if these are cut, see `rig.recordings.recoveries`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
-A run that was killed goes on where it stopped. A line that was cut short by the kill is dropped; a line that is damaged
-otherwise is named with its place, and what it held is checked again when the run is resumed (`mend`).
+A killed run resumes where it stopped. A line that the kill truncated is dropped. Any other damaged line is reported
+with its place, and its crash state is checked again when the run resumes (`mend`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """Open a run directory; raise StoreError if it is none or its manifest is damaged."""
+        """Open a run directory; raise StoreError if it is not one or its manifest is damaged."""
         path = folder / "manifest.json"
         try:
             definition = json.loads(path.read_text())
@@ -81,36 +81,36 @@ class Run:
         except ValueError as error:
             raise StoreError(f"{path} is damaged: {error}") from None
         if not isinstance(definition, dict) or "format" not in definition:
-            raise StoreError(f"{path} is not the manifest of a run: it names no format")
+            raise StoreError(f"{path} is not the manifest of a run: it has no format")
         if definition["format"] != _FORMAT:
             raise StoreError(
-                f"{path} was written by another version of the rig: it is of format {definition['format']}, and this "
-                f"version reads format {_FORMAT}; read it with the version that wrote it, or measure anew elsewhere"
+                f"{path} was written by another version of the rig: it has format {definition['format']}, but this "
+                f"version reads format {_FORMAT}; read it with the version that wrote it, or measure again elsewhere"
             )
         return cls(folder, definition)
 
     def recording_folder(self, scenario: Scenario) -> Path:
-        """Return the folder of the recording that a scenario is cut from."""
+        """Return the folder of a scenario's recording."""
         return self.folder / "recordings" / scenario.recording_key
 
     def recoveries(self, scenario_id: str) -> Recoveries:
-        """Return the recordings of recoveries of a scenario, for a fault that cuts these."""
+        """Return the recordings of a scenario's recoveries, for a fault that cuts these."""
         return Recoveries(self._folder(scenario_id) / "recoveries")
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
-        """Keep other processes away from a recording and its scenarios; raise StoreError if stopped while waiting."""
+        """Lock a recording and its scenarios against other processes; raise StoreError if stopped while waiting."""
         folder = self.recording_folder(scenario)
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "lock", "w") as file:
             while not _is_locked(file):
-                # A lock that is waited for in the kernel would outlast a Ctrl-C.
+                # Waiting for the lock in the kernel would ignore `stopped`.
                 if stopped.wait(_LOCK_POLL_S):
                     raise StoreError(f"{folder} was in use by another process until we were stopped")
             yield
 
     def write_plan(self, scenario: Scenario, facts: PlanFacts) -> None:
-        """Note a scenario and its plan; forget an earlier failure."""
+        """Store a scenario and its plan; remove an earlier failure."""
         folder = self._folder(scenario.id)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failure").unlink(missing_ok=True)
@@ -118,22 +118,22 @@ class Run:
         host.atomic_write(folder / "plan.json", text.encode())
 
     def write_failure(self, scenario: Scenario, message: str) -> None:
-        """Note why a scenario could not be measured."""
+        """Store the reason why a scenario could not be measured."""
         folder = self._folder(scenario.id)
         folder.mkdir(parents=True, exist_ok=True)
         host.atomic_write(folder / "failure", message.encode())
 
     def void(self, scenario: Scenario, message: str) -> None:
-        """Note why nothing of a scenario can be trusted, and let none of it count as a result."""
+        """Store the reason why a scenario cannot be trusted, and remove it from the results."""
         self.write_failure(scenario, message)
         (self._folder(scenario.id) / "plan.json").unlink(missing_ok=True)
 
     def failures(self) -> dict[str, str]:
-        """Return why scenarios could not be measured, by scenario."""
+        """Return scenario -> why it could not be measured."""
         return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("scenarios/*/failure"))}
 
     def append(self, scenario_id: str, verdicts: Iterable[Verdict]) -> None:
-        """Append verdicts of a scenario and sync them; the caller sees to it that one thread at a time does so."""
+        """Append verdicts of a scenario and sync them; the caller must allow one thread at a time."""
         path = self._folder(scenario_id) / "verdicts.jsonl"
         try:
             with open(path, "a+b") as file:
@@ -150,7 +150,7 @@ class Run:
         found: list[Verdict] = []
         damaged: list[StoreError] = []
         offset = 0
-        # What follows the last newline was cut short.
+        # The text after the last newline is a truncated line.
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
             try:
                 found.append(_verdict(line))
@@ -160,14 +160,14 @@ class Run:
         return found, damaged
 
     def mend(self, scenario_id: str) -> list[StoreError]:
-        """Drop the damaged lines among the verdicts of a scenario and return what was wrong with each."""
+        """Drop the damaged lines among the verdicts of a scenario and return an error for each."""
         found, damaged = self.verdicts(scenario_id)
         if damaged:
             host.atomic_write(self._folder(scenario_id) / "verdicts.jsonl", _lines(found))
         return damaged
 
     def scenario(self, scenario_id: str) -> Scenario:
-        """Return a scenario of this run; raise StoreError naming the scenarios there are."""
+        """Return a scenario of this run; raise StoreError naming those that exist."""
         path = self._folder(scenario_id) / "plan.json"
         if not path.exists():
             known = ", ".join(sorted(found.parent.name for found in self.folder.glob("scenarios/*/plan.json")))
@@ -214,7 +214,7 @@ def write_parquet(results: Sequence[MeasuredScenario], path: Path) -> None:
         for result in results
         for verdict in result.verdicts
     ]
-    # Named, not guessed from the rows: a column of which nothing is known yet is one nevertheless.
+    # The types are given, not inferred from the rows, because a column may hold only None.
     types = {"str": pa.string(), "VerdictKind": pa.string(), "int": pa.int64(), "int | None": pa.int64()}
     columns = [(field.name, types[str(field.type)]) for field in fields(Verdict)]
     schema = pa.schema([*columns, ("engine_version", pa.string())])
@@ -232,7 +232,7 @@ def _is_locked(file: TextIO) -> bool:
 
 
 def _drop_cut_line(file: BinaryIO) -> None:
-    """Cut what follows the last newline off a file, and stand at its end."""
+    """Truncate a file after its last newline, and seek to its end."""
     end = file.seek(0, os.SEEK_END)
     while end:
         begin = max(end - _BLOCK_BYTES, 0)
@@ -263,4 +263,4 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
         scenario = Scenario(**{**known, **parts})
         return scenario, PlanFacts(**plan["plan"])
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the scenario anew") from None
+        raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the scenario again") from None

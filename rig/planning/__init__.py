@@ -1,1 +1,1 @@
-"""Which scenarios there are, which crash states of each are looked at, and the audit of these. No QEMU."""
+"""Planning: the list of scenarios, the crash states to check for each, and the audit of these states. No QEMU."""

@@ -1,11 +1,11 @@
-"""The audit of a run: some planned crash states, built whole on the host, before a checker that planned none of them.
+"""The audit of a run: an independent checker tests a sample of planned crash states, built whole on the host.
 
-A state that the checker does not call legal is a fault of the rig, so nothing of its scenario can be trusted: it is
-void, which is neither a promise kept nor one broken.
+A state that the checker does not call legal is a fault of the rig. Its scenario cannot be trusted and is void: its
+promise is neither kept nor broken.
 
-Of two disks each is held against its own log, and both instants against the marks, see `faults.jointlegality`. The cut
-of a recovery is held against that recovery's log; so is, all the way back, what was recovered from: the content at the
-head of a recovery's log, against the log that it was cut from.
+With two disks each is checked against its own log, and both instants against the marks, see `faults.jointlegality`. The
+cut of a recovery is checked against that recovery's log. The content at the head of that log, from which it recovered,
+is checked against the log from which it was cut, and so on back to the recording.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Auditor:
     """Audits the scenarios of one recording; reads the order of writes once."""
 
     def __init__(self, logs: Logs) -> None:
-        """Take logs that passed the recording's self-check: replaying all of each gives its device."""
+        """Take logs that passed the recording's self-check: a replay of each equals its device."""
         self._logs = logs
 
     @cached_property
@@ -47,7 +47,7 @@ class Auditor:
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
         """Check a seeded sample of the cuts of a scenario and return how many were found legal.
 
-        Raise LegalityError at the first that is not; 0 for a scenario that is not cut as an honest disk is.
+        Raise LegalityError for the first that is not. Return 0 for a scenario without cuts of an honest disk.
         """
         rule = _rule(scenario)
         if rule is None:
@@ -61,7 +61,7 @@ class Auditor:
             else:
                 complaint = _complaint(self._checker, content, cut.entry, rule)
                 if complaint and cut.entry < cut.state.latest_instant:
-                    # It answers for fewer acknowledgements than it could, which wrongs nobody.
+                    # Judged earlier it answers for fewer acknowledgements, which can only soften the verdict.
                     complaint = _complaint(self._checker, content, cut.state.latest_instant, rule)
             _require_none(complaint, scenario, cut.address, cut.entry)
         return len(chosen)
@@ -71,7 +71,7 @@ class Auditor:
     ) -> int:
         """Check a seeded sample of the cuts of recorded recoveries, spread over these; return how many were legal.
 
-        One counts if all that was recovered from on the way there was legal too. Raise LegalityError as `audit` does.
+        Check too every state that was recovered from on the way. Raise LegalityError for the first illegal one.
         """
         rule = _rule(scenario)
         if rule is None:
@@ -96,7 +96,7 @@ class Auditor:
     def _audit_start(
         self, scenario: Scenario, rule: Rule, recovery: OpenRecovery, opened: Mapping[str, OpenRecovery], entry: int
     ) -> None:
-        """Check what a recovery began with; `entry` is the instant in the recording that its verdicts answer for."""
+        """Check the content with which a recovery began; `entry` is the instant at which its verdicts are judged."""
         address = recovery.address
         content = recovery.log.replay(recovery.first_entry + 1, _DEVICE_BYTES)
         if not address.way:
@@ -109,7 +109,7 @@ class Auditor:
 
 
 def _rule(scenario: Scenario) -> Rule | None:
-    """Return what the states of a scenario are held to; None for a disk that lies, and where nothing is cut."""
+    """Return the rule for the states of a scenario; None if the disk lies or nothing is cut."""
     model = SPECS[scenario.fault].model
     return Fault.of(model).rule if model else None
 
@@ -121,7 +121,7 @@ def _random(scenario: Scenario) -> random.Random:
 def _spread(
     draw: random.Random, recoveries: Sequence[tuple[OpenRecovery, Sequence[Cut]]], count: int
 ) -> list[tuple[OpenRecovery, list[Cut]]]:
-    """Draw up to so many cuts, one of each recovery in turn; sorted, so that no base and no checker goes back."""
+    """Draw up to `count` cuts, one of each recovery in turn, sorted so that bases and checkers only move forward."""
     shuffled = [(recovery, draw.sample(cuts, len(cuts))) for recovery, cuts in draw.sample(recoveries, len(recoveries))]
     turns = sorted((turn, rank) for rank, (_, cuts) in enumerate(shuffled) for turn in range(len(cuts)))
     used = [sum(rank == own for _, rank in turns[:count]) for own in range(len(shuffled))]
@@ -134,7 +134,7 @@ def _spread(
 
 
 def _complaint(checker: Checker, content: ByteArray, instant: int, rule: Rule, first_entry: int = -1) -> str:
-    """Return why a content is not known to be legal at an instant behind an entry; nothing if it is."""
+    """Return why a content is not known to be legal at an instant after `first_entry`; empty if it is."""
     if instant <= first_entry:
         return "it lies before the recovery began"
     answer = checker.check(content, instant, rule)
@@ -142,11 +142,11 @@ def _complaint(checker: Checker, content: ByteArray, instant: int, rule: Rule, f
 
 
 def _joint_complaint(joint: JointChecker, content: ByteArray, state: JointState, entry: int) -> str:
-    """Return why two disks are not known to hold this, or not with all marks before an entry of the first log seen."""
+    """Return why two disks are not known to hold this after all marks before an entry of the first log; empty if so."""
     late, instant = list(Disk).index(state.late), state.states[state.late].instant
     seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
     if seen < claimed:
-        return f"it answers for {claimed} marks, and before entry {instant} of disk {state.late} stand {seen}"
+        return f"it answers for {claimed} marks, but only {seen} lie before entry {instant} of disk {state.late}"
     answer = joint.check((content[:JOURNAL_FIRST_BYTE], content[JOURNAL_FIRST_BYTE:]), late, instant)
     return "" if answer.legality is Legality.LEGAL else str(answer)
 

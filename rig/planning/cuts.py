@@ -1,10 +1,10 @@
 """Which crash states of a recording are checked for a scenario, and which acknowledgements must hold in each.
 
-Two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut instants
-spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost, from
-which the share of losing instants follows. States of equal content are put on a disk once.
-Of the states of a scenario that leaves out a sync up to half are planned for the epochs in which it did: all others
-are much as in the scenario that leaves out nothing, and what the sync protects may show in few states of few epochs.
+There are two kinds: the states that the fault model plans, judged at the latest instant at which each is legal; and cut
+instants spread evenly over the virtual time of the workload, each as the state in which everything unflushed is lost.
+The second kind gives the share of losing instants. States of equal content are put on a disk once.
+For a mutant, up to half of the states are planned in the epochs in which a sync was left out. The others are much as in
+the plain scenario, and the effect of the missing sync may show only in a few states of a few epochs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
 
-# Of so many states under a wrong clock one is judged under the right one too, so that a difference has a cause.
+# One in this many states under a wrong clock is also judged under the right one, to show that the clock is the cause.
 _RIGHT_EVERY = 8
 
 
@@ -33,16 +33,16 @@ class Cut:
     state: CrashState
     content: str
     entry: int
-    # The virtual time that the instant stands for; 0 for a state that the fault model planned.
+    # The virtual time that the instant represents; 0 for a state that the fault model planned.
     weight_ns: int
-    # The clock that the machine comes back with, where that is part of the fault.
+    # The clock with which the machine comes back, if the fault sets it.
     clock: Clock | None = None
-    # What was recovered from on the way to it, the state of the recording first; its own log is that of the last.
+    # The states that were recovered from on the way, that of the recording first; `state` is of the last one's log.
     way: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
-        """Return what a verdict is stored under."""
+        """Return the address under which the verdict is stored."""
         return str(Address(self.state.id, self.way, self.clock or ""))
 
 
@@ -90,7 +90,7 @@ def _planned(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timelin
 
 
 def _instants(scenario: Scenario, count: int, logs: Logs, timeline: Timeline) -> list[Cut]:
-    """Return cut instants spread evenly over virtual time, but those whose state the log leaves open."""
+    """Return cut instants spread evenly over virtual time, without those whose state the log leaves open."""
     span_ns = timeline.end.time_ns - timeline.setup.time_ns
     found = []
     for number in range(count):
@@ -102,14 +102,14 @@ def _instants(scenario: Scenario, count: int, logs: Logs, timeline: Timeline) ->
 
 
 def _under_clocks(found: Sequence[Cut], wrong: Clock) -> list[Cut]:
-    """Return all cuts under a wrong clock, and a sample of them under the right one as well."""
+    """Return all cuts under a wrong clock, and a sample also under the right one."""
     return [replace(cut, clock=wrong) for cut in found] + [
         replace(cut, clock=Clock.RIGHT) for cut in found[::_RIGHT_EVERY]
     ]
 
 
 def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
-    """Group cuts of one recording by content and clock, in an order in which a base moves forward only."""
+    """Group cuts of one recording by content and clock, in an order in which the base only moves forward."""
     groups: dict[tuple[str, Clock | None], list[Cut]] = defaultdict(list)
     for cut in found:
         groups[cut.content, cut.clock].append(cut)
@@ -117,7 +117,7 @@ def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def missing(planned: Sequence[Cut], verdicts: Sequence[Verdict]) -> list[Cut]:
-    """Return the cuts without a verdict; instants that differ in nothing have a verdict each."""
+    """Return the cuts without a verdict; identical instants need one verdict each."""
     done = Counter((one.state, one.entry, one.instant_weight_ns) for one in verdicts)
     found = []
     for cut in planned:

@@ -1,4 +1,4 @@
-"""The scenarios there are, by the ids that users type, and the profiles that say how closely each is looked at."""
+"""The list of scenarios, by the ids that users type, and the profiles that say how closely to look at each."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from rig.filesystems import FileSystem, JournalDisk, filesystems
 _DEFAULT_FAULTS = ("powercut", "torn")
 _BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
 _MUTATION_FAULTS = ("powercut", "torn")
-# Enough to see a database that keeps no promise at a kill come back damaged.
+# Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 34
 # Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.controls`).
 ControlsOf = Callable[[str, str], tuple[str, ...]]
-# Names of which a message lists so many.
+# A message lists at most this many names.
 _CHOICES_MAX = 8
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How closely the scenarios are looked at."""
+    """How closely to look at the scenarios."""
 
     name: str
     transaction_count: int
     # Crash states planned for each scenario, and cut instants spread over its virtual time.
     states_max: int
     instants: int
-    # Distinct contents below which a promise counts as not tested.
+    # With fewer distinct contents a promise counts as not tested.
     exposure_min: int
-    # Whether every plain recording, under no shim or injection, is made twice and compared, or only the first.
+    # Whether every recording without shim or injection is made twice and compared, or only the first.
     reproduce_all: bool
-    # Whether every scenario there is belongs to it when none is named.
+    # Whether the whole matrix is measured if no scenario is named.
     is_whole: bool = True
-    # The same for all but the main faults; half as many states where there is no promise to break.
+    # The same for all but the main faults; half as many states if there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
     kill_transaction_count: int = 34
-    # Planned states of each scenario that an independent checker has to find legal.
+    # Planned states of each scenario that an independent checker must find legal.
     audit_count: int = 4
 
     def reproduces(self, scenario: Scenario) -> bool:
-        """Return whether the recording of a scenario is made twice wherever it stands among the others."""
+        """Return whether the recording of a scenario is made twice even if it is not the first."""
         return self.reproduce_all and scenario.shim == "none" and not SPECS[scenario.fault].injection
 
     def transactions_of(self, scenario: Scenario) -> int:
         """Return how many transactions are recorded for a scenario."""
         if SPECS[scenario.fault].injection is Injection.KILL:
-            # Three kills each: more transactions than the exposure asks for would take long, and tell little.
+            # Each is killed three times, so more transactions than the exposure needs would take long and add little.
             is_volatile = named(scenario.engine).spec.is_volatile(scenario.settings)
             return _VOLATILE_KILL_TRANSACTION_COUNT if is_volatile else self.kill_transaction_count
         is_side = SPECS[scenario.fault].injection or scenario.shim != "none"
@@ -69,7 +69,7 @@ class Profile:
         return self.instants if scenario.fault == "powercut" and not scenario.dropped_sync else 0
 
     def states_max_of(self, scenario: Scenario) -> int:
-        """Return how many crash states are planned for a scenario; those of a mutant see `rig.planning.cuts`."""
+        """Return how many crash states are planned for a scenario; for mutants see `rig.planning.cuts`."""
         spec = SPECS[scenario.fault]
         if scenario.dropped_sync:
             return self.side_states_max * 3 // 2
@@ -117,7 +117,7 @@ def profile(name: str) -> Profile:
 
 
 def all_scenarios() -> list[Scenario]:
-    """Return every scenario that has an id, sorted by it."""
+    """Return every scenario that has an id, sorted by id."""
     return sorted(
         (
             scenario
@@ -134,14 +134,14 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
     """Return what keeps an engine or a file system from being measured under a fault; empty if nothing does."""
     spec = SPECS[fault]
     if spec.injection in ERRORS and not engine.endures_errors:
-        return f"{engine.name} cannot be measured under {fault}: its driver cannot tell errors of the disk from others"
+        return f"{engine.name} cannot be measured under {fault}: its driver cannot tell disk errors from others"
     if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
-        return f"{filesystem.word} cannot be measured under {fault}: its journal has no disk of its own"
+        return f"{filesystem.word} cannot be measured under {fault}: its journal cannot be on a separate disk"
     return ""
 
 
 def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[Scenario]:
-    """Yield every scenario of an engine on a file system under a fault: plain, sabotaged, and one sync left out."""
+    """Yield every scenario of an engine on a file system under a fault: plain, sabotaged, or with one sync left out."""
     spec, injection = engine.spec, SPECS[fault].injection
     for settings in spec.all_settings():
         name = settings_name(settings)
@@ -150,14 +150,14 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             engine_module=engine.module,
         )  # fmt: skip
         yield plain
-        # Teeth: a sync that does nothing has to break what strict settings promise; and what a fault is nothing to
-        # the engine has to break what a program on top of it promises. A dishonest disk leaves no promise to break.
+        # Controls: a sync that does nothing must break the promise of strict settings, and a fault that does not
+        # affect the engine must break the promise of a program on top of it. A dishonest disk leaves none to break.
         if name in spec.strict and fault in FORGETTING_FAULTS:
             yield replace(plain, shim=Shim.EATMYDATA)
         for word, program in spec.programs.items():
             if name in program.settings and injection in program.injections:
                 yield replace(plain, shim=word)
-        # Where nothing is promised there is nothing to break.
+        # Volatile settings have no promise to break.
         if fault in _MUTATION_FAULTS and not spec.is_volatile(settings):
             for kind in kinds(engine, settings):
                 yield replace(plain, shim=f"{DROP_PREFIX}{kind}")
@@ -174,11 +174,11 @@ def is_unprotected(scenario: Scenario) -> bool:
 
 
 def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
-    """Return what is measured when no scenario is named.
+    """Return what is measured if no scenario is named.
 
-    In the quick profile that is the main job: settings that promise something when a process dies, under the faults
-    that most people mean, and the controls. The other profiles take the whole fault matrix: every scenario with a
-    promise to break, those without one that show what is lost, and the controls.
+    The quick profile takes the essentials: settings that promise something when a process dies, under the faults that
+    most people mean, and the controls. The other profiles take the whole fault matrix: every scenario with a promise to
+    break, a few without one that show what is lost, and the controls.
     """
     keeps = _in_whole if wanted.is_whole else _in_quick
     return [scenario for scenario in all_scenarios() if keeps(scenario, controls)]
@@ -195,10 +195,10 @@ def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
     is_shown = name in spec.cross_checks or name in controls(scenario.engine, scenario.fault)
     if spec.is_unprotected(scenario.settings) and scenario.fault not in _BARE_FAULTS and not is_shown:
         return False
-    # The cross-checks are of the rig, so a few settings do for them.
+    # The cross-checks test the rig, so a few settings are enough.
     if SPECS[scenario.fault].is_cross_check:
         return is_shown
-    # What is documented to be other settings, and makes the same syncs, is measured under the main faults alone.
+    # Settings documented as equal to others make the same syncs and are measured only under the main faults.
     return name not in spec.same_as or (scenario.fault in MAIN_FAULTS and not scenario.dropped_sync)
 
 
@@ -218,9 +218,9 @@ def configured(
     seed: int = 1,
     library: str = "",
 ) -> list[Scenario]:
-    """Return the scenarios with what the command line decides for all of them.
+    """Return the scenarios with what the command line sets for all of them.
 
-    `library` is a build of the user's own; engines that know no such builds are unaffected.
+    `library` is the user's own build; engines without a module `builds` are unaffected.
     """
     found = [
         replace(scenario, workload=WorkloadSpec(wanted.transactions_of(scenario)), device=device, seed=seed)
@@ -261,7 +261,7 @@ def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
 
 
 def _choices(word: str, known: Sequence[str]) -> str:
-    """Say what the word may have been meant to be, then what there is: all, or those that are most like it."""
+    """Say what word may have been meant, then list the known words: all, or the most similar ones."""
     near = get_close_matches(word, known, 1)
     guess = f"did you mean {near[0]}? " if near else ""
     shown = get_close_matches(word, known, _CHOICES_MAX, cutoff=0) if near else known[:_CHOICES_MAX]

@@ -1,12 +1,12 @@
 """Which recoveries of a scenario are recorded, and where each of them is cut.
 
-First cuts are crash states of a power cut, spread over the recording; of those candidates whose recovery wrote to the
-files of the database the first are taken, else those that wrote most. Each recovery is cut like a recording, by the
-power-cut model: the disk is honest during recovery too. Some of the states that stopped a recovery amid its work are
-recovered from under record, and that recovery is cut as well.
+First cuts are crash states of a power cut, spread over the recording. Candidates whose recovery wrote to the files of
+the database are taken first, then those that wrote most. Each recovery is cut like a recording, by the power-cut model:
+the disk is honest during recovery too. From some of the states that stopped a recovery in the middle, the next recovery
+is recorded and cut as well.
 
 Nothing is acknowledged during recovery. So every state of a recovery is judged at the instant of the first cut:
-whatever was acknowledged then must still be there.
+whatever was acknowledged by then must still be there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rig.recordings.timeline import Timeline
 
 _FIRSTS_MIN, _FIRSTS_MAX = 8, 50
 _STATES_MIN = 20
-# One of so many recoveries has one of its own crash states recovered from under record.
+# For one in this many recoveries the recovery from one of its own crash states is recorded too.
 _DEEPER = 3
 # Candidates recorded for each recovery that is kept.
 _CANDIDATES = 2
@@ -50,17 +50,17 @@ def states_max(profile: Profile, recovery: Recovery) -> int:
 
 
 def candidates(scenario: Scenario, profile: Profile, logs: Logs) -> Sequence[CrashState]:
-    """Return the first cuts to record the recoveries of; `first_count` of them are kept."""
+    """Return the first cuts whose recoveries are recorded; `first_count` of them are kept."""
     return evenly_spaced(_first_plan(scenario, profile, logs).states, _CANDIDATES * first_count(profile))
 
 
 def deeper(profile: Profile, firsts: Sequence[Recovery]) -> Sequence[Recovery]:
-    """Return those recoveries of which one crash state is recovered from under record."""
+    """Return the recoveries for which the recovery from one of their crash states is recorded too."""
     return evenly_spaced(firsts, max(1, first_count(profile) // _DEEPER))
 
 
 def amid(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: Recovery) -> Sequence[CrashState]:
-    """Return the crash state of a recovery to recover from under record, if it has one: its work is well begun."""
+    """Return the crash state of a recovery from which to record the next one, well into its work; empty if none."""
     planned = _later_plan(scenario, profile, opened, recovery)
     inside = [state for state in planned.states if is_inside(state, opened, recovery)]
     return inside[len(inside) // 2 :][:1]
@@ -93,7 +93,7 @@ def cuts(
             raise RecordingError(f"the recovery from {recovery.state} starts on another content: not of this recording")
         entry = _parsed(address.first, logs).instant
         planned = _later_plan(scenario, profile, opened, recovery)
-        # As it was found it is a state of the first cut only, and that has been recovered from.
+        # A state in which the recovery changed nothing is the one that it recovered from.
         planned = replace(planned, states=tuple(state for state in planned.states if digest(state) != start))
         inside_count += sum(is_inside(state, opened, recovery) for state in planned.states)
         plans.append(planned)
@@ -103,7 +103,7 @@ def cuts(
 
 
 def is_inside(state: CrashState, opened: OpenRecovery, recovery: Recovery) -> bool:
-    """Return whether a recovery had begun to write to the files of the database in a state, and had more to write."""
+    """Return whether in this state a recovery had begun to write to the database's files and had more to write."""
     written, in_files = writes(opened, recovery)
     has_landed = (written < state.base_end) | np.isin(written, state.pieces(opened.log)[:, 0])
     return bool((in_files & has_landed).any() and not has_landed.all())
@@ -142,7 +142,7 @@ def _parsed(content: str, logs: Logs) -> CrashState:
 
 
 def _facts(first: Plan, plans: Sequence[Plan], inside_count: int) -> PlanFacts:
-    """Sum plans up. The epochs of the recording count as sampled: few of their states have their recovery cut."""
+    """Sum up the plans. The epochs of the recording count as sampled: few of their states have their recovery cut."""
     return PlanFacts(
         state_count=sum(len(one.states) for one in plans),
         epoch_count=first.epoch_count + sum(one.epoch_count for one in plans),

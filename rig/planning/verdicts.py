@@ -10,14 +10,14 @@ from rig.contract.results import LiveFinding, Verdict, VerdictKind
 from rig.planning.cuts import Cut
 from rig.recordings.timeline import Timeline
 
-# Reopening takes less than the limit on a crash state, and the guest's clock may run ahead of it under emulation.
+# Reopening takes less than the time limit for a crash state, but under emulation the guest's clock may run ahead.
 _CLOCK_LIMIT_S = 3600
 
 
 def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     """Judge a finding at the instant of a cut."""
     acked = timeline.acked(cut.entry)
-    # A state that answers for fewer marks than were written by then may still hold what those transactions wrote.
+    # A state judged at an earlier instant may still hold what transactions wrote after that.
     issued = timeline.issued(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
     blank = Verdict(
         cut.scenario, cut.address, cut.content, cut.entry, cut.clock or "", cut.state.holds,
@@ -32,19 +32,19 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
 
 
 def _under_its_clock(cut: Cut, finding: Finding) -> Finding:
-    """Return the finding, or that it says nothing of the cut: the clock was not the one that was asked for."""
+    """Return the finding, or an inconclusive one if the clock was not the one asked for."""
     is_answer = finding.kind not in UNANSWERED
     if cut.clock is None or not is_answer:
         return finding
     read_s = finding.clock_s
     if read_s is not None and 0 <= read_s - cut.clock.seconds < _CLOCK_LIMIT_S:
         return finding
-    detail = f"judged while the clock read {read_s}, and it was to be {cut.clock.seconds}; {finding.detail}"
+    detail = f"judged while the clock read {read_s} instead of {cut.clock.seconds}; {finding.detail}"
     return replace(finding, kind=FindingKind.INCONCLUSIVE, recovered=None, detail=detail)
 
 
 def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable[[int], int]) -> Verdict:
-    """Fill in what a finding says of an instant at which `blank.acked` transactions were acknowledged."""
+    """Fill in what a finding means at an instant at which `blank.acked` transactions were acknowledged."""
     acked = blank.acked
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
     if finding.kind is not FindingKind.PREFIX:
@@ -62,7 +62,7 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
 
 
 def live_verdicts(scenario_id: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
-    """Judge what was found in the running guest: there `acked` transactions had been acknowledged, `issued` begun."""
+    """Judge findings in the running guest, each with its numbers of acknowledged and issued transactions."""
     judged = [
         _verdict(
             Verdict(
@@ -86,7 +86,7 @@ def live_verdicts(scenario_id: str, findings: Sequence[LiveFinding]) -> list[Ver
         )
         for one in findings
     ]
-    # What was done to the machine belongs to whatever came of it.
+    # Every verdict also says what was done to the machine.
     return [
         one if told["detail"] in one.detail else replace(one, detail=f"{one.detail}; {told['detail']}")
         for one, told in zip(judged, findings, strict=True)

@@ -1,8 +1,8 @@
-"""The archive of recordings: kept compressed, one folder each, and given out unpacked.
+"""The archive of recordings: kept compressed, one folder each, and handed out unpacked.
 
-A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` where the file system has its journal on a
-disk of its own; `facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked the
-logs stand in one file, at fixed places, as a clone's recording disk holds them.
+A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` if the file system has its journal on a
+separate disk; `facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked, the
+logs are in one file at fixed offsets, as on a clone's recording disk.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rig.contract.errors import RecordingError
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.faults import LogFile, Logs
 
-# The size of the disk on which a clone finds a recording; a saved template fits no other.
+# The size of a clone's recording disk; a saved template works with no other size.
 RECORDING_BYTES = 4 << 30
 _FACTS = "facts.json"
-# Where the disk of each log begins on the one device that a verifier has for both.
+# Where the disk of each log begins on a verifier's one device.
 _DEVICE_BEGINS_BYTES = (0, geometry.JOURNAL_FIRST_BYTE)
 
 
@@ -41,8 +41,8 @@ class Recording:
 
     @contextmanager
     def unpacked(self) -> Iterator[LogFile]:
-        """Unpack the logs for the length of a block, to a sparse file of the size of a clone's recording disk."""
-        # A name of its own: two processes may be at work on one recording.
+        """Unpack the logs, for the duration of a `with` block, to a sparse file of the size of a recording disk."""
+        # The name is unique because two processes may use one recording.
         descriptor, name = tempfile.mkstemp(dir=self.folder, prefix="log.")
         os.close(descriptor)
         path = Path(name)
@@ -51,10 +51,10 @@ class Recording:
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
                 archive = self.folder / archive_name(rank)
                 _unpack(archive.read_bytes(), path, archive, begin_bytes)
-                # A frame that was cut off unpacks without an error, to less.
+                # A truncated frame unpacks without an error, but to less data.
                 if digest(path, facts.size_bytes, begin_bytes) != facts.digest:
                     raise RecordingError(
-                        f"{archive} is damaged: not what was recorded; remove the folder to record anew"
+                        f"{archive} is damaged: not what was recorded; remove the folder to record again"
                     )
             yield made
         finally:
@@ -62,7 +62,7 @@ class Recording:
 
     @contextmanager
     def opened(self) -> Iterator[Logs]:
-        """Unpack and open the logs for the length of a block."""
+        """Unpack and open the logs for the duration of a `with` block."""
         with self.unpacked() as file, file.opened() as logs:
             yield logs
 
@@ -73,13 +73,13 @@ def archive_name(rank: int) -> str:
 
 
 def file_of(path: Path, log_count: int) -> LogFile:
-    """Return where so many logs stand in an unpacked recording."""
+    """Return the layout of an unpacked recording with this many logs."""
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
     return LogFile(path, begins, _DEVICE_BEGINS_BYTES[:log_count])
 
 
 def write(logs: Sequence[bytes], path: Path) -> LogFile:
-    """Write logs to a sparse file as an unpacked recording has them."""
+    """Write logs to a sparse file in the layout of an unpacked recording."""
     made = file_of(path, len(logs))
     with path.open("wb") as file:
         for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
@@ -90,7 +90,7 @@ def write(logs: Sequence[bytes], path: Path) -> LogFile:
 
 
 def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts) -> Recording:
-    """Keep a recording that was found sound, durably."""
+    """Store a sound recording, durably."""
     for rank, log in enumerate(logs):
         host.atomic_write(folder / archive_name(rank), packed(log))
     host.atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
@@ -107,28 +107,28 @@ def load(folder: Path) -> Recording | None:
         logs = [LogFacts(**log) for log in known["logs"]]
         recording = Recording(folder, RecordingFacts(**{**known, "logs": logs}))
     except (ValueError, TypeError, KeyError) as error:
-        raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record anew") from None
+        raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
     if not 1 <= len(logs) <= len(_DEVICE_BEGINS_BYTES):
-        raise RecordingError(f"{path} is damaged: it tells of {len(logs)} logs; remove the folder to record anew")
+        raise RecordingError(f"{path} is damaged: it lists {len(logs)} logs; remove the folder to record again")
     for name in map(archive_name, range(len(logs))):
         if not (folder / name).exists():
-            raise RecordingError(f"{folder} has facts but no {name}; remove the folder to record anew")
+            raise RecordingError(f"{folder} has facts but no {name}; remove the folder to record again")
     return recording
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the unpacked logs of processes that were killed; the caller sees to it that nobody is at work there."""
+    """Remove the unpacked logs of killed processes; the caller must ensure that no process uses them."""
     for path in folder.glob("log.*"):
         path.unlink(missing_ok=True)
 
 
 def packed(part: bytes) -> bytes:
-    """Return a part of a recording as it is kept."""
+    """Return a part of a recording, compressed."""
     return zstandard.ZstdCompressor().compress(part)
 
 
 def digest(path: Path, size_bytes: int, begin_bytes: int = 0) -> str:
-    """Return the digest of a log, by its place in an unpacked recording."""
+    """Return the digest of a log at its place in an unpacked recording."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         file.seek(begin_bytes)
@@ -137,7 +137,7 @@ def digest(path: Path, size_bytes: int, begin_bytes: int = 0) -> str:
 
 
 def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int) -> None:
-    """Unpack an archive's data to a place in a file of the size of a clone's recording disk."""
+    """Unpack an archive's data to an offset in a file as large as a clone's recording disk."""
     try:
         with path.open("r+b") as file:
             file.seek(begin_bytes)
@@ -148,4 +148,4 @@ def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int) -> None:
                 )
             file.truncate(RECORDING_BYTES)
     except zstandard.ZstdError as error:
-        raise RecordingError(f"{archive} is damaged: {error}; remove the folder to record anew") from None
+        raise RecordingError(f"{archive} is damaged: {error}; remove the folder to record again") from None

@@ -1,15 +1,17 @@
-"""Cuts that really happened, held against the log: the cross-check of all cuts that are only planned.
+"""Cuts that really happened, checked against the log: a cross-check of the cuts that are only planned.
 
-`rig.guest.livecuts` cuts a disk while a workload runs. Here each round must pass three tests, or the whole recording is
-void, for then the rig's model of a disk or of its log is wrong:
-- Cut where it happened, the log is one that the kernel could have left: what had completed of the batch in progress is
-  its tail. The independent checker calls what remained of the disk legal at the end of that log.
-- A generator makes the same content from it, byte for byte: where the cache was kept, the state of `faults.oscrash` in
-  which all that had completed is there; where it was lost, one of `faults.powercut`, with those members of the batch
-  that are there (they completed behind a FLUSH that had been submitted and was not done, and were flushed with it).
-- The disk had counted as many flushes as the log holds up to the cut.
-Where the cache was lost the checker may answer undecided, and then no state need be found: the order of an ordinary
-write and a FUA write of one sector is open, there is no replay to settle it, and the disk holds one of the two.
+The guest cuts a disk while a workload runs. Each round must pass three tests. If one fails, the rig's model of a disk
+or of its log is wrong and the whole recording is void:
+- The log, truncated at the cut, is one that the kernel could have left: its tail is the part of the batch in progress
+  that had completed. The independent checker calls what remained of the disk legal at the end of that log.
+- A generator makes the same content from this log, byte for byte. If the cache was kept, it is the state of
+  `faults.oscrash` in which everything that had completed is there. If it was lost, it is one of `faults.powercut` with
+  those members of the batch that are there (they completed after a FLUSH had been submitted and before it was done, and
+  were flushed with it).
+- The disk counted as many flushes as the log holds up to the cut.
+
+If the cache was lost the checker may answer undecided, and then no state need be found: the order of an ordinary write
+and a FUA write of one sector is open, no replay settles it, and the disk holds one of the two.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _OFFSET_BYTES = 8
 
 @dataclass(frozen=True)
 class Round:
-    """One round: the log as it was recorded, and what remained of the disk."""
+    """One round: the log as recorded, and what remained of the disk."""
 
     number: int
     told: Mapping[str, Any]
@@ -54,14 +56,14 @@ class LiveCut:
     """A live cut that an honest disk can leave."""
 
     finding: LiveFinding
-    # What a generator makes of the same log; None where the log leaves open what was durable.
+    # The state that a generator makes from the same log; None if the log leaves open what was durable.
     state: CrashState | None
-    # Writes that had completed before the cut and were not flushed.
+    # Writes that had completed before the cut but were not flushed.
     unflushed_count: int
 
 
 def rounds(told: Mapping[str, Any], parts: Sequence[bytes]) -> Iterator[Round]:
-    """Take the parts of a recording of live cuts together: of each round the log, and what was on the disk."""
+    """Yield the rounds of a recording of live cuts, whose parts alternate between a log and the disk that it left."""
     for number, (one, log, filled) in enumerate(zip(told["rounds"], parts[::2], parts[1::2], strict=True), start=1):
         device: ByteArray = np.zeros(_DEVICE_BYTES, dtype=np.uint8)
         for place in range(0, len(filled), _OFFSET_BYTES + CHUNK_BYTES):
@@ -72,7 +74,7 @@ def rounds(told: Mapping[str, Any], parts: Sequence[bytes]) -> Iterator[Round]:
 
 
 def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
-    """Hold every round of a recording against its log; raise LegalityError for the first that fails."""
+    """Check every round of a recording against its log; raise LegalityError for the first that fails."""
     try:
         injection = SPECS[scenario.fault].injection
         return [prove(injection, one).finding for one in rounds(told, parts)]
@@ -81,7 +83,7 @@ def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) 
 
 
 def prove(injection: Injection, one: Round) -> LiveCut:
-    """Return what a live cut left; raise LegalityError if no honest disk could have left it."""
+    """Return the result of a live cut; raise LegalityError if no honest disk could have left this content."""
     with TemporaryDirectory(prefix="rig-") as name:
         whole, until_cut = Path(name, "whole"), Path(name, "until-cut")
         whole.write_bytes(one.log)
@@ -102,10 +104,10 @@ def prove(injection: Injection, one: Round) -> LiveCut:
 
 
 def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], path: Path) -> int:
-    """Write the log as it would have been left at the cut, and return how many unflushed writes had completed.
+    """Write the log as a cut would have left it, and return how many unflushed writes had completed.
 
-    The layer that cuts counted the writes that had completed; those that the log does not hold before the mark of the
-    cut are the first of the batch in progress. Raise LegalityError if there are not so many.
+    The layer that cuts counted the completed writes. Those that the log does not hold before the mark of the cut are
+    the first of the batch in progress. Raise LegalityError if the batch is shorter.
     """
     cut = _cut_entry(log)
     flags, sizes = log.flags, log.payload_bytes
@@ -116,10 +118,10 @@ def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], 
     later = np.flatnonzero(flags[cut:] & EntryFlag.FLUSH)
     end = cut + int(later[0]) if len(later) else log.entry_count
     batch = cut + np.flatnonzero((sizes[cut:end] > 0) & ((flags[cut:end] & EntryFlag.FUA) == 0))
-    # A FLUSH counts as a write there.
+    # The layer counts a FLUSH as a write.
     count = counts["layer"]["writes"] - flush_count - int(np.count_nonzero(sizes[:cut]))
     if not 0 <= count <= len(batch):
-        raise LegalityError(f"{count} writes had completed unflushed, and the log holds {len(batch)} of that time")
+        raise LegalityError(f"{count} writes had completed unflushed, but the log holds {len(batch)} for that time")
     begins = [*log.header_offset_bytes.tolist(), log.end_bytes]
     parts = [log.bytes_at(begins[0], begins[cut] - begins[0])]
     parts += [log.bytes_at(begins[one], begins[one + 1] - begins[one]) for one in batch[:count].tolist()]
@@ -148,7 +150,7 @@ def _proven_state(injection: Injection, one: Round, log: WriteLog) -> CrashState
             f"what the cut of round {one.number} left differs in sector {sector} from {state.id}, the planned state"
         )
     if not tail.ambiguous and parse_state(state.id, log, epochs(log)) != state:
-        raise LegalityError(f"{state.id}, which the cut of round {one.number} left, is no crash state of its log")
+        raise LegalityError(f"{state.id}, which the cut of round {one.number} left, is not a crash state of its log")
     return state
 
 
@@ -158,7 +160,7 @@ def _is_there(log: WriteLog, entry: int, device: ByteArray) -> bool:
 
 
 def _cut_entry(log: WriteLog) -> int:
-    """Return the entry just behind the mark of the cut."""
+    """Return the entry just after the mark of the cut."""
     found = [mark.entry_index for mark in log.marks if mark.text.startswith("inject-")]
     if len(found) != 1:
         raise RecordingError(f"the log has {len(found)} cuts instead of one; the recording is void")

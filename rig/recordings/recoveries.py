@@ -1,13 +1,13 @@
 """Recordings of recoveries: what was written to a disk while file system and database recovered from a crash state.
 
-A recovery's recording is a write log like any other, and self-contained: a mark that names the crash state, the
-content of the disk in that state as one epoch, and then what dm-log-writes saw until the disk was unmounted again. So
-epochs, fault models, crash states, their contents and the verifier need to know nothing of it. It is void, and never
-kept, unless replaying all of it gives the disk that the guest had in the end.
+A recovery's recording is a write log like any other, and self-contained: a mark that names the crash state, the content
+of the disk in that state as one epoch, then what dm-log-writes saw until the disk was unmounted. So epochs, fault
+models, crash states, their contents and the verifier need no special case. The recording is void, and never kept,
+unless a replay of all of it equals the guest's final disk.
 
-Recoveries cannot be repeated bit for bit, so the recordings are kept, in `recoveries/` of their scenario: one
-`NAME.zst` for each and `index.json`, written last, which lists them. Each goes by the address of the crash state that
-was recovered from (`faults.addresses`).
+Recoveries cannot be repeated bit for bit, so the recordings are kept in `recoveries/` of their scenario: one `NAME.zst`
+each, and `index.json`, written last, which lists them. Each is identified by the address of the crash state that was
+recovered from (`faults.addresses`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rig.recordings.archive import RECORDING_BYTES
 
 _BLOCK_BYTES = 4096
 _INDEX = "index.json"
-# The content of a disk, and the disk of the guest that such a log is written to.
+# The content of a disk, plus the guest's disk to which the log is written.
 _LOG_BYTES_MAX = 2 * DISK_MIB << 20
 
 
@@ -46,7 +46,7 @@ class Recovery:
 
     # The address of the crash state that was recovered from.
     state: str
-    # Where the files of the database stood afterwards: (offset, length) in bytes, sorted.
+    # Where the files of the database were afterwards: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]
 
     @property
@@ -65,7 +65,7 @@ class OpenRecovery:
 
     @cached_property
     def logs(self) -> Logs:
-        """Return the log as the only one of its disk."""
+        """Return the log as the only one of a recording."""
         return Logs(self.log)
 
     @property
@@ -75,18 +75,18 @@ class OpenRecovery:
 
     @property
     def first_entry(self) -> int:
-        """Return the FLUSH behind the content that was recovered from: what follows was written by the recovery."""
+        """Return the FLUSH after the content that was recovered from; the recovery wrote everything later."""
         return int(np.flatnonzero(self.log.flags & EntryFlag.FLUSH)[0])
 
     def start(self) -> CrashState:
-        """Return the state of this log in which nothing of the recovery has reached the disk."""
+        """Return the state of this log in which no write of the recovery has reached the disk."""
         return everything_unflushed_lost(self.log, self.logs.epochs, self.first_entry + 1)
 
 
 def self_contained(
     address: str, state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int = DISK_MIB << 20
 ) -> bytes:
-    """Return the log of a recovery from a state of a log, headed by a mark for its address and by its content."""
+    """Return the log of a recovery from a state of a log, preceded by a mark for its address and by its content."""
     _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
     (disk,) = (one.copy() for one in contents(log, [state], device_bytes))
     used = np.flatnonzero(disk.reshape(-1, _BLOCK_BYTES).any(axis=1))
@@ -108,7 +108,7 @@ class Recoveries:
         self._folder = folder
 
     def save(self, text: str, log: bytes, digest: str) -> None:
-        """Keep a self-contained log under the state it recovers from; raise RecordingError if it is void.
+        """Store a self-contained log under the state that it recovers from; raise RecordingError if it is void.
 
         `digest` is that of the guest's disk after the recovery, see `rig.contract.geometry.disk_digest`.
         """
@@ -119,14 +119,14 @@ class Recoveries:
             disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, geometry.CHUNK_BYTES)
         if geometry.disk_digest(chunk.tobytes() for chunk in disk) != digest:
             path.unlink()
-            raise RecordingError(f"the recovery from {text} is void: replaying its log does not give the disk")
+            raise RecordingError(f"the recovery from {text} is void: a replay of its log does not give the disk")
 
     def remove(self, text: str) -> None:
-        """Forget the recovery from a state."""
+        """Delete the recovery from a state."""
         self._path(text).unlink()
 
     def write_index(self, recoveries: Sequence[Recovery]) -> None:
-        """Note that these are all the recoveries of the scenario, and that each was saved."""
+        """Write the list of all recoveries of the scenario; each must have been saved."""
         text = json.dumps([asdict(one) for one in recoveries], indent=1)
         self._folder.mkdir(parents=True, exist_ok=True)
         host.atomic_write(self._folder / _INDEX, text.encode())
@@ -144,12 +144,12 @@ class Recoveries:
             return found
         except (ValueError, TypeError, KeyError, StateIdError) as error:
             raise RecordingError(
-                f"{path} is damaged: {error!r}; remove the scenario's folder to measure anew"
+                f"{path} is damaged: {error!r}; remove the scenario's folder to measure it again"
             ) from None
 
     @contextmanager
     def opened(self, text: str) -> Iterator[OpenRecovery]:
-        """Unpack the recovery from a state for the length of a block; raise RecordingError if missing or damaged."""
+        """Unpack the recovery from a state for the duration of a `with` block; raise RecordingError if damaged."""
         archive = self._path(text)
         try:
             data = _decompressed(archive.read_bytes())
@@ -169,7 +169,7 @@ class Recoveries:
             path.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
-        """Remove what killed processes unpacked; the caller sees to it that nobody is at work here."""
+        """Remove the unpacked logs of killed processes; the caller must ensure that no process uses them."""
         for path in self._folder.glob("log.*"):
             path.unlink(missing_ok=True)
 
@@ -190,18 +190,18 @@ def _checked(path: Path, archive: Path, text: str) -> Iterator[WriteLog]:
 
 
 def _decompressed(archive: bytes) -> bytes:
-    """Decompress one frame; raise ZstdError, or ValueError for a size that no log of ours has."""
+    """Decompress one frame; raise ZstdError, or ValueError for a size that no log can have."""
     if not 0 <= (size := zstandard.frame_content_size(archive)) <= _LOG_BYTES_MAX:
         raise ValueError(f"it claims to hold {size} bytes")
     return zstandard.ZstdDecompressor().decompress(archive)
 
 
 def _damaged(archive: Path, why: object) -> RecordingError:
-    return RecordingError(f"{archive} is damaged: {why}; remove the scenario's folder to measure anew")
+    return RecordingError(f"{archive} is damaged: {why}; remove the scenario's folder to measure it again")
 
 
 def _name(text: str) -> str:
-    """Return a name of fixed length: an id may be longer than a file's name."""
+    """Return a file name of fixed length, because an address may be too long for one."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""What proves a recording sound, and the facts that are kept of a sound one.
+"""Checks that a recording is sound, and the facts that are kept of it.
 
-A recording is void, and never kept, unless for each of its disks replaying every entry of the log gives the device byte
-for byte and the disk counted as many flushes as the log holds; no log was cut short; nothing was read from the host's
-disk meanwhile; the engine read back the settings it was told; and, of two disks, both logs hold the same marks.
+A recording is void, and never kept, unless for each of its disks a replay of every log entry equals the device byte for
+byte and the disk counted as many flushes as the log holds; no log was truncated; nothing was read from the host's disk
+meanwhile; the engine's settings, read back, are those asked for; and, for two disks, both logs hold the same marks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rig.recordings.timeline import Timeline
 
 @dataclass(frozen=True)
 class Origin:
-    """What a recording was made with."""
+    """The template, image and QEMU with which a recording was made."""
 
     # The identity of the recorder's template, and the digest of the guest image.
     template: str
@@ -35,12 +35,12 @@ class Origin:
 
 
 def log_count(told: Mapping[str, Any]) -> int:
-    """Return how many of the parts that the guest handed over are logs of the recording, the first ones."""
+    """Return how many of the parts that the guest handed over are logs; these come first."""
     return len(_disks(told))
 
 
 def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: Logs) -> RecordingFacts:
-    """Return what is kept of a recording; raise RecordingError, or LogError, naming what voids it."""
+    """Return the facts of a sound recording; raise RecordingError or LogError with what voids it."""
     require_sound(scenario, told, logs)
     timeline = Timeline(logs.first.marks)
     counts = [_counts(log) for log in logs.all]
@@ -71,11 +71,11 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
 
 
 def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> None:
-    """Raise RecordingError naming what voids the recording."""
+    """Raise RecordingError or LogError if something voids the recording."""
     void = f"the recording of {scenario.id} is void"
     if told["root_reads"]:
         raise RecordingError(f"{void}: {told['root_reads']} reads went to the host's disk while it was made")
-    # What remained of live cuts is held against the log by itself, see `rig.recordings.livecuts`.
+    # The rounds of live cuts are checked separately, see `rig.recordings.livecuts`.
     if "rounds" not in told:
         for disk, log in zip(_disks(told), logs.all, strict=True):
             _require_same_disk(void, disk, log)
@@ -93,23 +93,23 @@ def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> No
 
 
 def _disks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what the guest tells of each disk, that with the data first."""
+    """Return the guest's report on each disk, the data disk first."""
     return [told, *([told["journal"]] if "journal" in told else [])]
 
 
 def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> None:
-    """Raise RecordingError unless a log is all that its disk saw."""
+    """Raise RecordingError unless a log holds all that its disk saw."""
     flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
     if flush_count != disk["requests"]["flushes"]:
         raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {disk['requests']['flushes']}")
-    # A digest tells nothing of the zeros at the end of a shorter disk.
+    # The digest skips zeros, so a shorter disk has the same digest.
     content = log.replay(log.entry_count, DISK_MIB << 20).reshape(-1, CHUNK_BYTES)
     if disk_digest(chunk.tobytes() for chunk in content) != disk["device_digest"]:
         raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
 
 
 def _counts(log: WriteLog) -> tuple[int, int]:
-    """Return the FLUSH entries between begin and ack of all transactions, and the bytes written from setup to end."""
+    """Count the FLUSH entries between begin and ack of all transactions, and the bytes written from setup to end."""
     timeline = Timeline(log.marks)
     flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
     ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]

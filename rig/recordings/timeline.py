@@ -1,9 +1,9 @@
 """When things happened in a recording: the marks of the write log, read as acknowledgements and times.
 
-A mark is a sound lower bound: whoever wrote it had seen every flush and FUA before it complete. So a transaction
-counts as acknowledged at a cut just before log entry `e` if its ack mark has an index below `e`.
-A transaction that raised an error has a `fail` mark instead. It may be in the database all the same, and the program
-asks: it goes on with the same number or with the next. So acks may leave out numbers, and each speaks for all below.
+A mark is a sound lower bound: its writer had seen every earlier flush and FUA complete. So a transaction counts as
+acknowledged at a cut just before log entry `e` if its ack mark has an index below `e`.
+A transaction that raised an error has a `fail` mark instead. It may still be in the database, so the program looks, and
+goes on with the same number or with the next. So acks may skip numbers, and each covers all lower numbers.
 Times are virtual nanoseconds of the guest.
 """
 
@@ -32,7 +32,7 @@ class _Mark(Protocol):
 
 @dataclass(frozen=True)
 class Moment:
-    """One timed mark; `number` is the transaction's, or 0 for marks that belong to none."""
+    """One timed mark; `number` is that of the transaction, or 0 for a mark without one."""
 
     kind: str
     number: int
@@ -50,7 +50,7 @@ class Timeline:
         self.moments = [moment for moment in moments if moment.entry_index >= self.setup.entry_index]
         self.begins = [moment for moment in self.moments if moment.kind == "begin"]
         self.acks = [moment for moment in self.moments if moment.kind == "ack"]
-        # Where a sync was left out.
+        # The moments at which a sync was left out.
         self.drops = [moment for moment in self.moments if moment.kind == "drop"]
         self._turns = list(_turns(self.moments))
         if self.moments[:1] != [self.setup] or self.moments[-1:] != [self.end]:
@@ -80,13 +80,13 @@ class Timeline:
         return last.time_ns - next(ack for ack in self.acks if ack.number > recovered).time_ns
 
     def entry_at(self, time_ns: float) -> int:
-        """Return the entry that a cut at a time precedes, spreading the entries between two marks evenly over time."""
+        """Return the entry just after a cut at this time, with the entries between two marks evenly spaced in time."""
         after = bisect.bisect_right(self._times_ns, time_ns)
         if after == 0 or after == len(self.moments):
             raise ValueError(f"{time_ns} ns lies outside the workload")
-        before, behind = self.moments[after - 1], self.moments[after]
-        share = (time_ns - before.time_ns) / (behind.time_ns - before.time_ns)
-        return before.entry_index + 1 + int(share * (behind.entry_index - before.entry_index - 1))
+        before, following = self.moments[after - 1], self.moments[after]
+        share = (time_ns - before.time_ns) / (following.time_ns - before.time_ns)
+        return before.entry_index + 1 + int(share * (following.entry_index - before.entry_index - 1))
 
     @property
     def busy_ns(self) -> int:
@@ -104,12 +104,12 @@ def _moment(mark: _Mark) -> Moment | None:
         return None
     found = _OURS.fullmatch(mark.text)
     if found is None:
-        raise RecordingError(f"entry {mark.entry_index}: the mark {mark.text!r} is none of ours")
+        raise RecordingError(f"entry {mark.entry_index}: the mark {mark.text!r} is unknown")
     return Moment(found["kind"] or found["of"], int(found["number"] or 0), int(found["time"]), mark.entry_index)
 
 
 def _turns(moments: Sequence[Moment]) -> Iterator[tuple[Moment, Moment]]:
-    """Yield each attempt at a transaction, its begin and its ack or fail; raise RecordingError at one out of turn."""
+    """Yield the begin and the ack or fail of each attempt at a transaction; raise RecordingError if out of order."""
     due, begin = {1}, None
     for moment in moments:
         if moment.kind == "begin" and begin is None and moment.number in due:
@@ -120,7 +120,7 @@ def _turns(moments: Sequence[Moment]) -> Iterator[tuple[Moment, Moment]]:
         elif moment.kind in ("begin", "ack", "fail"):
             raise RecordingError(f"the mark {moment.kind}-{moment.number} is out of turn; the recording is void")
     if begin:
-        raise RecordingError(f"transaction {begin.number} has begun and has no end; the recording is void")
+        raise RecordingError(f"transaction {begin.number} began but did not end; the recording is void")
 
 
 def _only(moments: Sequence[Moment], kind: str) -> Moment:

@@ -283,7 +283,7 @@ def test_a_report_that_cannot_be_written_is_one_line_with_the_fix(here: Here, tm
     assert 3 == result.exit_code
     (line,) = result.stderr.splitlines()
     assert "report.html could not be written" in line
-    assert f"See that {folder} is a directory this user may write to" in line
+    assert f"Check that {folder} is a directory to which this user may write" in line
 
 
 def test_an_empty_cache_has_no_images(rig: Rig) -> None:

@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_executed_is_an_error_of_the_host(tmp_path: Path) 
 def test_a_program_that_hangs_is_killed_with_its_children_and_the_limit_is_named(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     with pytest.raises(
-        HostError, match=r"sh was not done after 0\.5 s, its limit, and was killed; its last words:\n  hm"
+        HostError, match=r"sh was not done after its limit of 0\.5 s and was killed; its last words:\n  hm"
     ):
         run(["sh", "-c", f"echo hm >&2; sleep 60 & echo $$ $! > {pids}; wait"], timeout_s=0.5)
     left = [int(pid) for pid in pids.read_text().split()]

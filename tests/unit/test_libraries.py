@@ -81,9 +81,9 @@ def test_what_is_no_sqlite_library_is_refused(tmp_path: Path) -> None:
         (str(tmp_path / "absent.so"), "cannot be read: No such file"),
         (str(tmp_path), "cannot be read: Is a directory"),
         (__file__, "not a shared library: it is not an ELF file"),
-        ("sqlite==3.51.3", "no build of SQLite.*apsw=="),
-        ("apsw==", "no build of SQLite"),
-        ("apsw==../x", "no build of SQLite"),
+        ("sqlite==3.51.3", "not a build of SQLite.*apsw=="),
+        ("apsw==", "not a build of SQLite"),
+        ("apsw==../x", "not a build of SQLite"),
         (str(compiled(tmp_path, "int answer;")), "not a SQLite library: it lacks sqlite3_"),
     ):
         with pytest.raises(UsageError, match=message):

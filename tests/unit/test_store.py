@@ -179,7 +179,7 @@ def test_a_damaged_manifest_is_an_error_that_names_it(run: Run, text: str) -> No
 def test_a_run_of_an_older_format_says_what_to_do(run: Run) -> None:
     """Its verdicts say neither which entry nor which clock they are of."""
     (run.folder / "manifest.json").write_text(json.dumps({"format": 1, **DEFINITION}))
-    with pytest.raises(StoreError, match=r"another version of the rig: it is of format 1, .*; read it with"):
+    with pytest.raises(StoreError, match=r"another version of the rig: it has format 1, .*; read it with"):
         Run.open(run.folder)
 
 

@@ -212,7 +212,7 @@ def test_a_void_recording_costs_its_own_scenarios_only_and_is_named(
     run, heard = measure(run.folder, machines)
     named = facts if sabotage == "facts" else folder if sabotage == "gone" else archive
     assert sorted(IDS[:2]) == sorted(run.failures())
-    assert all(str(named) in text and "record anew" in text for text in run.failures().values())
+    assert all(str(named) in text and "record again" in text for text in run.failures().values())
     assert 2 == sum("could not be measured" in text for text in heard.said)
     assert rows(whole)[IDS[2]] == rows(run)[IDS[2]]
     assert [] == rows_of_nothing(run)

@@ -1,1 +1,1 @@
-"""A key-value log that is appended to, with a checksum a record: an engine for the rig in a package of its own."""
+"""An append-only key-value log with a checksum for each record: an engine for the rig in a separate package."""

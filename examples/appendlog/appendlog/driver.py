@@ -1,7 +1,7 @@
-"""The append-only log: one record a transaction, and the content in memory.
+"""The append-only log: a record for each transaction, and the content in memory.
 
-A record is its length and its checksum, 4 bytes each, and JSON. Opening reads records up to the first that is not whole
-and cuts the file there.
+A record is a length and a checksum, 4 bytes each, then JSON. Opening reads the records up to the first incomplete one
+and truncates the file there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADER = struct.Struct("<II")
 
 
 class AppendLog:
-    """The log, open."""
+    """An open log."""
 
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
         self._sync = settings["sync"]
@@ -43,7 +43,7 @@ class AppendLog:
             os.close(folder)
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Append one record; at sync=always return when it is durable."""
+        """Append one record; with sync=always return when it is durable."""
         self._append([_packed(operation) for operation in operations])
 
     def content(self, tables: Sequence[Table]) -> Content:
@@ -51,7 +51,7 @@ class AppendLog:
         return {table.name: dict(self._rows.get(table.name, {})) for table in tables}
 
     def problems(self) -> list[str]:
-        """Return nothing: what the checksums refused is cut off when the log is opened."""
+        """Return nothing, because opening the log cuts off everything that fails its checksum."""
         return []
 
     def settings(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _whole(file: int) -> bytes:
 
 
 def _records(data: bytes) -> Iterator[tuple[list[Any], int]]:
-    """Yield each whole record and its size, up to the first that is not whole."""
+    """Yield each record and its size, up to the first incomplete one."""
     begin = 0
     while begin + _HEADER.size <= len(data):
         length, checksum = _HEADER.unpack_from(data, begin)

@@ -1,4 +1,4 @@
-"""What the rig has to know of the append-only log before anything runs."""
+"""What the rig must know about the append-only log before anything runs."""
 
 from rig.engines import Spec
 

@@ -18,7 +18,7 @@ class Namer:
         self._settings = settings
 
     def begin(self) -> None:
-        """Take note that a transaction begins: nothing is counted."""
+        """Begin a transaction; nothing is counted."""
 
     def name(self, call: Call) -> str:
         """Return the kind of a sync; empty for any other call."""
@@ -26,12 +26,12 @@ class Namer:
 
 
 def role(path: str, directory: str) -> str:
-    """Return what a file is to the log."""
+    """Return the role of a file for the log."""
     return "log" if Path(path) == Path(directory, "append.log") else ""
 
 
 def word(call: Call) -> str:
-    """Return a call as it stands in a sequence."""
+    """Return a call as spelled in a sequence."""
     return call.role if call.name is CallName.SYNC else ""
 
 
