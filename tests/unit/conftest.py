@@ -1,4 +1,4 @@
-"""How hypothesis looks for examples."""
+"""Settings of hypothesis for the unit tests."""
 
 from __future__ import annotations
 

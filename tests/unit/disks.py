@@ -1,8 +1,8 @@
 """A brute-force model of a disk with a volatile cache, for the tests of crash states.
 
-The model runs writes, FUA writes, flushes that take time, and marks; it remembers at every moment which contents a cut
-can leave and how many marks the caller has seen, and it emits the log that dm-log-writes would have written. Contents
-are tuples of one number a sector of 512 bytes.
+The model runs writes, FUA writes, flushes that take time, and marks. It remembers for every moment which contents a cut
+can leave and how many marks the caller has seen, and emits the log that dm-log-writes would have written. Contents are
+tuples with one number for each sector of 512 bytes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Op:
     fill: int = 0
 
     def sectors(self) -> dict[int, int]:
-        """What is written: a fill of 0 is zeros, any other gives each sector of the write its own value."""
+        """The data written: zeros for a fill of 0, otherwise a different value in each sector of the write."""
         return {self.sector + rank: (self.fill * 32 + rank + 1 if self.fill else 0) for rank in range(self.count)}
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment at which the power may go: completed writes in order, how many must be there, and the marks seen."""
+    """A moment at which the power may go: completed writes in order, how many are durable, and the marks seen."""
 
     writes: tuple[tuple[Op, bool], ...]
     marks_seen: int
@@ -77,7 +77,7 @@ class Disk:
     log: list[Op] = field(default_factory=list)
     marks_seen: int = 0
     moments: list[Moment] = field(default_factory=list)
-    # The same for a disk that may apply discards: each sector stands among the writes as zeros that need not be there.
+    # The same for a disk that may apply discards: each discarded sector is a write of zeros that need not land.
     discard_moments: list[Moment] = field(default_factory=list)
     # (writes completed before it, a sector of a discard)
     discards: list[tuple[int, Op]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Disk:
         self.log += [*self.unlogged, Op("mark")]
 
     def lying_moments(self, flushes_ignored: int) -> Iterator[Moment]:
-        """Yield the moments of a disk that did nothing at the last so many flushes, nor at FUA since then."""
+        """Yield the moments of a disk that ignored its last flushes, and FUA since then."""
         for write_count, flush_count, marks_seen in self.counts:
             if flushes_ignored <= flush_count:
                 durable = self.durable_after[flush_count - flushes_ignored]
@@ -112,7 +112,7 @@ class Disk:
         }
 
     def view(self) -> Content:
-        """What a reader of the disk sees without a cut."""
+        """The content that a reader of the disk sees without a cut."""
         return next(iter(Moment(tuple((op, True) for op in self.order), 0).whole_contents()))
 
     def _step(self, op: Op) -> None:
@@ -159,7 +159,7 @@ def emit(path: Path, log: list[Op], align: int) -> None:
     parts = [struct.pack("<QQQI", 0x6A736677736872, 1, len(log), sector_bytes).ljust(sector_bytes, b"\0")]
     for index, op in enumerate(log):
         text = b"ack" if op.kind == "mark" else b""
-        # The FLUSH split off from a FUA write keeps the FUA flag.
+        # The FLUSH split off a FUA write keeps the FUA flag.
         flags = FLAGS["flush"] | FLAGS["fua"] if op.kind == "flush" and index % 2 else FLAGS[op.kind]
         header = struct.pack("<QQQQ", op.sector // align, op.count // align, flags, len(text))
         parts.append((header + text).ljust(sector_bytes, b"\0"))
@@ -198,7 +198,7 @@ def rebuild_device(log: WriteLog, state: CrashState) -> np.ndarray[tuple[int], n
 
 
 def in_log_order(disk: Disk) -> Disk:
-    """The run in which all happened in the order of the log, and flushes took no time: it gives the same log."""
+    """The run in log order whose flushes took no time; it gives the same log."""
     again = Disk()
     ops = [[Op("flush-begin"), Op("flush-end")] if op.kind == "flush" else [op] for op in disk.log[:-1]]
     again.run([op for pair in ops for op in pair])
@@ -236,7 +236,7 @@ def some_ops(
             first = draw(st.integers(0, places - 1))
             count = draw(st.integers(1, min(count_max, places - first)))
             op = Op(kind, low + first * align, count * align, draw(st.sampled_from([0, 1, 2, 2, 3])))
-        # A FLUSH takes what waits, unless one is in flight already.
+        # A FLUSH takes the waiting writes, unless one is already in flight.
         pending = 0 if kind == "flush-begin" and not in_flush else pending + (kind == "write")
         in_flush = kind == "flush-begin" or (in_flush and kind != "flush-end")
         ops.append(op)

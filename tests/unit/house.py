@@ -1,4 +1,4 @@
-"""The tree as the rules of the house see it: tracked files, modules, and who imports whom."""
+"""The source tree for the house rules: tracked files, modules, and their imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("analysis", "faults", "rig")
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """What git has, and what it would take with the next `git add`: the rules hold before a commit as after it."""
+    """The files that git tracks or the next `git add` would add, so the rules hold before a commit too."""
     listing = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
@@ -48,9 +48,9 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
 
 
 def imports(path: Path, tree: ast.Module | None = None) -> Iterator[tuple[str, bool, int]]:
-    """Yield (imported module, whether inside, line); `from a import b` is `a.b` where that is a module.
+    """Yield (imported module, whether inside, line); `from a import b` is `a.b` if that is a module.
 
-    Inside is what importing the module does not carry out: a function, or a block for type checkers only.
+    An import is inside if importing the module does not run it: in a function, or in a block for type checkers only.
     """
 
     def walk(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool, int]]:
@@ -69,7 +69,7 @@ def imports(path: Path, tree: ast.Module | None = None) -> Iterator[tuple[str, b
 
 
 def is_for_type_checkers(node: ast.AST) -> bool:
-    """An `else` would be carried out, so a block with one does not count."""
+    """A block with an `else` does not count, because the `else` would run."""
     return (
         isinstance(node, ast.If)
         and isinstance(node.test, ast.Name)

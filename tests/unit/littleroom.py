@@ -1,4 +1,4 @@
-"""A place where little fits, for root and for everyone else."""
+"""A folder with little space, for root and for every other user."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOUNTED = 'mount -t tmpfs -o "size=$0" tmpfs "$1" && shift && exec "$@"'
 
 
 def little_room(folder: Path, size_bytes: int) -> tuple[list[str], int]:
-    """Return what to put before a command so that only so much fits in `folder`, and the error number it then meets.
+    """Return a command prefix that limits the space in `folder`, and the error number of a write beyond the limit.
 
-    That is a small disk in a mount namespace, which ends with the command; everyone may have one in a user namespace.
-    A machine that refuses both still limits how large a file gets.
+    The prefix mounts a small disk in a mount namespace that ends with the command; users other than root get it in a
+    user namespace. On a machine that refuses both it limits the size of files.
     """
     for own in (["--mount"], ["--user", "--map-root-user", "--mount"]):
         prefix = ["unshare", *own, "sh", "-c", _MOUNTED, str(size_bytes), str(folder)]
@@ -25,7 +25,7 @@ def little_room(folder: Path, size_bytes: int) -> tuple[list[str], int]:
 
 
 def output(argv: list[str]) -> list[str]:
-    """Run a Python program that may import what is ours, and return the lines it printed."""
+    """Run a Python program that may import our modules, and return the lines it printed."""
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )

@@ -1,4 +1,4 @@
-"""Synthetic scenarios for tests of arithmetic and of rendering: rows of the shapes that the rig stores."""
+"""Synthetic scenarios for tests of arithmetic and rendering, in the form that the rig stores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verdict(
     clock: str = "",
     holds: str = "",
 ) -> Verdict:
-    """Return one judged crash state; its content is its own unless given."""
+    """Return one judged crash state; its content is unique unless given."""
     has_prefix = kind in (VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX)
     return Verdict(
         scenario="",
@@ -52,7 +52,7 @@ def verdict(
 
 
 def durable(count: int) -> list[Verdict]:
-    """Return so many durable states, all of different content."""
+    """Return this many durable states, all of different content."""
     return [verdict(state=f"durable-{index}") for index in range(count)]
 
 
@@ -121,7 +121,7 @@ def measured(
 
 
 def controls_that_fire(fault: str = "powercut") -> list[MeasuredScenario]:
-    """Return the control scenarios of a group, each of which loses, and one of which shows damage."""
+    """Return the control scenarios of a group; each loses, and one shows damage."""
     losing = [verdict(VerdictKind.LOST_SUFFIX, 3, "lost"), verdict(VerdictKind.CORRUPT, 0, "corrupt")]
     return [
         measured(sqlite("delete", "off"), losing, fault),
@@ -129,7 +129,7 @@ def controls_that_fire(fault: str = "powercut") -> list[MeasuredScenario]:
     ]
 
 
-# By settings: FLUSH per transaction, transactions lost at most, percentage of damaged states.
+# Settings -> FLUSH per transaction, most transactions lost, percentage of damaged states.
 _MATRIX: Mapping[tuple[str, str], tuple[float, int, int]] = {
     ("delete", "off"): (0, 23, 31),
     ("delete", "normal"): (4, 1, 0),

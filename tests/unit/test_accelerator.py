@@ -1,4 +1,4 @@
-"""KVM is used where a machine under it answers; where none does, the two reasons are told apart, with what to do."""
+"""KVM is used if a machine under it answers; if none does, the message tells which of two reasons, and what to do."""
 
 from __future__ import annotations
 

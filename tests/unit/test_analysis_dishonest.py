@@ -1,4 +1,4 @@
-"""The arm of dishonest disks: what was noticed and what was not, and the controls of every arm."""
+"""The arm of dishonest disks: noticed and unnoticed damage, and the controls of every arm."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_lying_flush_that_costs_a_full_setting_nothing_is_no_result(blind: str
 def test_every_disk_that_forgets_has_the_settings_that_must_lose_as_controls(fault: str) -> None:
     assert ("delete_off", "wal_off") == control_settings("sqlite", fault)
     names = [control.name for control in check_controls([outcome(measured(WAL_FULL, durable(9), fault))])]
-    # Only what reorders or tears has to leave damage behind; these others have to be seen at all.
+    # Only faults that reorder or tear must leave damage; the others must only show that they took effect.
     more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"], "shorn": ["garbage"]}
     more |= {"recoverycut": ["inside"], "twodisk": ["apart"]}
     assert ["delete_off", "wal_off", *more.get(fault, [])] == names

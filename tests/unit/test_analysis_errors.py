@@ -73,7 +73,7 @@ def test_what_is_gone_after_an_error_is_lost_although_no_power_was_cut(
     others = [one for one in controls_that_fire(fault) if one.settings != settings]
     rows = summarise([*scenarios, *others], 5).rows
     (row,) = [row for row in rows if row.outcome.scenario == scenarios[0]]
-    # The control that a wal_off or delete_off must lose is another matter.
+    # The loss controls wal_off and delete_off are tested elsewhere.
     assert (result is Result.BROKEN) is (row.judgement.result is Result.BROKEN)
 
 

@@ -1,4 +1,4 @@
-"""The sentences at the head of the report: one for what several faults say, and the plainest of equal settings."""
+"""The sentences at the head of the report: faults with the same finding share one; of equal settings the weakest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.samples import SECOND_NS, controls_that_fire, durable, measured,
 
 
 def lossless(journal_mode: str, synchronous: str, rate: float, fault: str = "powercut") -> MeasuredScenario:
-    """A scenario that loses nothing, of so many transactions per virtual second."""
+    """A scenario that loses nothing, at this many transactions per virtual second."""
     return measured(
         sqlite(journal_mode, synchronous), durable(150), fault, busy_virtual_ns=round(40 / rate * SECOND_NS)
     )

@@ -1,4 +1,4 @@
-"""Live cuts hold the rig to account: what their scenarios show, and what must be seen in them."""
+"""Live cuts check the rig itself: what their scenarios show, and what their control needs."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def test_a_disk_that_drops_writes_must_have_dropped_some_that_were_acknowledged(
 
     assert void_of(2, 3)
     assert not void_of(0, 3)
-    # It came back, so it was not dropped.
+    # The transaction came back, so the disk did not drop it.
     assert not void_of(2, 5)

@@ -1,4 +1,4 @@
-"""What leaving a sync out shows, the syncs that a transaction was seen to make, and what a killed process must show."""
+"""Mutants, the sync calls sampled from transactions, and the controls of killed processes."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_worse_verdict_for_a_state_never_improves_the_result(
     order = list(VerdictKind)
     worse = replace(rows[0], kind=kind, lost=max(rows[0].lost, lost))
     assume(not rows[0].kind.is_infrastructure and order.index(kind) >= order.index(rows[0].kind))
-    # Trouble of the rig hides a counterexample, so it is worse than a good verdict only.
+    # Trouble in the rig may hide a counterexample, so it only counts as worse than a good verdict.
     assume(not kind.is_infrastructure or (rows[0].kind is VerdictKind.DURABLE and rows[0].lost == 0))
     before, after = judged(measured(asked, rows)), judged(measured(asked, [worse, *rows[1:]]))
     assert GOODNESS[after.result] <= GOODNESS[before.result]

@@ -1,4 +1,4 @@
-"""The promise table says what the engine's documentation says, and nothing where it is silent."""
+"""The promise table says what the engine's documentation says, and nothing if that is silent."""
 
 from __future__ import annotations
 

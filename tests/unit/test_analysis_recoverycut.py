@@ -1,4 +1,4 @@
-"""A second cut during recovery: the promise of the first holds, and nothing is green that was not cut amid its work."""
+"""A second cut during recovery: the first cut's promise holds; green needs a recovery cut in the middle of its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page and the table tell the same answer, fetch nothing, and carry a replay line for each counterexample."""
+"""The report and the table give the same answer, fetch nothing, and have a replay line for each counterexample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of QEMU: what a machine is follows from its spec, and a clone is its template with other plugs."""
+"""QEMU's command line follows from a machine's spec alone; a clone differs from its template only in its plugs."""
 
 from __future__ import annotations
 

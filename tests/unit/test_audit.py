@@ -1,4 +1,4 @@
-"""The audit: planned states are built whole and held against the checker; one that fails voids its scenario."""
+"""The audit: planned states are built whole and given to the checker; one that fails voids its scenario."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_report_says_how_many_states_were_proven_legal() -> None:
     assert "proven legal" not in report_html(summarise([one], 1), {}, "run")
 
 
-# Two flushes of each disk, with marks between that tell their order.
+# Two flushes of each disk, with marks in between that prove their order.
 STEPS: list[Step] = [
     *MARK, ("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 2)), *FLUSH_B, *MARK, *MARK,
     ("a", Op("write", 1, 1, 3)), *FLUSH_A, *MARK, ("b", Op("write", 1, 1, 3)), *FLUSH_B, *MARK, *MARK,

@@ -1,4 +1,4 @@
-"""What continuous integration runs: nothing is left behind unseen, and property tests try new examples there too."""
+"""Continuous integration: it notices everything that tests leave behind, and property tests try new examples."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def checkout(folder: Path, recipe: str) -> list[str]:
 
 def temporary(folder: Path) -> dict[str, str]:
     (folder / "tmp").mkdir()
-    # Started by `make test`, these tests would have their own make say where it is.
+    # Under `make test` the inner make would inherit flags and print its directory.
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     return {**own, "TMPDIR": str(folder / "tmp")}
 
 
 def ends(pid: str) -> bool:
-    """Whether a process that was killed ends; that takes a moment on a busy machine."""
+    """Whether a killed process ends, which takes a moment on a busy machine."""
     until_s = time.monotonic() + 30
     while alive(int(pid)) and time.monotonic() < until_s:
         time.sleep(0.02)
@@ -43,7 +43,7 @@ def test_the_check_is_as_green_as_the_tests_where_nothing_is_left(tmp_path: Path
         folder.mkdir()
         command = checkout(folder, f"@echo ran; sleep 0.1 & exit {code}")
         done = subprocess.run(command, env=temporary(folder), capture_output=True, text=True, check=False, timeout=60)
-        # What make itself returns for a recipe that fails is 2.
+        # make returns 2 if a recipe fails.
         assert ((2 if code else 0), "ran\n") == (done.returncode, done.stdout)
         assert [] == list((folder / "tmp").iterdir())
 

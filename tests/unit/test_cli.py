@@ -1,4 +1,4 @@
-"""The command `rig` without machines: its exit codes, what it says to bad input, and what a report is made of."""
+"""The command `rig` without machines: exit codes, messages for bad input, and the sources of a report."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Call the same command in this process: matplotlib takes seconds to import."""
+    """Call the command in this process, because matplotlib takes seconds to import."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(cli.main, list(words), env={"COLUMNS": "140"})
 
 
 def stored(folder: Path, scenarios: Iterable[MeasuredScenario]) -> Path:
-    """Store scenarios as a campaign leaves them."""
+    """Store scenarios as a campaign does."""
     run = Run.create(folder, {"profile": "quick"})
     for measured in scenarios:
         (scenario,) = matrix.select([f"sqlite-ext4-{_name(measured)}_{measured.fault}"])
@@ -85,7 +85,7 @@ def test_every_command_explains_itself() -> None:
             result = CliRunner().invoke(cli.main, [*words, option])
             assert 0 == result.exit_code, words
             assert result.output.startswith(f"Usage: main{''.join(f' {word}' for word in words)} ")
-            # One line of prose at least, for a reader who knows only the name.
+            # At least one line of prose, for a reader who knows only the name.
             assert any(line.strip() and line[:2] == "  " for line in result.output.splitlines()[2:4]), words
 
 
@@ -207,7 +207,7 @@ def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here:
 
 
 def without_reader(words: list[str], folder: Path, *, stderr_too: bool = False) -> tuple[int, str]:
-    """Run a command that prints into a pipe whose reader has left; return the exit code and what else it said."""
+    """Run a command that prints into a pipe without a reader; return the exit code and its standard error."""
     reader, writer = os.pipe()
     os.close(reader)
     said = folder / "said"
@@ -292,7 +292,7 @@ def test_an_empty_cache_has_no_images(rig: Rig) -> None:
 
 
 def path_without_qemu(tmp_path: Path) -> Path:
-    """A PATH with everything but QEMU. What this user may not list, such as root's own folder, is left out."""
+    """A PATH with everything but QEMU, and without folders that this user may not list, such as root's."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for directory in os.get_exec_path():
@@ -365,7 +365,7 @@ def test_doctor_lists_all_that_is_missing_and_the_one_line_that_installs_it(rig:
 
 
 def test_doctor_looks_for_what_bootstrap_installs_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without an image no machine is started.
+    # Without an image no machine starts.
     monkeypatch.setenv("RIG_CACHE", str(tmp_path))
     script = (ROOT / "bootstrap.sh").read_text().partition("needs_of_run=(")[2].partition("\n)")[0]
     needed = {line.strip(' "').split()[1] for line in script.splitlines() if line.strip()}

@@ -60,7 +60,7 @@ def log(tmp_path: Path) -> Iterator[WriteLog]:
 
 @st.composite
 def readings(draw: st.DrawFn, fault: str) -> Readings:
-    """What a workload reads under this fault; the two clocks are not read at the same instant."""
+    """A workload's clock readings under this fault; the two clocks are not read at the same instant."""
     count = draw(st.integers(3, 12))
     first = draw(st.integers(2, count - 1))
     moments = sorted(draw(st.lists(st.integers(1, 10**12), min_size=count + 1, max_size=count + 1, unique=True)))
@@ -93,7 +93,7 @@ def test_a_clock_that_was_right_all_along_or_wrong_from_the_start_is_not_the_fau
     assert not is_wrong(fault, [one for one in found if one[1]])
     assert not is_wrong(fault, [one for one in found if not one[1]])
     assert not is_wrong(fault, [])
-    # And a right clock that was set back to right again before the end.
+    # So does a clock that was right again before the end.
     assert not is_wrong(fault, [*found, (99, False, *found[0][2:])])
 
 
@@ -118,7 +118,7 @@ def test_only_the_clock_arm_gets_a_library_under_its_workload(fault: str) -> Non
 
 @pytest.mark.parametrize("injection", ["", *CLOCK_FAULTS])
 def test_a_workload_marks_the_transaction_before_which_its_clock_goes_wrong_and_no_other(injection: str) -> None:
-    """In a process of its own, since it changes its environment; without the library its clock stays right."""
+    """Runs in a separate process because it changes its environment; without the library its clock stays right."""
     program = (
         "import json, sys; from rig.contract.orders import Orders; from rig.guest.programs.clock import ProcessClock\n"
         "marks = []; clock = ProcessClock(Orders.of(json.loads(sys.argv[1])), marks.append)\n"
@@ -153,7 +153,7 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
     assert right
     assert set(right) < set(wrong)
     assert len(found.cuts) == len(wrong) + len(right) == found.facts.state_count
-    # Equal content under another clock is another thing to look at.
+    # Equal content under another clock must be judged separately.
     groups = by_content(found.cuts)
     assert all(1 == len({(cut.content, cut.clock) for cut in group}) for group in groups)
     assert len(groups) == len({(cut.content, cut.clock) for cut in found.cuts})
@@ -220,7 +220,7 @@ def wrong_readings(fault: str) -> Readings:
 
 
 def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Sequence[str]) -> list[MeasuredScenario]:
-    """Three scenarios of a group, of which the controls lose, judged under these clocks."""
+    """Three scenarios of a group, judged under these clocks; the controls lose."""
     scenarios = []
     controls = [SPEC.settings_named(name) for name in control_settings("sqlite", fault)]
     for settings in (*controls, sqlite("wal", "full")):
@@ -262,7 +262,7 @@ def test_a_program_that_trusts_the_clock_has_to_break_under_a_wrong_one_and_is_n
     assert ("broken (control)", "kept") == (texts["wal_full+lastwriter"], texts["wal_full"])
     assert "because its shim trusts the clock (control)" in report_html(summary, {})
     assert all(one.name != "wal_full+lastwriter" for one in summarise(scenarios, 5).controls)
-    # It leaves out half of what it acknowledges, so its speed is nobody's.
+    # It skips half of what it acknowledges, so its speed says nothing about the engine.
     assert outcome(broken).transactions_per_s is None
     assert outcome(lossless).transactions_per_s
 
@@ -282,7 +282,7 @@ def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
     (control,) = [one for one in check_controls([outcome(c) for c in scenarios]) if one.name == "clock"]
     assert "1 verdicts differ" in control.what
     assert control.fired
-    # Those of a program that trusts the clock are its own.
+    # Differences in a program that trusts the clock belong to its own control.
     trusting = replace(scenarios[0], shim="lastwriter", id="other")
     (same,) = [one for one in check_controls([outcome(c) for c in [*scenarios, trusting]]) if one.name == "clock"]
     assert control.what == same.what

@@ -1,4 +1,4 @@
-"""cpio archives: what is packed comes out again, in our reader and in the real program, and always the same bytes."""
+"""cpio archives: our reader and the real program unpack what was packed, and packing always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ paths = st.lists(names, min_size=1, max_size=4).map("/".join)
 
 
 def is_a_tree(files: Files) -> bool:
-    """Whether no file is where another one needs a directory."""
+    """Whether no file has a path that another file needs as a directory."""
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
     return not folders & files.keys()
 
@@ -31,7 +31,7 @@ trees = st.dictionaries(paths, st.tuples(st.binary(max_size=50), st.sampled_from
 
 
 def unpacked(data: bytes) -> list[tuple[str, int, bytes]]:
-    """Return name, mode and content of every member, as the kernel's newc format has them."""
+    """Return name, mode and content of every member, read in the kernel's newc format."""
     members: list[tuple[str, int, bytes]] = []
     place = 0
     while True:

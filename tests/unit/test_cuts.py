@@ -1,4 +1,4 @@
-"""The cuts of a scenario: instants spread over virtual time, one verdict a cut, one disk a content."""
+"""The cuts of a scenario: instants spread over virtual time, a verdict for each cut, a disk for each content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ENTRIES = [
     Entry(0, 40, 8, 4),
     Entry(FLUSH),
     mark("ack-2-1700"),
-    # The same bytes once more: the states around it have equal content.
+    # The same bytes again, so the states before and after it have equal content.
     Entry(0, 40, 8, 4),
     Entry(FLUSH),
     mark("end-1900"),
@@ -77,7 +77,7 @@ def test_instants_stand_evenly_in_the_virtual_time_and_lose_all_that_was_not_flu
         assert everything_unflushed_lost(log, epochs(log), cut.entry) == cut.state
         assert (900 // 20, True) == (cut.weight_ns, cut.state.unflushed_lost)
     assert 20 == found.facts.instant_count
-    # Ten of twenty stand before the second ack, which is 700 of 900 ns into the workload, and after the first.
+    # Ten of twenty lie between the first ack and the second, which is 700 of 900 ns into the workload.
     acked = [timeline.acked(cut.entry) for cut in instants]
     assert sorted(acked) == acked
     assert {0, 1, 2} == set(acked)
@@ -117,7 +117,7 @@ def test_half_of_a_mutants_states_is_for_the_epochs_without_its_sync_and_none_is
         for writes in [[Entry(0, 64 * number + 8 * rank, 8, number) for rank in range(7)]]
         for dropped in [[mark(f"drop-{number}-{10 * number + 2}")] if number in {7, 20} else []]
     ]
-    # A mark stands before the writes that wait for the same FLUSH.
+    # A mark is logged before the writes that wait for the same FLUSH.
     in_order = [
         [*(e for e in entries if e.flags == MARK), *(e for e in entries if e.flags != MARK), Entry(FLUSH)]
         for entries in transactions
@@ -177,7 +177,7 @@ def test_a_run_that_goes_on_judges_what_has_no_verdict_and_nothing_twice(log: Wr
     timeline = Timeline(log.marks)
     clocked = replace(POWERCUT, fault="clockback")
     planned = [*cuts(POWERCUT, PROFILE, Logs(log), timeline).cuts, *cuts(clocked, PROFILE, Logs(log), timeline).cuts]
-    # Instants between the same two entries are alike in everything.
+    # Instants between the same two entries are identical.
     assert len({(cut.address, cut.entry, cut.weight_ns) for cut in planned}) < len(planned)
     is_done = data.draw(st.lists(st.booleans(), min_size=len(planned), max_size=len(planned)))
     done = [cut for cut, one in zip(planned, is_done, strict=True) if one]

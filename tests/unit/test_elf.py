@@ -1,4 +1,4 @@
-"""What a shared library asks for and offers is read as the tools of the system read it, and garbage is refused."""
+"""A shared library's needs and offers are read as the system's tools read them, and garbage is refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_place_that_no_file_can_have_is_damage(compiled: Path) -> None:
 
 
 def test_a_table_that_leads_back_to_itself_is_damage(compiled: Path) -> None:
-    """Four thousand million records, each of which names itself as the next."""
+    """Four thousand million records, each of which points to itself as the next."""
     data = bytearray(compiled.read_bytes())
     needs = section_header(data, kind=0x6FFFFFFE)  # SHT_GNU_verneed
     data[needs + 44 : needs + 48] = b"\xff" * 4

@@ -1,4 +1,4 @@
-"""Damages: each changes what it says and nothing else, its id gives it back, and digests see it exactly."""
+"""Damages: each changes only what it names, its id rebuilds it, and digests reflect it exactly."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_digests_of_lies_and_damages_are_equal_exactly_where_the_disks_are(
         states += [undamaged(state) for state in states]
         disks = {(index.digest(state), rebuild_device(log, state).tobytes(), state.unreadable) for state in states}
         assert len(disks) == len({digest for digest, _, _ in disks})
-        # A disk that reads the same but fails elsewhere is another content.
+        # A disk that reads the same but fails elsewhere has another content.
         assert len(disks) == len({(disk, ranges) for _, disk, ranges in disks})
 
 

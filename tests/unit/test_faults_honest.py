@@ -1,4 +1,4 @@
-"""OS crash, protected disk and discards against the brute-force disk: no honest disk is wronged."""
+"""OS crash, protected disk and discards against the brute-force disk: every planned state is legal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_no_reader_of_the_log_can_say_that_the_disk_never_looked_like_that(
         views = in_log_order(disk).views()
         for state in everything(fault, log).states:
             assert views.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
-        # And none is missing: each content that the disk had on that way is planned.
+        # None is missing: each content that the disk had on the way is planned.
         assert set(views) == {rebuild(log, state) for state in everything(Fault.PLP, log).states}
 
 
@@ -63,7 +63,7 @@ def test_no_reader_of_the_log_can_say_that_the_disk_never_looked_like_that(
 def test_without_fua_and_with_short_flushes_the_disk_did_look_as_an_os_crash_leaves_it(
     place: Path, ops: list[Op]
 ) -> None:
-    """Nothing is left open then but the order of marks and writes, and no mark is claimed that might be too late."""
+    """Only the order of marks and writes is open then, and no state answers for a mark that may be later."""
     kept = [[] if op.kind in {"fua", "flush-end"} else FLUSH if op.kind == "flush-begin" else [op] for op in ops]
     disk = run_of(place, [op for some in kept for op in some])
     with WriteLog.open(place) as log:
@@ -108,7 +108,7 @@ def test_a_discard_takes_what_was_there_and_nothing_that_was_written_since(place
         old = {sector: 32 + sector + 1 for sector in range(8)}
         assert (0, 0, 0, 0, 3 * 32 + 1, 4 * 32 + 1, old[6], old[7]) == rebuild(log, state)[:8]
         lost = make_state(epoch, 1, damages=(Discarded(discard),))
-        # The write behind it did not land, and its place is left alone all the same.
+        # The later write did not land, but its place is left alone too.
         assert (0, 0, 0, 0, old[4], 4 * 32 + 1, old[6], old[7]) == rebuild(log, lost)[:8]
         assert parse_state(state.id, log, epochs(log)) == state
         with pytest.raises(StateIdError, match="no such DISCARD"):

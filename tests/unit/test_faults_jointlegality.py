@@ -37,13 +37,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class WatchedTwo(TwoDisks):
-    """Two disks that know how much was logged of each at each of their common moments."""
+    """Two disks that know for each of their common moments how much of each had been logged."""
 
     disks: dict[Disk, disks.Disk] = field(default_factory=lambda: {disk: Watched() for disk in Disk})
     positions: list[tuple[int, int]] = field(default_factory=list)
 
     def possible(self, late: int) -> dict[int, tuple[set[Pair], int]]:
-        """For each position of a log: every pair of contents then, and how many marks disk `a` had at least."""
+        """For each position of a log: every pair of contents then, and the fewest marks that disk `a` had."""
         found: dict[int, tuple[set[Pair], int]] = {}
         for position, (a, b) in zip(self.positions, self.moments, strict=True):
             pairs, marks = found.get(position[late], (set(), a.marks_seen))
@@ -124,7 +124,7 @@ def opened(place: Path, steps: list[Step]) -> AbstractContextManager[TwoLogs]:
 
 
 def answers(place: Path, logs: TwoLogs, late: Disk, ends: tuple[int, int], **late_choice: tuple[int, ...]) -> str:
-    """Judge the late disk in an epoch of its log with the early one in an epoch of its own, nothing unflushed left."""
+    """Judge the late disk at the end of an epoch of its log and the early one at one of its own, unflushed writes lost."""
     chosen = {
         disk: make_state(logs.sides[disk].epochs[end], 0, whole=late_choice.get("whole", ()) if disk is late else ())
         for disk, end in zip(Disk, ends, strict=True)
@@ -149,7 +149,7 @@ def test_a_disk_behind_a_flush_that_a_mark_proves_to_be_later_is_not_legal(place
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
         assert "legal" == answers(place, logs, Disk.A, (0, 0))
         assert answers(place, logs, Disk.A, (0, 1)).startswith("undecided: sector 0 ")
-    # What was written behind the next flush but one had not even been sent.
+    # Writes after the second next flush had not even been submitted.
     later = [("b", Op("write", 1, 1, 3)), *FLUSH_B, ("b", Op("write", 2, 1, 3)), *FLUSH_B]
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B, *later]) as logs:
         assert answers(place, logs, Disk.A, (0, 2)).startswith("undecided: ")

@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Watched(Disk):
-    """A disk that knows how much was logged at each of its moments."""
+    """A disk that knows for each of its moments how much had been logged."""
 
     positions: list[int] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ def watched(path: Path, ops: list[Op]) -> Watched:
 
 
 def watched_in_log_order(disk: Watched, path: Path) -> Watched:
-    """The run in which all happened in the order of the log; it gives the same log."""
+    """The run in log order; it gives the same log."""
     again = watched(path, [one for op in disk.log[:-1] for one in (FLUSH if op.kind == "flush" else [op])])
     assert again.log == disk.log
     return again
@@ -86,7 +86,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def some_contents(chosen: Random, known: set[Content]) -> list[Content]:
-    """Contents that were there at some time, and such with sectors of others."""
+    """Contents that the disk had at some time, and mixtures of these by sector."""
     pool = sorted(known)
     found = set(pool if len(pool) <= 40 else chosen.sample(pool, 30))
     for _ in range(10):
@@ -97,7 +97,7 @@ def some_contents(chosen: Random, known: set[Content]) -> list[Content]:
 
 
 def could_be(log: list[Op], position: int) -> set[Content]:
-    """Every content with all that is durable, and any choice of all that may even have been submitted."""
+    """Every content with all that is durable and any choice of what may have been submitted."""
     flushes = [i for i, op in enumerate(log) if op.kind == "flush"]
     begin = max((i for i in flushes if i < position), default=-1)
     later = [i for i in flushes if i >= position] + [len(log), len(log)]
@@ -294,7 +294,7 @@ def test_zeros_where_a_discard_was_are_legal_only_for_a_disk_that_applies_them(p
         checker = Checker(log, len(content))
         assert "legal" == str(checker.check(content, last.end, Rule.DISCARDS))
         assert str(checker.check(content, last.end, Rule.WHOLE)).startswith("illegal: sector 1 ")
-        # Sector 2 was written since.
+        # Sector 2 was written after the discard.
         content[2 * SECTOR : 3 * SECTOR] = 0
         assert str(checker.check(content, last.end, Rule.DISCARDS)).startswith("illegal: sector 2 ")
 
@@ -366,7 +366,7 @@ def test_a_prefix_after_a_crash_of_the_system_answers_for_no_mark_that_may_be_la
 
 
 def test_a_fua_write_that_may_be_under_way_may_be_covered_in_part(place: Path) -> None:
-    """Nobody knows which of the two comes last, so the content is no proof that the disk is wrong."""
+    """It is open which of the two came last, so the content does not prove the disk wrong."""
     run_of(place, [Op("mark"), Op("mark"), Op("fua", 0, 2, 1), Op("write", 0, 1, 2), *FLUSH])
     with WriteLog.open(place) as log:
         content = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)

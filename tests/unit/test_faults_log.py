@@ -1,4 +1,4 @@
-"""The reader of dm-log-writes logs: what it reads back, and that damage is always named and never passed on."""
+"""The reader of dm-log-writes logs: it reads back what was written, and always reports damage."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_damage_gives_a_log_error_or_a_log_that_can_be_used(
     place: Path, entries: list[Entry], salvage: bool, data: st.DataObject
 ) -> None:
     content = bytearray(encode(entries))
-    # Damage goes where it hurts: into the superblock and the headers, and seldom into payloads.
+    # Damage mostly hits the superblock and the headers, seldom payloads.
     for _ in range(data.draw(st.integers(0, 4))):
         where = 512 * data.draw(st.integers(0, len(content) // 512 - 1)) + data.draw(st.integers(0, 40))
         content[where] = data.draw(st.sampled_from([0, 1, 2, 4, 7, 8, 16, 32, 128, 255]))
@@ -128,7 +128,7 @@ def test_damage_gives_a_log_error_or_a_log_that_can_be_used(
 
 
 def use(path: Path, *, salvage: bool) -> LogError | None:
-    """Touch all of a log; return the error that it gave, if any."""
+    """Read all of a log; return the error if there was one."""
     try:
         with WriteLog.open(path, salvage=salvage) as log:
             lengths = [len(log.payload(index)) for index in range(log.entry_count)]
@@ -326,5 +326,5 @@ def test_a_hundred_thousand_entries_open_within_a_second(place: Path) -> None:
         assert not (log.flags & EntryFlag.FLUSH).any()
     elapsed_s = time.perf_counter() - begin
     place.unlink()
-    # Twice the budget of half a second, since other work shares the machine.
+    # Twice the budget of half a second, because other work shares the machine.
     assert elapsed_s < 1.0

@@ -1,4 +1,4 @@
-"""Lying flushes against a brute-force disk that ignores its last flushes: all that it may lose."""
+"""Lying flushes against a brute-force disk that ignores its last flushes: exactly what it may lose."""
 
 from __future__ import annotations
 

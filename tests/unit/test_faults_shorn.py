@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content_with_noise(log: WriteLog, state: CrashState) -> Content:
-    """The rebuilt disk, with a number of its own for sectors that hold what nobody wrote."""
+    """The rebuilt disk, with a separate number for sectors whose content was never written."""
     device = rebuild_device(log, state).copy()
     words = device.view("<u4").reshape(DISK_SECTORS, -1)
     noisy = (words != words[:, :1]).any(axis=1)
@@ -46,7 +46,7 @@ def content_with_noise(log: WriteLog, state: CrashState) -> Content:
 
 
 def rests(op: Op) -> Iterator[range]:
-    """The sectors from which on a write may have been interrupted, to the end of the block or of the write."""
+    """The ranges that an interrupted write may leave as garbage: from a sector to the end of its block or the write."""
     for first in range(op.sector + 1, op.sector + op.count):
         if first % BLOCK_SECTORS:
             yield range(first, min(op.sector + op.count, first // BLOCK_SECTORS * BLOCK_SECTORS + BLOCK_SECTORS))
@@ -97,7 +97,7 @@ def noise_of(state: CrashState) -> tuple[int, int, int]:
 
 
 def test_every_shear_with_the_old_rest_is_a_state_of_torn_writes(place: Path) -> None:
-    """New up to some sector of a block and old behind it, however long the write and whatever is beside it."""
+    """New up to some sector of a block and old after it, for any length of the write and any neighbours."""
     ops = [Op("fua", 24, 8, 5), Op("write", 0, 16, 1), Op("write", 18, 3, 2), Op("write", 23, 1, 3), *FLUSH]
     ops += [Op("fua", 4, 18, 6), Op("write", 24, 8, 4)]
     disk = run_of(place, ops)

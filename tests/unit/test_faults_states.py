@@ -264,7 +264,7 @@ def test_the_corners_of_a_batch_come_within_their_budget(place: Path, member_cou
 def test_of_every_long_write_each_end_lands_without_its_beginning_and_the_shortest_soon(
     place: Path, block_counts: list[int], *, is_odd: bool
 ) -> None:
-    """A log that begins anew in one write: its end may land first, behind what the log held before."""
+    """A log that restarts with one write: its end may land first, after the old beginning."""
     # A small epoch would be listed whole.
     block_counts = [*block_counts, 2]
     begins = [8 * sum(block_counts[:rank]) for rank in range(len(block_counts))]

@@ -78,7 +78,7 @@ def test_a_plan_keeps_to_its_budget_and_its_first_mark_and_is_deterministic(
         first_mark = len(logs.sides[Disk.A].marks) // 2
         index = JointIndex(logs)
         plan = twodisk.states(logs, index, first_mark=first_mark, states_max=states_max, seed=seed)
-        # Each role has a state at least.
+        # Each role has at least one state.
         assert len(plan.states) <= max(2, states_max)
         assert plan == twodisk.states(logs, index, first_mark=first_mark, states_max=states_max, seed=seed)
         assert all(marks_claimed(state) > first_mark for state in plan.states if isinstance(state, twodisk.JointState))
@@ -86,7 +86,7 @@ def test_a_plan_keeps_to_its_budget_and_its_first_mark_and_is_deterministic(
 
 
 def claimed(logs: TwoLogs, *ids: str) -> dict[str, tuple[int, bool]]:
-    """For each of these ids that is legal: the marks that stand before it, and whether the disks are apart."""
+    """For each legal one of these ids: the number of marks before it, and whether the disks are apart."""
     found = {}
     for text in ids:
         with contextlib.suppress(StateIdError):
@@ -102,7 +102,7 @@ def test_a_flush_of_the_other_disk_that_the_marks_leave_open_forbids_a_claim(pla
         assert not claimed(logs, "a:e2.f0.w1+b:e2.f0", "a:e2.f0.w1+b:tail.f0", "b:e2.f0+a:e2.f0", "b:e2.f0+a:tail.f0")
         assert {"b:tail.f0+a:tail.f0"} == {state.id for state in everything(logs)}
     with logs_of(place, run_of([*begin, *FLUSH_A, *MARK, *FLUSH_B, *MARK])) as logs:
-        # Before the flush of a nothing of b was durable; before that of b all of a was.
+        # Before the flush of `a` nothing of `b` was durable; before that of `b` all of `a` was.
         ids = ("a:e2.f0.w1+b:e3.f0", "b:e3.f0.w2+a:tail.f0", "b:tail.f0+a:tail.f0")
         assert dict(zip(ids, [(1, False), (2, False), (3, True)], strict=True)) == claimed(logs, *ids)
         assert not claimed(logs, "a:e2.f0.w1+b:tail.f0", "b:e3.f0.w2+a:e2.f0")
@@ -179,13 +179,13 @@ def test_any_text_is_a_joint_state_or_a_typed_error(place: Path, text: str) -> N
 
 
 def test_what_the_log_of_either_disk_does_not_tell_is_claimed_of_neither(place: Path) -> None:
-    """A write and a FUA write of one sector, in an order that the log does not tell, and written over later."""
+    """A write and a FUA write of one sector, in an order that the log does not tell, and overwritten later."""
     open_order = [("b", Op("write", 0, 1, 1)), ("b", Op("fua", 0, 1, 2)), *FLUSH_B, *MARK, *MARK]
     after = [("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 3)), *FLUSH_B, *MARK]
     with logs_of(place, run_of([*MARK, *open_order, *after])) as logs:
         assert logs.sides[Disk.B].epochs[1].doubtful
         assert not claimed(logs, "a:e4.f0+b:e8.f0", "a:e4.f0.w3+b:e8.f0", "b:e8.f0+a:tail.f0", "b:e8.f0.w7+a:tail.f0")
-        # Before that order mattered, and after it was written over, there is nothing to doubt.
+        # Before the order mattered, and after the sector was overwritten, nothing is open.
         found = everything(logs)
         assert any(state.id.startswith("b:tail") for state in found)
         assert not any("b:e8" in state.id for state in found)

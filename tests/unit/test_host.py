@@ -1,4 +1,4 @@
-"""The gateway to the host: programs end in time and fail with words that help; files are written whole or not."""
+"""The gateway to the host: programs end in time and fail with helpful messages; files are written whole or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be collected does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def test_the_packages_named_to_the_user_are_those_that_bootstrap_installs() -> N
         if line.startswith('    "') and "|" not in line and len(line.split()) == 2
     )
     assert "qemu-system-x86_64" in installed
-    # What make, a compiler and the tests need is no program that the rig itself calls.
+    # Programs that only make, a compiler or the tests need.
     others = {"make", "/usr/include/stdio.h", "$DEBIAN_KEYRING", "cpio"}
     ours = {program: package for program, package in installed.items() if program not in others}
     assert ours == {program: PACKAGE_OF_PROGRAM.get(program) for program in ours}
@@ -145,7 +145,7 @@ def test_a_written_file_has_the_new_content_and_leaves_no_temporary_name(tmp_pat
 
 
 def test_the_data_is_synced_before_the_rename_and_the_directory_after_it(tmp_path: Path) -> None:
-    """The real calls, with their order noted: without the first the data, without the last the name could be lost."""
+    """The real calls in order: without the first the data could be lost, without the last the name."""
     calls: list[str] = []
     real_fsync, real_replace = os.fsync, Path.replace
 

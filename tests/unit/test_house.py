@@ -1,4 +1,4 @@
-"""The rules of the house, checked: who may import whom, how long things get, what is documented, what is tracked."""
+"""The house rules: which imports are allowed, how long things get, what is documented, what is tracked."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.unit.house import ROOT, imports, module_name, modules, python_files, 
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
-# Shipped into the VM: standard library, and what stands to the left of the arrows in DESIGN.md: contract <- engines,
-# file systems, workloads <- guest.
+# Shipped into the VM. They import the standard library and what is to the left of them in DESIGN.md: contract <-
+# engines, file systems, workloads <- guest.
 MAY_IMPORT = {
     "rig.contract": ("rig.contract",),
     "rig.engines": ("rig.contract", "rig.engines", "rig.workloads"),
@@ -25,13 +25,13 @@ MAY_IMPORT = {
     "rig.workloads": ("rig.contract", "rig.workloads"),
     "rig.guest": ("rig.contract", "rig.engines", "rig.filesystems", "rig.guest", "rig.workloads"),
 }
-# Know nothing of machines: a report must not load QEMU.
+# Independent of machines, because a report must not load QEMU.
 WITHOUT_MACHINES = ("rig.recordings", "rig.planning", "rig.store", "rig.analysis", "rig.cache", "rig.host")
-# Modules of an engine that stay on the host: they find and check builds of the user's own.
+# Modules of an engine that stay on the host: they find and check the user's own builds.
 HOST_ONLY = (".builds", ".elf")
-# Only these reach from the rig into the analysis, and only inside functions or for type checkers.
+# Only these modules of the rig import the analysis, and only inside functions or for type checkers.
 MAY_USE_ANALYSIS = ("rig.front",)
-# Database drivers live in the guest image; whoever needs one imports it inside a function.
+# Database drivers are in the guest image; a module that needs one imports it inside a function.
 DRIVERS = frozenset({"apsw", "lmdb", "plyvel", "psycopg", "pymysql", "rocksdict"})
 HEAVY = frozenset({"numpy", "scipy", "matplotlib", "duckdb", "pyarrow", "jinja2"})
 
@@ -139,7 +139,7 @@ def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(so
     ]
 
 
-# Words of an engine or a file system -> where they may stand, beside tests, documentation and what lists them.
+# Words of an engine or a file system -> where they may appear, besides tests, documentation and lists of engines.
 OWN_WORDS = {
     r"sqlite|journal_mode|synchronous\b|wal_autocheckpoint": ("rig/engines/sqlite/", "analysis/dossiers/sqlite.py"),
     r"ext4|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext4.py", "analysis/dossiers/"),
@@ -153,7 +153,7 @@ ANYWHERE = (
 
 
 def strangers(path: str, text: str) -> list[str]:
-    """Return the lines that name an engine or a file system outside its own place."""
+    """Return the lines that name an engine or a file system outside its package, module or dossier."""
     return [
         f"{path}:{number} {line.strip()[:80]}"
         for words, places in OWN_WORDS.items()
@@ -246,7 +246,7 @@ def test_annotations_are_never_evaluated_at_import() -> None:
         for path in python_files()
         if tree_of(path).body
         and "from __future__ import annotations" not in path.read_text()
-        # A module of nothing but a docstring and re-exports has no annotations.
+        # A module with only a docstring and re-exports has no annotations.
         and any(isinstance(node, ast.AnnAssign | ast.arg) for node in ast.walk(tree_of(path)))
     ]
     assert failures(eager) == ""
@@ -304,7 +304,7 @@ def test_reading_what_is_stored_loads_nothing_that_starts_machines(module: str) 
 
 
 def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
-    """The exceptions live for the life of a VM, or inside one."""
+    """The exceptions run as long as a VM, or inside one."""
     allowed = ("rig.host", "rig.machines", "rig.guest", "rig.filesystems")
     astray = [
         f"{path.relative_to(ROOT)}:{line} imports {imported}"
@@ -338,7 +338,7 @@ def test_the_lock_pins_every_dependency_with_hashes_and_names_no_index() -> None
 
 
 def readme_commands() -> list[str]:
-    """The lines of the fenced sh blocks, continued lines joined, prompts and comments off."""
+    """The lines of the fenced sh blocks, continued lines joined, without prompts and comments."""
     blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line.removeprefix("$ ").strip() for line in lines if line.strip() and not line.startswith("#")]

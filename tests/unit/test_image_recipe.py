@@ -1,4 +1,4 @@
-"""Recipes of guest images: read as they stand, and named with their field when they do not fit."""
+"""Recipes of guest images: read as written; an invalid one is reported with its field."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ exclude = []
 
 @pytest.fixture
 def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of recipes in the place of our own."""
+    """A folder of recipes in place of our own."""
     shutil.copy(image.RECIPES / "init", tmp_path / "init")
     (tmp_path / "small.toml").write_text(GOOD)
     monkeypatch.setattr(image, "RECIPES", tmp_path)

@@ -1,4 +1,4 @@
-"""Plans of injections: deterministic, within the transactions, and everything that is to be struck comes up."""
+"""Plans of injections: deterministic, within the transactions, and every target occurs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_forty_transactions_meet_every_place_and_both_ways_to_go_on(injection: I
     if injection in {Injection.WRITE, Injection.FSYNC, Injection.FSYNCS}:
         assert set(Stage) == stages
     elif injection is Injection.READ:
-        # There is nothing to read again in the midst of a transaction.
+        # In the middle of a transaction there is nothing to read again.
         assert {Stage.BEGIN, Stage.CHECKPOINT} == stages
     assert {False, True} == {strike.reopens for strike in found}
 

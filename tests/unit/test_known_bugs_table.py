@@ -1,4 +1,4 @@
-"""The table of known bugs names exactly the releases that have each, and a run says so."""
+"""The table of known bugs matches exactly the releases that have each bug, and a run names the bugs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program that trusts the clock: right under a right clock, and wrong under a wrong one in the ways it says."""
+"""The program that trusts the clock: right under a right clock, wrong under a wrong one in the documented ways."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_the_oracle_sees_the_ledger_as_ever_under_a_right_clock_and_a_lost_suffi
 
 @pytest.mark.parametrize("count", [1, 12, 30])
 def test_the_books_are_closed_a_year_after_they_were_opened_and_not_before(tmp_path: Path, count: int) -> None:
-    # That the clock of the workload was ahead saves nothing: it was right when the database was made.
+    # It does not help that the workload's clock was ahead: it was right when the database was made.
     written(tmp_path, [MADE_NS + rank * YEAR_NS for rank in range(1, 1 + count)])
     for now_ns in (0, MADE_NS, MADE_NS + YEAR_NS):
         assert Finding(FindingKind.PREFIX, count) == finding_at(tmp_path, now_ns, count)
     assert finding_at(tmp_path, MADE_NS + YEAR_NS + 1, count).kind in ("torn", "hole", "stale")
-    # And for good: what comes back under a right clock afterwards is no whole ledger either.
+    # The loss is permanent: reopened later under a right clock, the ledger is still incomplete.
     assert FindingKind.PREFIX is not finding_at(tmp_path, MADE_NS, count).kind
 
 

@@ -1,4 +1,4 @@
-"""Builds of SQLite that the user names: what fits is kept under its digest, what does not is refused in time."""
+"""Builds of SQLite that the user names: a fitting one is kept under its digest, any other is refused early."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def packages(glibc: str) -> str:
 
 
 def index_with(folder: Path, version: str, member: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pip find this wheel, and nothing else."""
+    """Let pip find only this wheel."""
     folder.mkdir()
     info = f"apsw-{version}.dist-info"
     with zipfile.ZipFile(folder / f"apsw-{version}-cp313-cp313-manylinux_2_28_x86_64.whl", "w") as wheel:
@@ -135,7 +135,7 @@ def test_a_version_that_is_not_offered_is_told_from_a_network_that_is_not_there(
         libraries.library("apsw==3.1.2.0")
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
-    # Nobody listens on the port for discarded data.
+    # Nothing listens on the discard port.
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     with pytest.raises(HostError, match=r"(?s)could not be fetched from PyPI; is the network up\?.*refused"):
         libraries.library("apsw==9.9")

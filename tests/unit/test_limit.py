@@ -1,6 +1,6 @@
-"""A limit on a process counts the time that it could use: it is not late because it waits for a processor.
+"""A limit on a process does not count time in which the process waited for a CPU.
 
-The processes are real: one that spins, one that sleeps, one that is stopped, and one that gets little of a processor.
+The processes are real: one that spins, one that sleeps, one that is stopped, and one that gets little CPU time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def start() -> Iterator[Start]:
     running: list[subprocess.Popen[bytes]] = []
 
     def make(program: str, *prefix: str) -> subprocess.Popen[bytes]:
-        # A session of its own: where the kernel shares processors out among sessions, each of them has its share.
+        # A separate session: if the kernel shares CPUs among sessions, each gets its share.
         running.append(subprocess.Popen([*prefix, sys.executable, "-c", program], start_new_session=True))
         return running[-1]
 
@@ -38,7 +38,7 @@ def start() -> Iterator[Start]:
 
 
 def waited_out(limit: Limit) -> tuple[float, str]:
-    """Wait until a limit is over; return how long that took by the wall clock, and the limit's words."""
+    """Wait until a limit expires; return how long that took by the wall clock, and the limit's message."""
     begin_s = time.monotonic()
     while not limit.is_over:
         time.sleep(limit.look_again_s)
@@ -73,7 +73,7 @@ def test_one_that_does_nothing_is_late_by_the_wall_clock(start: Start, stopped: 
 def test_one_that_waits_for_a_processor_is_not_late_until_it_had_its_time(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # This host may be busy already.
+    # This host may already be busy.
     monkeypatch.setattr(limits, "_WALL_FACTOR", 100)
     here = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
     for _ in range(3):

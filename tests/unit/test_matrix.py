@@ -47,7 +47,7 @@ def test_scenarios_that_differ_in_the_fault_alone_share_a_recording() -> None:
     for scenario in SCENARIOS:
         by_key.setdefault(scenario.recording_key, set()).add(f"{scenario.settings_name} {scenario.orders}")
     assert all(1 == len(names) for names in by_key.values())
-    # One for each setting and shim, and another for each where the fault asks for a mount option or for an injection.
+    # One for each setting and shim, and another for each if the fault needs a mount option or an injection.
     kinds = {
         (scenario.settings_name, scenario.mount_options, arms.SPECS[scenario.fault].injection) for scenario in SCENARIOS
     }
@@ -65,7 +65,7 @@ def test_there_is_a_mutant_for_every_sync_of_every_setting_and_none_in_the_defau
         <= set(IDS)
     )
     assert {"wal_normal+drop-wal-checkpoint", "delete_extra+drop-directory2", "persist_full+drop-journal3"} <= names
-    # NORMAL syncs no commit of a WAL, and TRUNCATE no journal after it was cut; the name of a WAL is from the setup.
+    # NORMAL does not sync commits of a WAL, nor TRUNCATE a truncated journal; the setup made the name of the WAL.
     assert not names & {"wal_normal+drop-wal-commit", "truncate_normal+drop-journal2", "wal_full+drop-wal-directory"}
     assert not any("_off+" in name for name in names)
     assert 100 == len(mutants)
@@ -85,7 +85,7 @@ def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -
     ]
     assert not any(scenario in DEFAULT for scenario in own)
     assert all(scenario in matrix.default_scenarios(matrix.profile("nightly"), control_settings) for scenario in own)
-    # One pattern takes it along with the scenarios that it speaks for.
+    # One pattern selects it together with its scenarios.
     assert {*(scenario.id for scenario in own)} < {scenario.id for scenario in matrix.select(["sqlite-ext4-*_clock*"])}
 
 

@@ -1,6 +1,6 @@
-"""The oracle: a content is prefix p exactly if it is the model after p transactions; else what is wrong is named.
+"""The oracle: a content is prefix p exactly if it is the model after p transactions; otherwise it names the fault.
 
-The contents to be judged are made from the ledger and from random histories in which rows come back and repeat.
+The contents to judge are made from the ledger and from random histories in which rows come back and repeat.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def put(content: Draft, table: str, key: int, row: Row | None) -> None:
 
 
 def carry_out(content: Draft, operations: Iterable[Operation]) -> None:
-    """Write rows as pages would be written: whatever was there before."""
+    """Write rows as page writes would: regardless of what was there before."""
     for operation in operations:
         put(content, operation.table, operation.key, None if operation.verb is Verb.DELETE else operation.row)
 
@@ -135,7 +135,7 @@ def test_a_transaction_missing_before_a_later_one_is_a_hole(numbers: tuple[int, 
     content = draft(MODELS[number - 1])
     for later in range(number + 1, last + 1):
         carry_out(content, ledger.transaction(SEED, later))
-    # All that it wrote may have been overwritten or deleted since: then nothing is missing.
+    # If everything it wrote has since been overwritten or deleted, nothing is missing.
     assume(content != MODELS[last])
     finding = ORACLE.judge_content(content)
     if only_absent_rows_tell(number, last):
@@ -145,7 +145,7 @@ def test_a_transaction_missing_before_a_later_one_is_a_hole(numbers: tuple[int, 
 
 
 def only_absent_rows_tell(number: int, last: int) -> bool:
-    """Whether a lost transaction looks just like deletes of the one that was next, which then are taken for it."""
+    """Whether a lost transaction looks exactly like deletes of the next one, and is taken for these."""
     visible = unsuperseded(number, last)
     return number == last + 1 - ledger.ENTRY_LIFE and {operation.verb for operation in visible} == {Verb.INSERT}
 
@@ -168,7 +168,7 @@ def test_a_part_of_an_earlier_transaction_undone_is_stale(numbers: tuple[int, in
 
 
 def test_a_hole_with_everything_overwritten_since_but_one_row_is_named_by_that_row() -> None:
-    # What was written over says nothing of the transaction, so the one row left is the whole of it.
+    # Overwritten rows say nothing about the transaction, so it is visible only in the one row left.
     history = History(({1: "a"}, {1: "b", 2: "b", 3: "b"}, {1: "c", 2: "c"}))
     finding = history.oracle.judge_content({"t": {1: ("c",), 2: ("c",)}})
     assert "hole" == finding.kind
@@ -253,7 +253,7 @@ def test_whatever_the_history_a_content_is_a_prefix_iff_it_is_a_model_and_foreig
 
 @st.composite
 def told_apart(draw: st.DrawFn) -> tuple[History, dict[int, int]]:
-    """Draw a history in which every version tells who wrote it, and for each key a version of it, or -1 for absent."""
+    """Draw a history whose versions name their transaction, and for each key one of its versions, or -1 for absent."""
     written = draw(st.lists(st.sets(keys, min_size=1), min_size=1, max_size=6))
     history = History(tuple(dict.fromkeys(sorted(places), f"v{n}") for n, places in enumerate(written)))
     choices = {key: [-1, *(n for n, places in enumerate(written) if key in places)] for key in range(1, 5)}
@@ -280,7 +280,7 @@ def test_versions_that_tell_who_wrote_them_are_classified_word_by_word(case: tup
 
 @dataclass
 class Shelf:
-    """A database in a dictionary; what is named in `raises` raises."""
+    """A database in a dictionary; methods named in `raises` raise."""
 
     rows: Content
     raises: tuple[str, ...] = ()

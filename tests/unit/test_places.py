@@ -1,4 +1,4 @@
-"""Where the rig writes on a host: a home, a folder or a KVM that may not be used is one line with the fix."""
+"""Places on a host: for a home, a folder or a KVM that may not be used, the message is one line with the fix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig.machines import accelerator, image
 
 RIG = Path(sys.executable).with_name("rig")
 SCENARIO = "sqlite-ext4-wal_normal_powercut"
-# Root may write everywhere and open everything, unless it gives up what makes it root.
+# Root may write and open everything unless it drops its capabilities.
 AS_OWNER = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 CACHE_FIX = "Permission denied; name a folder for guest images and templates: RIG_CACHE=FOLDER"
 
@@ -62,7 +62,7 @@ def test_a_folder_that_may_not_be_written_is_one_line_that_names_run_dir(sealed:
     result = rig("run", SCENARIO, cwd=sealed, RIG_CACHE=str(tmp_path / "cache"))
     assert (3, "") == (result.returncode, result.stdout)
     assert f"rig: nothing can be written in {sealed}/runs: {fix}\n" == result.stderr
-    # Known before an image is built or a machine started.
+    # Reported before an image is built or a machine started.
     assert not (tmp_path / "cache").exists()
     assert f"current folder: nothing can be written in {sealed}: {fix}" in rig("doctor", cwd=sealed).stdout
 
@@ -79,7 +79,7 @@ def test_the_cache_follows_the_conventions_of_the_platform(monkeypatch: pytest.M
     monkeypatch.delenv("RIG_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert Path("/home-of/someone/.cache/powercut-rig") == cache.cache_folder()
-    # Relative paths are to be ignored there.
+    # Relative paths there must be ignored.
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert Path("/home-of/someone/.cache/powercut-rig") == cache.cache_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
@@ -89,7 +89,7 @@ def test_the_cache_follows_the_conventions_of_the_platform(monkeypatch: pytest.M
 
 
 def test_a_user_without_a_home_is_told_to_name_a_cache() -> None:
-    """As a container's user is that /etc/passwd does not have."""
+    """A user that is not in /etc/passwd, as in containers."""
     program = "import os; os.getuid = lambda: 4242424; from rig import cache; cache.cache_folder()"
     drop = {"HOME", "RIG_CACHE", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in drop}
@@ -133,7 +133,7 @@ def test_without_kvm_verifiers_run_in_emulation(monkeypatch: pytest.MonkeyPatch,
     guest = image.Image("base", "0123", tmp_path)
     found = accelerator.best_accelerator(guest)
     assert ("tcg", f"this host has no {tmp_path / 'kvm'}") == (found.accelerator, found.reason)
-    # No machine is started to find out.
+    # This is known without starting a machine.
     assert [] == list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin without machines: what is collected, what is registered, and that nothing is started for it."""
+"""The pytest plugin without machines: it collects and registers tests without starting anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = "sqlite-ext4-wal_normal_powercut"
-# Runs pytest in this process and writes down what that brought along: modules, and programs that were started.
+# Runs pytest in this process and records which modules it imported and which programs it started.
 _WATCHED = """
 import json, sys
 started = []
@@ -167,7 +167,7 @@ def test_without_a_machine_program_the_scenario_is_an_error_and_not_a_failure_an
 
 def test_a_sqlite_library_that_is_none_fails_with_a_sentence(project: pytest.Pytester) -> None:
     words = ["-p", "no:xdist", "-p", "no:cacheprovider", "-k", "wal_normal_powercut", "--rig-library=absent.so"]
-    # A process of its own: the fixtures of a session inside ours would be at work twice.
+    # A separate process, because a session inside ours would run its fixtures twice.
     result = project.runpytest_subprocess(*words)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*--rig-library: the SQLite library absent.so cannot be read*"])

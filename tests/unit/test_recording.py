@@ -1,4 +1,4 @@
-"""Recordings: each thing that voids one does, and a damaged one is named by its file and never used."""
+"""Recordings: each defect voids one, and a damaged one is reported with its file and never used."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def device_digest() -> str:
 
 
 def told(sound_digest: str, **changes: Any) -> dict[str, Any]:
-    """Return what the guest says of a recording that is sound."""
+    """Return the guest's report on a sound recording."""
     settings = {"synchronous": "full", "page_size": "4096", "version": "3"}
     sound = {"root_reads": 0, "requests": {"flushes": 2}, "device_digest": sound_digest, "settings": settings}
     return sound | changes
@@ -101,7 +101,7 @@ FACTS = RecordingFacts(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    # As the guest sends it: a few sectors more than the log, with whatever stands there.
+    # As the guest sends it: a few sectors more than the log, with arbitrary content.
     archive = zstandard.ZstdCompressor().compress(LOG + bytes(4096))
     (tmp_path / "log-a.zst").write_bytes(archive)
     (tmp_path / "facts.json").write_text(json.dumps(asdict(FACTS)))

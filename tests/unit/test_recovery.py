@@ -1,4 +1,4 @@
-"""Recordings of recoveries: a log that begins with the disk it recovers, exact to the byte, kept unharmed."""
+"""Recordings of recoveries: a log that begins with the recovered disk, exact to the byte, and is kept intact."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
         with WriteLog.open(place / "composed") as composed:
             made = OpenRecovery(composed, state.id)
             assert content_of(start) == rebuild(composed, made.start())
-            # What the recording's self-check asks of the guest's disk: the model's order is the log's.
+            # The recording's self-check: the order in the model is that of the log.
             whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
             final = {sector: value for op in recovering.order for sector, value in op.sectors().items()}
             assume(whole == tuple(final.get(sector, old) for sector, old in enumerate(content_of(start))))
@@ -177,7 +177,7 @@ def test_a_missing_a_damaged_or_another_recovery_is_an_error_that_names_the_file
         path.write_bytes(broken)
         try:
             with kept.opened(text) as made:
-                # A flag that says nothing of the content.
+                # A flag that does not affect the content.
                 assert data == made.log.bytes_at(0, len(data))
         except RecordingError as error:
             assert str(path) in str(error)  # noqa: PT017 - a harmless bit is no error

@@ -1,4 +1,4 @@
-"""The cuts of recorded recoveries: named by the whole way there, judged at the first cut, of this recording or none."""
+"""The cuts of recorded recoveries: named by the whole way, judged at the first cut, refused from other recordings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_recovery_of_another_state_or_without_the_one_it_follows_is_not_cut(
 ) -> None:
     kept = Recoveries(tmp_path / "recoveries")
     other = parse_state("e9.f1.w7", log, epochs(log))
-    # The log of the one under the name of the other.
+    # The log of one under the name of the other.
     for text in rows:
         keep(kept, text, other, log, RECOVERY)
     kept.write_index([Recovery(text, FILES) for text in rows])

@@ -1,4 +1,4 @@
-"""The report as a reader opens it: a real browser shows it whole, complains of nothing and asks nobody for anything."""
+"""The report in a real browser: it is shown whole, without complaints and without requests to the network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FLAGS = (
     "--enable-logging=stderr",
     "--v=0",
 )
-# What the page itself says, among what the browser says of itself.
+# Messages of the page, among those of the browser itself.
 _OF_THE_PAGE = re.compile(r"CONSOLE|Refused to|net::ERR|Uncaught")
 
 
@@ -47,7 +47,7 @@ def chromium() -> str:
 
 
 class Proxy:
-    """Counts who asks for anything outside, and answers nobody."""
+    """Counts requests to the network and answers none."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -70,7 +70,7 @@ class Proxy:
 
 
 def browse(page: Path, folder: Path, *words: str) -> tuple[str, list[str], list[str]]:
-    """Open a page; return the DOM if asked for, what the page made the browser say, and what it asked a proxy for."""
+    """Open a page; return the DOM if wanted, the browser's messages on the page, and its requests to a proxy."""
     proxy = Proxy()
     try:
         command = [
@@ -81,13 +81,13 @@ def browse(page: Path, folder: Path, *words: str) -> tuple[str, list[str], list[
     finally:
         proxy.close()
     said = [line for line in result.stderr.splitlines() if _OF_THE_PAGE.search(line)]
-    # Only what this page could have named; the browser looks for its maker at every start.
+    # Only addresses that this page could have named; the browser contacts its vendor at every start.
     asked = [line for line in proxy.asked if "elsewhere" in line]
     return result.stdout, said, asked
 
 
 class Page(HTMLParser):
-    """The words of the rows and of the pictures, and whatever names an address."""
+    """The words of the rows and of the pictures, and everything that names an address."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ def test_the_screenshot_is_a_picture_and_not_one_colour(page: Path, tmp_path: Pa
 
 
 SOURCE_ID = "3.46.1 2024-08-13 09:16:08 c9c2ab54ba1f5f46360f1b4f35d849cd3f080e6fc2b6c60e91b16c63f69aalt1"
-# Tells the page around it what is wider than the window though nothing scrolls it sideways; first the two widths.
+# Reports to the outer page the two widths, then everything wider than the window that does not scroll sideways.
 _MEASURE = """<script>
 document.querySelectorAll("details").forEach(one => one.open = true);
 const root = document.documentElement;
@@ -166,7 +166,7 @@ parent.document.documentElement.dataset.found = [innerWidth, root.scrollWidth, .
 
 @pytest.fixture(scope="module")
 def full_page() -> str:
-    """A page with everything that a report may hold, and with the long words of real ones."""
+    """A page with everything that a report may hold, including the long words of real ones."""
     torn = [samples.verdict(VerdictKind.LOST_SUFFIX, 2, f"e126.f0.r7723fa897303bbd7p50u512i{n}") for n in range(3)]
     scenarios = [
         *samples.matrix(),
@@ -189,7 +189,7 @@ def full_page() -> str:
 
 def widths(page: str, width: int, folder: Path) -> tuple[int, int, list[str]]:
     """Show a page in a window of this width; return the widths of window and page, and what is too wide."""
-    # A frame, for the browser itself may not be as narrow as a phone.
+    # A frame, because the browser window cannot be as narrow as a phone.
     around = folder / "around.html"
     frame = html.escape(page + _MEASURE)
     around.write_text(f'<!doctype html><iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{frame}">')

@@ -1,4 +1,4 @@
-"""A scenario: its id, and that all but the fault decides which recording it shares."""
+"""A scenario: its id, and its recording key, which depends on everything but the fault."""
 
 from __future__ import annotations
 

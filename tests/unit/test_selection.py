@@ -1,4 +1,4 @@
-"""What is measured: the scenarios that were asked for, and the controls of their groups."""
+"""The selection: the scenarios asked for, and the controls of their groups."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_controls_that_were_asked_for_are_not_added_again() -> None:
 
 
 def test_with_its_controls_a_scenario_is_green_and_without_them_it_is_not() -> None:
-    """The names of the controls that are added are those that the judgement asks for."""
+    """The controls added are those that the judgement needs."""
     (scenario,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
     alone = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(120))], 100)
     missing = {control.name for control in alone.controls if control.fired is None}

@@ -115,7 +115,7 @@ def test_a_page_of_an_index_or_a_table_that_went_back_in_time_is_noticed(tmp_pat
 
 
 def test_a_stale_page_that_sqlite_cannot_notice_is_noticed_by_the_oracle(tmp_path: Path) -> None:
-    # An update that changes no index: the checks of SQLite are content, and the content is of no prefix.
+    # An update that changes no index: SQLite's checks find nothing, but the content matches no prefix.
     filled(tmp_path, 5).close()
     behind_the_back(tmp_path, "UPDATE entry SET amount=amount+1 WHERE id=3")
     database = sqlite.open_database(str(tmp_path), QUICK)

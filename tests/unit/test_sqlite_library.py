@@ -1,4 +1,4 @@
-"""A SQLite that the user brought behaves as that of Python's driver, whichever way it is driven."""
+"""A SQLite that the user supplies behaves like that of Python's driver, through either interface."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rig.workloads import ledger
 from rig.workloads.oracle import Oracle
 from tests.durability import builds
 
-# Compiled once; three years older than Python's own.
+# Compiled once; three years older than Python's own SQLite.
 OLD = "3.8.9"
 INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)
 FLOATS = st.integers(-(10**9), 10**9).map(lambda number: number / 8)
-# A lone surrogate has no UTF-8, and no driver takes it.
+# A lone surrogate cannot be encoded in UTF-8, and no driver accepts it.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.just("a\0b") | st.just("")
-# Floats of few digits: how many a release prints of others is its own affair.
+# Floats with few digits, because releases differ in how they print others.
 VALUES = st.none() | INTEGERS | FLOATS | TEXTS | st.binary()
 
 

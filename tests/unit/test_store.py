@@ -1,4 +1,4 @@
-"""A run directory: what was stored is read back, damage is named with its place, and the rest is kept."""
+"""A run directory: what was stored is read back, damage is reported with its place, and the rest is kept."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(count: int, first: int = 0) -> list[Verdict]:
 
 
 def with_scenario(run: Run, scenario: Scenario, verdicts: list[Verdict]) -> Path:
-    """Store a scenario as a campaign leaves it, and return the file of its verdicts."""
+    """Store a scenario as a campaign does, and return the file of its verdicts."""
     folder = run.recording_folder(scenario)
     folder.mkdir(parents=True)
     (folder / "facts.json").write_text(json.dumps(asdict(samples.measured(scenario.settings, []).recording)))
@@ -158,7 +158,7 @@ def test_a_damaged_line_is_named_with_file_and_offset_and_all_others_are_kept(ru
     results, damaged = run.results()
     assert [tuple(sound)] == [result.verdicts for result in results]
     assert [str(error)] == [str(one) for one in damaged]
-    # What is damaged is dropped when the run is resumed, and judged again.
+    # A damaged verdict is dropped when the run resumes, and its state judged again.
     assert [str(error)] == [str(one) for one in run.mend(SCENARIO.id)]
     run.append(SCENARIO.id, rows(1, first=2))
     assert ([*sound, *rows(1, first=2)], []) == run.verdicts(SCENARIO.id)
@@ -177,7 +177,7 @@ def test_a_damaged_manifest_is_an_error_that_names_it(run: Run, text: str) -> No
 
 
 def test_a_run_of_an_older_format_says_what_to_do(run: Run) -> None:
-    """Its verdicts say neither which entry nor which clock they are of."""
+    """Its verdicts name neither their entry nor their clock."""
     (run.folder / "manifest.json").write_text(json.dumps({"format": 1, **DEFINITION}))
     with pytest.raises(StoreError, match=r"another version of the rig: it has format 1, .*; read it with"):
         Run.open(run.folder)
@@ -253,9 +253,9 @@ def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
 
 
 def fill_the_disk(folder: Path, make_room: list[str]) -> None:
-    """Store verdicts until no more fit, look at what is there, make room with a command, and go on."""
+    """Store verdicts until no more fit, check what is stored, make room with a command, and continue."""
     (folder / "ballast").write_bytes(bytes(64 << 10))
-    # Made by hand: a run would not begin in so little space.
+    # Written by hand, because a run would refuse to begin in so little space.
     (folder / "manifest.json").write_text(json.dumps({"format": store._FORMAT}))
     run = Run.open(folder)
     run.write_plan(SCENARIO, PLAN)

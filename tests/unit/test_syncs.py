@@ -1,4 +1,4 @@
-"""Sync calls have names: what SQLite makes of a transaction is told apart by what was written where, and when."""
+"""Names of sync calls: the writes before each of SQLite's syncs tell what the sync is for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = "/mnt"
 ROLES = ("database", "journal", "wal", "shm", "directory", "")
 CALLS = st.builds(Call, st.sampled_from(CallName), st.sampled_from(ROLES), st.integers(-1, 10**6))
 SETTINGS = st.sampled_from(sorted(SEQUENCES))
-# Every sampled transaction of every setting, as real SQLite makes them under the supervisor on this machine.
+# Every sampled transaction of every setting, as real SQLite runs them under the supervisor on this machine.
 SAMPLED = """
 import json, pathlib, sys, tempfile
 from dataclasses import replace
@@ -41,7 +41,7 @@ def settings_of(pair: tuple[str, str]) -> dict[str, str]:
 
 
 def calls_of(word: str, data: st.DataObject, pair: tuple[str, str]) -> list[Call]:
-    """Return calls that the engine would make for one word of a sequence, with as many writes as one likes."""
+    """Return the engine's calls for one word of a sequence, with any number of writes."""
     if word not in KINDS:
         name = CallName.UNLINK if word == "unlink" else CallName.TRUNCATE
         return [Call(name, "journal", 0 if word == "ftruncate" else -1)]
@@ -50,7 +50,7 @@ def calls_of(word: str, data: st.DataObject, pair: tuple[str, str]) -> list[Call
     writes = {
         "wal-header": [Call(CallName.WRITE, "wal", 0)],
         "wal-commit": frames,
-        # At FULL a commit has synced them before.
+        # At FULL a commit has already synced them.
         "wal-checkpoint": frames if pair[1] == "normal" else [],
     }
     return [*noise, *writes.get(word, []), Call(CallName.SYNC, KINDS[word].role)]
@@ -90,7 +90,7 @@ def test_whatever_is_called_only_syncs_of_the_database_have_names_and_strangers_
 def test_a_file_has_its_role_by_its_name_in_the_folder_of_the_database(name: str, suffix: str) -> None:
     expected = suffix.removeprefix("-") or "database"
     assert expected == sqlite_syncs.role(f"{FOLDER}/{name}{suffix}", FOLDER)
-    # readlink says so of a file that was unlinked and is still open.
+    # readlink's text for an unlinked file that is still open.
     assert expected == sqlite_syncs.role(f"{FOLDER}/{name}{suffix} (deleted)", FOLDER)
     assert sqlite_syncs.role(f"/elsewhere/{name}{suffix}", FOLDER) == ""
     assert sqlite_syncs.role(f"{FOLDER}/{name}{suffix}.bak", FOLDER) == ""

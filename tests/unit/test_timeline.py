@@ -1,4 +1,4 @@
-"""The timeline of a recording against looking at every mark; marks that cannot be trusted void the recording."""
+"""The timeline of a recording against a scan of every mark; marks that cannot be trusted void the recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording with two logs: both are kept and checked, a damaged one is named by its file, a void one is refused."""
+"""A recording with two logs: both are kept and checked; a damaged one is reported with its file, a void one refused."""
 
 from __future__ import annotations
 

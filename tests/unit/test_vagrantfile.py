@@ -1,4 +1,4 @@
-"""The Vagrantfile describes a machine Vagrant accepts, and the commands it tells people to type exist."""
+"""The Vagrantfile describes a machine that Vagrant accepts, and the commands that it tells users to type exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(argv: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def checker() -> list[str]:
-    """Vagrant itself where the distribution has it, else ruby: bootstrap.sh sees to one of the two."""
+    """Vagrant if the distribution has it, otherwise ruby; bootstrap.sh installs one of the two."""
     if shutil.which("vagrant"):
         return ["vagrant", "validate", "--ignore-provider"]
     assert shutil.which("ruby"), "neither vagrant nor ruby is installed: ./bootstrap.sh test"
@@ -38,7 +38,7 @@ def test_vagrant_accepts_the_machine(tmp_path: Path) -> None:
 
 
 def test_the_check_notices_a_broken_vagrantfile(tmp_path: Path) -> None:
-    # Ruby alone, where Vagrant is not packaged, knows the syntax but no settings.
+    # Ruby alone checks the syntax but not the settings.
     damage = ("vm.box =", "vm.boxx =") if checker()[0] == "vagrant" else ("do |config|", "do |config")
     (tmp_path / "Vagrantfile").write_text(VAGRANTFILE.read_text().replace(*damage))
     assert check(checker(), tmp_path).returncode != 0

@@ -1,4 +1,4 @@
-"""Findings become verdicts: what was acknowledged at the cut and is gone is lost, contradictions are never green."""
+"""Findings become verdicts: acknowledged transactions that are gone are lost, and contradictions are never green."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE = CrashState("e9.f0", Epoch(0, 0, 9, 9, (), ()), 0)
 
 
 def marks(gaps: list[int]) -> list[Mark]:
-    """Return the marks of `COUNT` transactions with so many other entries between them; a mark takes 10 ns."""
+    """Return the marks of `COUNT` transactions with this many other entries between them; a mark takes 10 ns."""
     turns = [f"{kind}-{number}" for number in range(1, COUNT + 1) for kind in ("begin", "ack")]
     entry, found = 0, []
     for rank, (text, gap) in enumerate(zip(["setup", *turns, "end"], gaps, strict=True)):

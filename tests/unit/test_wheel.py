@@ -1,4 +1,4 @@
-"""What is in the wheel: all that a run needs, under one name; and a wheel built from the sdist is the same."""
+"""The wheel contains all that a run needs, under one name; a wheel built from the sdist is the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit import wheels
 
-# The folders of the repository that the package links to.
+# The folders of the repository to which the package links.
 LINKED = ("analysis", "faults", "vm-images")
 
 
@@ -23,7 +23,7 @@ def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 
 
 def shipped(source: Path) -> dict[str, bytes]:
-    """What the repository holds for users, by its place in the wheel."""
+    """The repository's files for users, by their place in the wheel."""
     links = {source / name: f"rig/{name}" for name in LINKED}
     found = {}
     for folder, place in {source / "rig": "rig", **links}.items():
@@ -39,7 +39,7 @@ def test_the_wheel_holds_what_the_repository_has_for_users_and_nothing_else(
     info = {name for name in built if name.partition("/")[0].endswith(".dist-info")}
     expected = shipped(source)
     assert expected == {name: content for name, content in built.items() if name not in info}
-    # Looked for by name as well: an empty repository would make an empty wheel.
+    # Some names are checked explicitly, because an empty repository would make an empty wheel.
     assert {
         "rig/vm-images/init",
         "rig/vm-images/base.toml",

@@ -1,4 +1,4 @@
-"""The ledger and the words it speaks: pure functions of a seed whose every transaction shows in several tables."""
+"""The ledger and its operations: pure functions of a seed; every transaction is visible in several tables."""
 
 from __future__ import annotations
 

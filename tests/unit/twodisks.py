@@ -1,8 +1,8 @@
 """A brute-force model of two disks with volatile caches under one host that marks both logs.
 
-The host does what it likes on either disk, in one order; a mark is written to disk `a` and then to disk `b`, and
-other threads may be at work in between. A cut may leave any content of the one disk with any of the other, of one
-moment. The order of the entries of two logs is told by walking through every way in which they may interleave.
+The host acts on either disk in any order. A mark is written to disk `a` and then to disk `b`, and other threads may act
+in between. A cut may leave any content of one disk with any content of the other at the same moment. The order of the
+entries of two logs is found by trying every way in which they may interleave.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Step = tuple[str, Op]
 
 @dataclass
 class TwoDisks:
-    """Both disks, and every pair of moments that were one."""
+    """Both disks, and every pair of simultaneous moments."""
 
     disks: dict[Disk, disks.Disk] = field(default_factory=lambda: {disk: disks.Disk() for disk in Disk})
     moments: list[tuple[Moment, Moment]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class TwoDisks:
             self.disks[disk].log += self.disks[disk].unlogged
 
     def reachable(self) -> dict[tuple[Content, Content], int]:
-        """Return every pair of contents that a cut leaves, with the most marks that disk `a` had seen by then."""
+        """Return every pair of contents that a cut can leave, with the most marks that disk `a` had seen by then."""
         found: dict[tuple[Content, Content], int] = {}
         for a, b in self.moments:
             for pair in ((one, other) for one in a.whole_contents() for other in b.whole_contents()):
@@ -92,7 +92,7 @@ def some_steps(draw: st.DrawFn, *, sectors: int = 4, fua_from: int = 0, count_ma
 
 @contextmanager
 def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_SECTORS * SECTOR) -> Iterator[TwoLogs]:
-    """Write both logs into one file, that of `b` behind that of `a`, and open them."""
+    """Write both logs into one file, that of `b` after that of `a`, and open them."""
     parts = []
     for disk in Disk:
         emit(path, run.disks[disk].log, 1)
@@ -130,7 +130,7 @@ def marks_claimed(state: JointState) -> int:
 
 
 def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
-    """Yield what may be claimed: a state of one disk, and the one state of the other in all ways to interleave."""
+    """Yield the states of one disk with that of the other, if every way to interleave gives the same one."""
     for late in Disk:
         side, other = logs.sides[late], logs.sides[late.other]
         for epoch in epochs(side.log):
@@ -149,7 +149,7 @@ def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
 
 
 def changes(log: WriteLog, entry: int) -> int:
-    """How often a log says before an entry that what is durable has changed."""
+    """How many entries of a log before this one changed what is durable."""
     count = waiting = 0
     for index in range(entry):
         if log.flags[index] & 1:
@@ -162,7 +162,7 @@ def changes(log: WriteLog, entry: int) -> int:
 
 
 def positions_of_other(logs: TwoLogs, late: Disk, instant: int) -> set[int]:
-    """Where the other log may stand when that of the late disk stands at an instant, over all ways to interleave."""
+    """The positions that the other log may have at an instant of the late disk, over all ways to interleave."""
     marks = {disk: logs.sides[disk].marks for disk in Disk}
     ends = {disk: logs.sides[disk].log.entry_count for disk in Disk}
     seen, left = set(), [(0, 0)]

@@ -1,4 +1,4 @@
-"""Build the wheel and the sdist as somebody does who has a clone or an archive, away from the tree under test."""
+"""Build the wheel and the sdist as from a clone or an archive, away from the tree under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(
 
 
 def clone(folder: Path) -> Path:
-    """Copy what git has, and would take, of the tree: a build leaves folders behind and takes what it finds in them."""
+    """Copy the files that git tracks or would add, because a build leaves folders behind and picks up their files."""
     listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = [name for name in _output(listing, ROOT).split("\0") if name]
     for name in names:
@@ -39,7 +39,7 @@ def from_sdist(source: Path, folder: Path) -> Path:
     folder.mkdir()
     _output([sys.executable, "-c", _SDIST, str(folder)], source)
     (archive,) = folder.glob("*.tar.gz")
-    # Python's own module wants a filter from 3.12 on, and has none before 3.11.4.
+    # tar, because Python's tarfile warns without a filter from 3.12 on and has no filters before 3.11.4.
     _output(["tar", "-x", "-f", str(archive)], folder)
     return folder / archive.name.removesuffix(".tar.gz")
 
