@@ -1,6 +1,6 @@
 """Process 1 of the guest: warm up, say READY on the console, wait for orders in the restored clone.
 
-A recorder reads its orders from QEMU's firmware configuration. That read takes no time, so the run begins at the same
+A recorder reads its orders from QEMU's firmware configuration, which needs no waiting, so the run begins at the same
 instruction in every clone; a byte on a serial line could arrive at any instruction. A verifier talks over the virtio
 port.
 """

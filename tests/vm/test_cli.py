@@ -284,7 +284,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     if stage == "checking":
         found = [verdict for scenario in SCENARIOS[:2] for verdict in Run.open(run).verdicts(scenario)[0]]
         assert found
-        assert all(not verdict.kind.is_infrastructure for verdict in found), "being stopped is nobody's verdict"
+        assert all(not verdict.kind.is_infrastructure for verdict in found), "a stopped run is not a verdict"
 
 
 _PROMISE = """

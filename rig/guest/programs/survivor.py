@@ -192,7 +192,7 @@ class Survivor:
 
     @property
     def _held(self) -> EnduringDatabase:
-        assert self.database, "the workload goes on without a database"
+        assert self.database, "the workload continues without a database"
         return self.database
 
 
