@@ -124,7 +124,7 @@ def opened(place: Path, steps: list[Step]) -> AbstractContextManager[TwoLogs]:
 
 
 def answers(place: Path, logs: TwoLogs, late: Disk, ends: tuple[int, int], **late_choice: tuple[int, ...]) -> str:
-    """Judge the late disk at the end of an epoch of its log and the early one at one of its own, unflushed writes lost."""
+    """Judge both disks, each at the end of an epoch of its own log, with no unflushed writes on the early one."""
     chosen = {
         disk: make_state(logs.sides[disk].epochs[end], 0, whole=late_choice.get("whole", ()) if disk is late else ())
         for disk, end in zip(Disk, ends, strict=True)

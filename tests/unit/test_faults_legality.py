@@ -331,7 +331,7 @@ def test_garbage_is_legal_behind_the_head_of_one_unflushed_write_in_one_block_on
         checker = Checker(log, len(landed))
         for garbage, is_legal in (
             ([7], True), ([3, 4, 5, 6, 7], True), ([9, 13], True), ([], True),
-            # The head, both blocks, before the write, behind it.
+            # The head, both blocks, before the write, after it.
             ([2], False), ([8], False), ([7, 9], False), ([1], False), ([14], False),
         ):  # fmt: skip
             content = landed.copy()

@@ -114,7 +114,7 @@ def test_a_mark_orders_only_what_stands_on_either_side_of_it(place: Path) -> Non
     # The flush of a completes after the mark in its log, and that of b after the mark in its own: nothing is between.
     with logs_of(place, run_of([*begin, *half, *FLUSH_A, *half, *FLUSH_B, *MARK])) as logs:
         assert not claimed(logs, "b:e3.f0+a:e3.f0", "b:e3.f0+a:tail.f0")
-    # The flush of b completes before the mark in its log, behind that in the log of a, and so behind the flush of a.
+    # In the log of b its flush completes before the mark, which follows that in the log of a and so the flush of a.
     with logs_of(place, run_of([*begin, *FLUSH_A, *half, *FLUSH_B, *half, *MARK])) as logs:
         assert not claimed(logs, "b:e2.f0+a:e2.f0", "b:e2.f0+a:tail.f0")
     with logs_of(place, run_of([*begin, *FLUSH_A, *half, *half, *FLUSH_B, *MARK])) as logs:

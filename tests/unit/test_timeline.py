@@ -67,14 +67,14 @@ def test_a_cut_at_a_time_lies_between_the_marks_around_it_and_is_spread_evenly(m
         with pytest.raises(ValueError, match="outside the workload"):
             timeline.entry_at(time_ns)
         return
-    before, behind = next(
+    before, following = next(
         pair for pair in itertools.pairwise(marks[:-1]) if time_of(pair[0]) <= time_ns < time_of(pair[1])
     )
-    between = list(range(before.entry_index + 1, behind.entry_index)) or [behind.entry_index]
-    step_ns = (time_of(behind) - time_of(before)) / len(between)
+    between = list(range(before.entry_index + 1, following.entry_index)) or [following.entry_index]
+    step_ns = (time_of(following) - time_of(before)) / len(between)
     expected = [rank for rank in range(len(between)) if time_of(before) + rank * step_ns <= time_ns + 1e-9]
     assert timeline.entry_at(time_ns) in (between[expected[-1]], between[max(0, expected[-1] - 1)])
-    assert before.entry_index < timeline.entry_at(time_ns) <= behind.entry_index
+    assert before.entry_index < timeline.entry_at(time_ns) <= following.entry_index
 
 
 def test_entries_between_two_marks_are_spread_evenly_over_their_time() -> None:
