@@ -58,7 +58,7 @@ class Flip:
 
     @property
     def text(self) -> str:
-        """Return the damage as it stands in an id."""
+        """Return the damage as spelled in an id."""
         return f".x{self.offset_bytes}:{self.length_bytes}:{self.bit_count}:{self.seed:016x}"
 
 
@@ -72,7 +72,7 @@ class Zeros:
 
     @property
     def text(self) -> str:
-        """Return the damage as it stands in an id."""
+        """Return the damage as spelled in an id."""
         return f".z{self.offset_bytes}:{self.length_bytes}"
 
 
@@ -86,7 +86,7 @@ class Unreadable:
 
     @property
     def text(self) -> str:
-        """Return the damage as it stands in an id."""
+        """Return the damage as spelled in an id."""
         return f".u{self.offset_bytes}:{self.length_bytes}"
 
 
@@ -100,7 +100,7 @@ class Astray:
 
     @property
     def text(self) -> str:
-        """Return the damage as it stands in an id."""
+        """Return the damage as spelled in an id."""
         return f".m{self.entry_index}:{self.offset_bytes}"
 
 
@@ -113,7 +113,7 @@ class Discarded:
 
     @property
     def text(self) -> str:
-        """Return the damage as it stands in an id."""
+        """Return the damage as spelled in an id."""
         return f".d{self.entry_index}"
 
 
@@ -129,7 +129,7 @@ class Garbage:
 
     @property
     def text(self) -> str:
-        """Return the damage as it stands in an id."""
+        """Return the damage as spelled in an id."""
         return f".g{self.entry_index}:{self.first_sector}:{self.sector_count}:{self.seed:016x}"
 
     def data(self) -> bytes:

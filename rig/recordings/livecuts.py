@@ -1,7 +1,7 @@
 """Cuts that really happened, checked against the log: a cross-check of the cuts that are only planned.
 
-The guest cuts a disk while a workload runs. Each round must pass three tests. If one fails, the rig's model of a disk
-or of its log is wrong and the whole recording is void:
+`rig.guest.livecuts` cuts a disk while a workload runs. Each round must pass three tests. If one fails, the rig's model
+of a disk or of its log is wrong and the whole recording is void:
 - The log, truncated at the cut, is one that the kernel could have left: its tail is the part of the batch in progress
   that had completed. The independent checker calls what remained of the disk legal at the end of that log.
 - A generator makes the same content from this log, byte for byte. If the cache was kept, it is the state of
