@@ -32,7 +32,7 @@ from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
-# 2: a recording owns its logs, and a verdict says which entry and which clock it is of.
+# Raised with each change that an earlier version could not read, or would misread.
 _FORMAT = 3
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16

@@ -210,7 +210,7 @@ def image_build(name: str) -> None:
     wanted = images.recipe(name)
     require_cache()
     if not images.is_built(wanted):
-        click.echo(f"building the guest image {name} (about half a minute)", err=True)
+        click.echo(f"building the guest image {name} (about a minute)", err=True)
     click.echo(images.build(wanted).folder)
 
 

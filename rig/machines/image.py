@@ -164,7 +164,7 @@ def _build_in(scratch: Path, wanted: Recipe) -> None:
 
 
 def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
-    # The files belong to the user who builds. The guest runs everything as root, so the owner does not matter.
+    # The files belong to the user who builds. Nothing in the guest depends on the owner: the agent runs as root.
     disk = scratch / "root.img"
     with open(disk, "wb") as file:
         file.truncate(wanted.root_disk_mib << 20)

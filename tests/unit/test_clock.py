@@ -186,7 +186,7 @@ def test_a_state_is_replayed_under_the_clock_of_its_id(fault: str) -> None:
         assert Address("e9.f0", clock=clock) == _address(scenario_of(fault), f"e9.f0@{clock}")
     others = {*Clock} - {AFTER_CUT[fault], Clock.RIGHT}
     for text in ("e9.f0", "e9.f0@noon", *(f"e9.f0@{other}" for other in others)):
-        with pytest.raises(UsageError, match=f"is like e9.f0@{AFTER_CUT[fault]} or e9.f0@right"):
+        with pytest.raises(UsageError, match=f"look like e9.f0@{AFTER_CUT[fault]} or e9.f0@right"):
             _address(scenario_of(fault), text)
     with pytest.raises(UsageError, match="a part of it is missing"):
         _address(scenario_of(fault), "e9.f0@")
@@ -194,7 +194,7 @@ def test_a_state_is_replayed_under_the_clock_of_its_id(fault: str) -> None:
 
 def test_other_faults_have_no_clock_in_their_addresses() -> None:
     assert Address("e9.f0") == _address(scenario_of("powercut"), "e9.f0")
-    with pytest.raises(UsageError, match=r"is like e9\.f0$"):
+    with pytest.raises(UsageError, match=r"look like e9\.f0$"):
         _address(scenario_of("powercut"), "e9.f0@right")
 
 
