@@ -165,5 +165,5 @@ def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     shown = replay(run, scenario.id, lost[0].state, machines)
     assert shown.agrees
     assert (lost[0].kind, lost[0].kind) == (shown.facts["verdict"], shown.facts["stored"])
-    with pytest.raises(UsageError, match="is no crash state of"):
+    with pytest.raises(UsageError, match="is not a crash state of"):
         replay(run, scenario.id, addresses.split(lost[0].state)[1], machines)
