@@ -32,18 +32,14 @@ from rig.analysis.dossiers import Keeps, Promise
 from rig.analysis.promises import promise_for, violates
 from rig.analysis.protocol import difference
 from rig.analysis.statistics import Proportion, proportion
-from rig.contract.arms import MAIN_FAULTS
+from rig.contract.arms import exposure_wanted
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.engines import found, settings_name
 
 # Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
-# Faults other than the main ones need only this fraction of the exposure: 1 / 5.
-_SIDE_SHARE = 5
-# A mutant needs 1 / 8, because its survival says nothing about the engine.
-_MUTANT_SHARE = 8
-_UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE)
+_UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 
@@ -65,9 +61,11 @@ class Outcome:
 
     scenario: MeasuredScenario
     state_count: int
-    # States with a verdict on the database, and the distinct contents among them: the exposure.
+    # States with a verdict on the database.
     database_count: int
+    # Distinct disk contents among them, and distinct file contents: what the database saw, and what a zero rests on.
     content_count: int
+    exposure_count: int
     kind_counts: Mapping[VerdictKind, int]
     # None if no state is explained by a prefix.
     lost_max: int | None
@@ -80,7 +78,7 @@ class Outcome:
     # The share of virtual time in which a cut that drops everything unflushed loses something; None without instants.
     instant_count: int
     instant_share_losing: float | None
-    # Distinct contents that are damaged.
+    # Distinct file contents that are damaged.
     damage: Proportion
     # States that differ from what was acknowledged: engine or file system complained, or neither did.
     detected_count: int
@@ -148,8 +146,9 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
     facts = scenario.recording
     judged = [verdict for verdict in scenario.verdicts if not verdict.kind.is_infrastructure]
     explained = [verdict for verdict in judged if not verdict.kind.is_damage]
-    contents = {verdict.content for verdict in judged}
-    damaged = {verdict.content for verdict in judged if verdict.kind.is_damage}
+    # A finding in the running machine may not say which files it is of: then it is no exposure, but damage counts.
+    exposures = {verdict.exposure for verdict in judged if verdict.files or verdict.kind.is_damage}
+    damaged = {verdict.exposure for verdict in judged if verdict.kind.is_damage}
     instants = [verdict for verdict in judged if verdict.instant_weight_ns > 0]
     weight_ns = sum(verdict.instant_weight_ns for verdict in instants)
     lost_counts = Counter(verdict.lost for verdict in explained)
@@ -157,7 +156,8 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
         scenario=scenario,
         state_count=len(scenario.verdicts),
         database_count=len(judged),
-        content_count=len(contents),
+        content_count=len({verdict.content for verdict in judged}),
+        exposure_count=len(exposures),
         kind_counts=dict(
             sorted(Counter(v.kind for v in scenario.verdicts).items(), key=lambda item: _SEVERITY[item[0]])
         ),
@@ -168,7 +168,7 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
         losing_count=sum(map(loses, judged)),
         instant_count=len(instants),
         instant_share_losing=_ratio(sum(v.instant_weight_ns for v in instants if loses(v)), weight_ns),
-        damage=proportion(len(damaged), len(contents)),
+        damage=proportion(len(damaged), len(exposures)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in scenario.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
         # Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what
@@ -256,11 +256,13 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     if strange := difference(scenario):
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    share = _MUTANT_SHARE if is_mutant(scenario) else 1 if scenario.fault in MAIN_FAULTS else _SIDE_SHARE
-    exposure_min = -(-exposure_min // share)
+    wanted = exposure_wanted(exposure_min, scenario.fault, is_mutant=is_mutant(scenario))
     is_enough = is_exhaustive or is_cross_check(scenario)
-    if outcome.content_count < exposure_min and not is_enough and promise.keeps is not Keeps.ANYTHING:
-        found.append(f"too little exposure: {outcome.content_count} distinct contents, {exposure_min} asked for")
+    if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
+        found.append(f"{unstable_count} states showed something else when the same files were opened again")
+    if outcome.exposure_count < wanted and not is_enough and promise.keeps is not Keeps.ANYTHING:
+        text = f"too little exposure: {outcome.exposure_count} distinct file contents, {wanted} asked for"
+        found.append(f"{text}; {plan.ending}" if plan.ending else text)
     return tuple(found)
 
 

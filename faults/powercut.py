@@ -34,8 +34,8 @@ from rig.faults.state import CrashState, Draw, landable, make_state
 SUBSETS_MAX = 64
 # A subset of a longer batch is named by the seed of its draw, because a list would be too long for an id.
 LISTED_MEMBERS_MAX = 48
-# If the budget gives each epoch one state, epochs take turns: none of the batch, a cut before a FUA, some of the batch.
-FIRST_KINDS = 4
+# A seed draws which of so many states an epoch begins with: some of the batch, or a cut before a FUA.
+_FIRST_STATES = 4
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
 
@@ -44,8 +44,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
     def rank(epoch: Epoch) -> Ranking:
         subsets = before_flush(epoch, seed)
-        ranked = rotated(in_turns(subsets.states, after_fuas(epoch)), epoch.number % FIRST_KINDS)
-        return Ranking(ranked, subsets.exhaustive)
+        return Ranking(turned(in_turns(subsets.states, after_fuas(epoch)), epoch, seed), subsets.exhaustive)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
@@ -61,9 +60,13 @@ def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry:
     return make_state(epoch, bisect_left(epoch.fuas, entry))
 
 
-def rotated(ranked: Iterator[CrashState], by: int) -> Iterator[CrashState]:
-    """Put the state of rank `by` first, so that a small budget does not get the same kind from every epoch."""
-    skipped = list(islice(ranked, by))
+def turned(ranked: Iterator[CrashState], epoch: Epoch, seed: int) -> Iterator[CrashState]:
+    """Put a state of the first few first, drawn for each epoch.
+
+    Transactions have as many epochs as each other. By a rule that counts epochs, a small budget would get the same kind
+    of state from the same phase of every commit.
+    """
+    skipped = list(islice(ranked, _choice("turn", epoch, seed).randrange(_FIRST_STATES)))
     yield from islice(ranked, 1)
     yield from skipped
     yield from ranked
@@ -73,7 +76,7 @@ def before_flush(epoch: Epoch, seed: int) -> Ranking:
     """Return family (b): the cut just before the closing FLUSH."""
     members = landable(epoch)
     if 2 ** len(members) <= SUBSETS_MAX:
-        return Ranking(_subsets(epoch, members), exhaustive=True)
+        return Ranking(_subsets(epoch, members, seed), exhaustive=True)
     return Ranking(_samples(epoch, members, seed), exhaustive=False)
 
 
@@ -91,14 +94,21 @@ def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:
             yield Draw(generator.getrandbits(64), percent, unit_bytes)
 
 
-def _subsets(epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield every subset of a small batch, the corners first."""
+def _choice(what: str, epoch: Epoch, seed: int) -> random.Random:
+    return random.Random(f"{what} {seed}/{epoch.begin}")
+
+
+def _subsets(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
+    """Yield every subset of a small batch, the corners first, both parts in an order drawn for each epoch."""
     whole = range(len(members))
     corners = [(), tuple(whole), *((rank,) for rank in whole)]
     corners += [tuple(other for other in whole if other != rank) for rank in whole]
     corners += [tuple(part) for count in whole for part in (whole[:count], whole[count:])]
     masks = range(2 ** len(members))
     rest = [tuple(rank for rank in whole if mask >> rank & 1) for mask in masks]
+    choice = _choice("subsets", epoch, seed)
+    choice.shuffle(corners)
+    choice.shuffle(rest)
     for ranks in dict.fromkeys(corners + rest):
         yield make_state(epoch, len(epoch.fuas), whole=(members[rank] for rank in ranks))
 
@@ -110,7 +120,9 @@ def _samples(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[Cras
     yield make_state(epoch, fua_count)
     yield _drawn(epoch, members, next(random_draws))
     yield make_state(epoch, fua_count, whole=members)
-    for rank in spread(len(members)):
+    ranks = spread(len(members))
+    first = _choice("samples", epoch, seed).randrange(len(ranks))
+    for rank in ranks[first:] + ranks[:first]:
         yield make_state(epoch, fua_count, whole=members[: rank + 1])
         yield make_state(epoch, fua_count, whole=members[rank + 1 :])
         yield _drawn(epoch, members, next(random_draws))

@@ -37,7 +37,7 @@ from rig.faults.content import ContentIndex
 from rig.faults.epochs import Epoch
 from rig.faults.extents import Extent
 from rig.faults.log import WriteLog
-from rig.faults.powercut import FIRST_KINDS, after_fuas, before_flush, rotated
+from rig.faults.powercut import after_fuas, before_flush, turned
 from rig.faults.selection import Plan, Ranking, in_turns, select
 from rig.faults.state import CrashState, make_state
 from rig.faults.twologs import Disk, TwoLogs
@@ -179,7 +179,7 @@ def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, st
         before_end = before_flush(epoch, seed) if ends[epoch.number] else Ranking((), exhaustive=False)
         ranked: Iterator[CrashState] = in_turns(before_end.states, fuas[epoch.number])
         is_whole = before_end.exhaustive and len(fuas[epoch.number]) == len(epoch.fuas)
-        return Ranking(rotated(ranked, epoch.number % FIRST_KINDS), is_whole)
+        return Ranking(turned(ranked, epoch, seed), is_whole)
 
     first_entry = side.marks[first_mark]
     claimed = [epoch for epoch in side.epochs if ends[epoch.number] or fuas[epoch.number]]

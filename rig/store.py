@@ -20,7 +20,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -116,6 +116,11 @@ class Run:
         (folder / "failure").unlink(missing_ok=True)
         text = json.dumps({"scenario": asdict(scenario), "plan": asdict(facts)}, indent=1)
         host.atomic_write(folder / "plan.json", text.encode())
+
+    def write_ending(self, scenario: Scenario, ending: str) -> None:
+        """Note why no more states of a scenario were planned though more file contents were wanted."""
+        facts = _plan(self._folder(scenario.id) / "plan.json")[1]
+        self.write_plan(scenario, replace(facts, ending=ending))
 
     def write_failure(self, scenario: Scenario, message: str) -> None:
         """Store the reason why a scenario could not be measured."""
@@ -215,7 +220,9 @@ def write_parquet(results: Sequence[MeasuredScenario], path: Path) -> None:
         for verdict in result.verdicts
     ]
     # The types are given, not inferred from the rows, because a column may hold only None.
-    types = {"str": pa.string(), "VerdictKind": pa.string(), "int": pa.int64(), "int | None": pa.int64()}
+    types = {
+        "str": pa.string(), "VerdictKind": pa.string(), "int": pa.int64(), "int | None": pa.int64(), "bool": pa.bool_(),
+    }  # fmt: skip
     columns = [(field.name, types[str(field.type)]) for field in fields(Verdict)]
     schema = pa.schema([*columns, ("engine_version", pa.string())])
     sink = pa.BufferOutputStream()

@@ -28,10 +28,12 @@ class FindingKind(StrEnum):
     KERNEL_PANIC = "kernel-panic"
     HANG = "hang"
     INCONCLUSIVE = "inconclusive"
+    # Opened again on the same files, the engine showed something else.
+    UNSTABLE = "unstable"
 
 
 # These say nothing about the database: there was no answer.
-UNANSWERED = frozenset({FindingKind.KERNEL_PANIC, FindingKind.HANG, FindingKind.INCONCLUSIVE})
+UNANSWERED = frozenset({FindingKind.KERNEL_PANIC, FindingKind.HANG, FindingKind.INCONCLUSIVE, FindingKind.UNSTABLE})
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,17 @@ class Finding:
     ms: Mapping[str, float] = field(default_factory=dict)
     # The machine's clock after reopening, in seconds since 1970; None if the clock was not set.
     clock_s: float | None = None
+    # The file content that it is of; empty where no file system was mounted.
+    files: str = ""
+    # Whether the engine was opened on it, or another state with the same files had shown it before.
+    opened: bool = True
 
     @property
     def message(self) -> dict[str, Any]:
         """Return the finding as sent from guest to host, in JSON's types."""
         return {
             "kind": str(self.kind), "recovered": self.recovered, "detail": self.detail, "ms": dict(self.ms),
-            "clock": self.clock_s,
+            "clock": self.clock_s, "files": self.files, "opened": self.opened,
         }  # fmt: skip
 
     @classmethod
@@ -61,5 +67,5 @@ class Finding:
         """Return the finding in a message; raise ValueError for an unknown kind."""
         return cls(
             FindingKind(message["kind"]), message["recovered"], message["detail"], message.get("ms", {}),
-            message.get("clock"),
+            message.get("clock"), message.get("files", ""), message.get("opened", True),
         )  # fmt: skip

@@ -26,6 +26,7 @@ class VerdictKind(StrEnum):
     KERNEL_PANIC = "kernel-panic"
     HANG = "hang"
     INCONCLUSIVE = "inconclusive"
+    UNSTABLE = "unstable"
 
     @property
     def is_damage(self) -> bool:
@@ -35,7 +36,7 @@ class VerdictKind(StrEnum):
     @property
     def is_infrastructure(self) -> bool:
         """Whether the verdict is about the rig, the kernel or the file system, and says nothing about the database."""
-        return self in (self.FILESYSTEM_DAMAGE, self.KERNEL_PANIC, self.HANG, self.INCONCLUSIVE)
+        return self in (self.FILESYSTEM_DAMAGE, self.KERNEL_PANIC, self.HANG, self.INCONCLUSIVE, self.UNSTABLE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,15 @@ class Verdict:
     instant_weight_ns: int
     # The first difference or the engine's words; may be empty.
     detail: str
+    # The file content: what the database saw, see `rig.guest.filecontent`; empty where no file system was mounted.
+    files: str = ""
+    # Whether the database was opened on this state, or the verdict is that of another with the same file content.
+    opened: bool = True
+
+    @property
+    def exposure(self) -> str:
+        """Return what the database was exposed to: the file content, or the disk's where that is not known."""
+        return self.files or self.content
 
 
 class LiveFinding(TypedDict):
@@ -75,6 +85,8 @@ class LiveFinding(TypedDict):
     kind: str
     recovered: int | None
     detail: str
+    # The file content, where it is known.
+    files: NotRequired[str]
     # Transactions acknowledged after the disk lost power; only for a live cut.
     acked_after: NotRequired[int]
 
@@ -149,6 +161,8 @@ class PlanFacts:
     inside_count: int = 0
     # For two disks: states in which one disk holds something that became durable after all that the other holds.
     apart_count: int = 0
+    # Why no more states were planned though more file contents were wanted; empty otherwise.
+    ending: str = ""
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
 

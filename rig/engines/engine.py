@@ -118,6 +118,9 @@ class Spec:
     cross_checks: tuple[str, ...] = ()
     # Name of a shim -> the program that is run in place of the engine.
     programs: Mapping[str, Program] = field(default_factory=dict)
+    # Whether what the engine shows when it is opened depends only on the names, bytes and modes of its files and on the
+    # clock. Then one opening answers for all crash states with the same file content; otherwise each state is opened.
+    depends_on_files_alone: bool = True
     # Settings that are run once before a template is saved; together they must do everything that other settings do.
     warm: tuple[str, ...] = ()
 

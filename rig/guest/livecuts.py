@@ -23,7 +23,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -32,7 +32,7 @@ from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.filesystems import filesystem_named
-from rig.guest import recorder, recovery
+from rig.guest import filecontent, recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.stack import CUT, Stack, disks_in_ram, stacked
@@ -144,7 +144,8 @@ def _judged(disk: str, site: Site) -> Finding:
     except OSError as error:
         return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error))
     try:
-        return site.work.oracle().judge(site.open_database)
+        files = filecontent.digest(mounts.MOUNT_POINT)
+        return replace(site.work.oracle().judge(site.open_database), files=files)
     finally:
         mounts.unmount()
 

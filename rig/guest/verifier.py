@@ -7,6 +7,12 @@ three little-endian 64-bit words in base64, because JSON lists take long to pars
 time, in seconds since 1970, with which the machine comes back; the answer has the time that it read after the check.
 `unreadable` lists ranges (offset, length) of the device that give EIO: an error target covers the layer there. With
 `recover` true, the recovery itself is recorded, see `rig.guest.recovery`.
+
+Once the engine has shown a prefix of the transactions on some file content (`rig.guest.filecontent`), that finding
+answers for the other states with this content; a sample of them is opened all the same and must show the same. Always
+opened are engines whose spec says that they depend on more than their files, and damaged states (`open` in the
+request): damage to blocks of the file system may show only when these are used. So every finding other than a prefix
+comes from an opening of its own.
 """
 
 from __future__ import annotations
@@ -29,8 +35,9 @@ from typing import Any
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import DISK_MIB, JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
 from rig.contract.orders import Orders
+from rig.engines import load
 from rig.filesystems import with_journal_disk
-from rig.guest import recovery
+from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 from rig.guest.devices.faultlayer import Ballast
@@ -46,6 +53,8 @@ _SECTORS = DISK_MIB * 2048
 _CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
+# Of the states whose file content is known, one in this many is opened again.
+_AGAIN_EVERY = 8
 # If no layer is free after this time, the thread that renews them has died.
 _LAYER_LIMIT_S = 20
 
@@ -61,6 +70,7 @@ class Verifier:
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layers = layers
+        self._known = _Known() if load(orders.engine_module).spec.depends_on_files_alone else None
         # The node of the journal's disk while a state is checked; empty if the journal has no disk of its own.
         self._journal = ""
 
@@ -87,7 +97,7 @@ class Verifier:
             with self._layers.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
                 if "clock" in request:
                     set_wall_clock(request["clock"])
-                finding, read_s = self._judged(data, clock, may_set_clock="clock" in request)
+                finding, read_s = self._judged(data, clock, request.get("clock"), must_open=request.get("open", False))
         clock.lap("discard")
         told = replace(finding, ms=clock.laps_ms, clock_s=read_s if "clock" in request else None)
         return told.message | ({"sha256": sha256} if sha256 else {})
@@ -95,14 +105,14 @@ class Verifier:
     def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
-            finding = self._reopened(node, clock)
-        files: list[tuple[int, int]] = []
+            finding = self._reopened(node, clock, self._open)
+        places: list[tuple[int, int]] = []
         digest = disk_digest(disks.chunks_of(device))
         if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
             with mounts.mounted(device, self._filesystem.kernel_type, self._site.orders.mount_options) as directory:
-                files = recovery.places(directory)
+                places = recovery.places(directory)
         told = replace(finding, ms=clock.laps_ms).message
-        return told | {"log": recovery.packed(archive), "digest": digest, "files": files}
+        return told | {"log": recovery.packed(archive), "digest": digest, "places": places}
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:
@@ -113,19 +123,28 @@ class Verifier:
         with self._layers.parts(device, JOURNAL_FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
             yield data
 
-    def _judged(self, device: str, clock: _Clock, *, may_set_clock: bool) -> tuple[Finding, float]:
+    def _judged(self, device: str, clock: _Clock, time_s: int | None, *, must_open: bool) -> tuple[Finding, float]:
         """Return the finding of the reopening, and the time that the machine's clock showed after it."""
-        finding = self._reopened(device, clock)
+
+        def judged(files: str) -> Finding:
+            if must_open or self._known is None:
+                return self._open(files)
+            return self._known.judged((files, time_s), lambda: self._open(files))
+
+        finding = self._reopened(device, clock, judged)
         read_s = time.time()
-        if may_set_clock and finding.kind is not FindingKind.PREFIX:
+        if time_s is not None and finding.kind is not FindingKind.PREFIX:
             set_for_fsck()
         if finding.kind is not FindingKind.PREFIX and (damage := self._damage(device)):
-            finding = Finding(
-                FindingKind.FILESYSTEM_DAMAGE, detail=f"{damage}; seen as {finding.kind}: {finding.detail}"
-            )
+            words = f"{damage}; seen as {finding.kind}: {finding.detail}"
+            finding = replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding, read_s
 
-    def _reopened(self, device: str, clock: _Clock) -> Finding:
+    def _open(self, files: str) -> Finding:
+        """Open the engine on the files that are mounted, and judge what it shows."""
+        return replace(self._oracle.judge(self._site.open_database), files=files)
+
+    def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         try:
             mounts.mount(device, self._filesystem.kernel_type, self._options)
         except OSError as error:
@@ -133,7 +152,9 @@ class Verifier:
         clock.lap("mount")
         try:
             self._give_space_back()
-            finding = self._oracle.judge(self._site.open_database)
+            files = filecontent.digest(mounts.MOUNT_POINT)
+            clock.lap("files")
+            finding = judged(files)
             error_count = self._filesystem.error_count(device)
             clock.lap("reopen")
         finally:
@@ -141,7 +162,7 @@ class Verifier:
             clock.lap("unmount")
         if error_count:
             words = f"{self._filesystem.word} counted {error_count} errors; {finding.kind} {finding.detail}"
-            return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=words)
+            return replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding
 
     @staticmethod
@@ -184,6 +205,33 @@ class Verifier:
                 elif os.preadv(self._recording, [part], source_offset + done) != size:
                     raise OSError(f"the recording ends before byte {source_offset + done + size}")
                 os.pwrite(target, part, device_offset + done)
+
+
+class _Known:
+    """The prefixes that file contents showed, by content and clock."""
+
+    def __init__(self) -> None:
+        self._findings: dict[tuple[str, int | None], Finding] = {}
+        self._hit_count = 0
+
+    def judged(self, key: tuple[str, int | None], judge: Callable[[], Finding]) -> Finding:
+        """Return what a content showed before, or shows now: the first time, and in a sample of the others."""
+        before = self._findings.get(key)
+        if before is None:
+            found = judge()
+            if found.kind is FindingKind.PREFIX:
+                self._findings[key] = found
+            return found
+        self._hit_count += 1
+        if self._hit_count % _AGAIN_EVERY:
+            return replace(before, opened=False)
+        again = judge()
+        if (before.kind, before.recovered) == (again.kind, again.recovered):
+            return again
+        words = [f"{one.kind} {one.detail or one.recovered}" for one in (before, again)]
+        return replace(
+            again, kind=FindingKind.UNSTABLE, recovered=None, detail=f"the same files showed {' and then '.join(words)}"
+        )
 
 
 class Layers:

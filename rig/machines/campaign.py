@@ -19,7 +19,7 @@ from rig.cache import require_cache
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RigError
 from rig.contract.findings import Finding
-from rig.contract.results import PlanFacts, RecordingFacts, Verdict
+from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.engines import named
 from rig.engines.builds import Library, builds_of
@@ -30,13 +30,12 @@ from rig.machines.argv import Role
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
 from rig.machines.verification import Job, verify
-from rig.planning import recoverycuts
 from rig.planning.audit import Auditor
-from rig.planning.cuts import Cut, by_content, cuts, missing
+from rig.planning.cuts import Cut, by_content, missing
 from rig.planning.matrix import Profile
+from rig.planning.planner import Planned, Planner
 from rig.planning.verdicts import live_verdicts, verdict
 from rig.recordings import archive
-from rig.recordings.recoveries import OpenRecovery
 from rig.recordings.timeline import Timeline
 from rig.store import Run
 
@@ -159,65 +158,80 @@ class Campaign:
     def _judge_group(
         self, group: Sequence[Scenario], facts: RecordingFacts, logs: Logs, vms: ThreadPoolExecutor
     ) -> None:
-        timeline = Timeline(logs.first.marks)
-        auditor = Auditor(logs)
-        found: list[Cut] = []
-        parts: list[_Part] = []
+        planner = Planner(self._profile, logs, Timeline(logs.first.marks), Auditor(logs))
+        judge = _Judge(self._run, planner.timeline, self._progress)
         with ExitStack() as stack:
+            planned = []
             for scenario in group:
-                try:
-                    batches, plan = self._planned(scenario, logs, auditor, timeline, vms, stack)
-                except (RigError, LogError, TimeoutError) as error:
-                    # Recoveries belong to one scenario; the other scenarios are cut from a recording that is sound.
-                    self._failed([scenario], error)
-                    continue
-                self._run.write_plan(scenario, replace(plan, state_count=plan.state_count + len(facts.live)))
-                for damage in self._run.mend(scenario.id):
-                    self._progress.says(f"{damage}; it is judged again")
-                verdicts, _ = self._run.verdicts(scenario.id)
-                self._store_live(scenario, facts, verdicts)
-                for opened, planned in batches:
-                    lacking = missing(planned, verdicts)
-                    if opened:
-                        parts.append(_part(group[0], opened.logs.file, by_content(lacking)))
-                    else:
-                        found += lacking
-            contents = by_content(found)
-            size = max(self._part_min, -(-len(contents) // self._jobs))
-            parts += [
-                _part(group[0], logs.file, contents[begin : begin + size]) for begin in range(0, len(contents), size)
-            ]
-            parts = [part for part in parts if part.contents]
-            self._progress.planned(sum(len(same) for part in parts for same in part.contents))
-            judge = _Judge(self._run, timeline, self._progress)
-            futures: list[Future[None]] = [vms.submit(self._verify_part, part, judge) for part in parts]
-            # Logs and files are in use until the last part is done, even if another part has failed.
-            wait(futures)
-            for future in futures:
-                future.result()
+                with self._costs_only(scenario):
+                    planned.append(self._planned(scenario, planner, vms, stack))
+            while planned:
+                for one in planned:
+                    self._begin(one, facts)
+                parts = self._parts(group[0], planned, logs)
+                self._progress.planned(sum(len(same) for part in parts for same in part.contents))
+                futures: list[Future[None]] = [vms.submit(self._verify_part, part, judge) for part in parts]
+                # Logs and files are in use until the last part is done, also when another has failed.
+                wait(futures)
+                for future in futures:
+                    future.result()
+                planned = self._grown(planned, planner)
 
-    def _planned(  # noqa: PLR0917 - all types differ; mypy catches a swap
-        self,
-        scenario: Scenario,
-        logs: Logs,
-        auditor: Auditor,
-        timeline: Timeline,
-        vms: ThreadPoolExecutor,
-        stack: ExitStack,
-    ) -> tuple[Sequence[tuple[OpenRecovery | None, Sequence[Cut]]], PlanFacts]:
-        """Return the cuts of a scenario in batches, each with the recovery that it cuts, or None for the recording."""
+    def _planned(self, scenario: Scenario, planner: Planner, vms: ThreadPoolExecutor, stack: ExitStack) -> Planned:
+        """Return the first cuts of a scenario."""
         if not SPECS[scenario.fault].cuts_recovery:
-            planned = cuts(scenario, self._profile, logs, timeline)
-            audited_count = auditor.audit(scenario, planned.cuts, self._profile.audit_count)
-            return [(None, planned.cuts)], replace(planned.facts, audited_count=audited_count)
+            return planner.first(scenario)
         kept = self._run.recoveries(scenario.id)
         kept.remove_leftovers()
         if kept.index() is None:
             verifier = self._machines.verifier
-            vms.submit(recover.record, scenario, self._profile, verifier, logs, kept, self._stopped).result()
-        recoveries, facts = recoverycuts.cuts(scenario, self._profile, logs, kept, stack)
-        audited_count = auditor.audit_recoveries(scenario, recoveries, self._profile.audit_count)
-        return recoveries, replace(facts, audited_count=audited_count)
+            vms.submit(recover.record, scenario, self._profile, verifier, planner.logs, kept, self._stopped).result()
+        return planner.of_recoveries(scenario, kept, stack)
+
+    def _begin(self, one: Planned, facts: RecordingFacts) -> None:
+        """Note a plan, and store what needs no machine."""
+        scenario = one.scenario
+        self._run.write_plan(scenario, replace(one.facts, state_count=one.facts.state_count + len(facts.live)))
+        for damage in self._run.mend(scenario.id):
+            self._progress.says(f"{damage}; it is judged again")
+        self._store_live(scenario, facts, self._run.verdicts(scenario.id)[0])
+
+    def _parts(self, first: Scenario, planned: Sequence[Planned], logs: Logs) -> list[_Part]:
+        """Return jobs for all cuts without a verdict; those of the recording itself are shared by its scenarios."""
+        found: list[Cut] = []
+        parts: list[_Part] = []
+        for one in planned:
+            verdicts, _ = self._run.verdicts(one.scenario.id)
+            for opened, batch in one.batches:
+                lacking = missing(batch, verdicts)
+                if opened:
+                    parts.append(_part(first, opened.logs.file, by_content(lacking)))
+                else:
+                    found += lacking
+        contents = by_content(found)
+        size = max(self._part_min, -(-len(contents) // self._jobs))
+        parts += [_part(first, logs.file, contents[begin : begin + size]) for begin in range(0, len(contents), size)]
+        return [part for part in parts if part.contents]
+
+    def _grown(self, planned: Sequence[Planned], planner: Planner) -> list[Planned]:
+        """Return plans of more states for the scenarios that have seen too few file contents."""
+        found = []
+        for one in planned:
+            with self._costs_only(one.scenario):
+                more = planner.more(one, self._run.verdicts(one.scenario.id)[0])
+                if isinstance(more, Planned):
+                    found.append(more)
+                elif more:
+                    self._run.write_ending(one.scenario, more)
+        return found
+
+    @contextmanager
+    def _costs_only(self, scenario: Scenario) -> Iterator[None]:
+        """Note an error as that of one scenario: the others are cut from a recording that is sound."""
+        try:
+            yield
+        except (RigError, LogError, TimeoutError) as error:
+            self._failed([scenario], error)
 
     def _store_live(self, scenario: Scenario, facts: RecordingFacts, stored: Sequence[Verdict]) -> None:
         """Store the findings of the recording run itself, unless they are stored already."""

@@ -85,7 +85,7 @@ def _save(  # noqa: PLR0917 - types or names tell them apart
         if one is None or one.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
             continue
         kept.save(address, self_contained(address, state, log, one.log), one.digest)
-        recovery = Recovery(address, one.files)
+        recovery = Recovery(address, one.places)
         with kept.opened(address) as opened:
             written, in_files = recoverycuts.writes(opened, recovery)
         (telling if in_files.any() else others).append((len(written), recovery))

@@ -37,7 +37,7 @@ class Recovered:
     # Of the whole disk after the recovery, see `rig.contract.geometry.disk_digest`.
     digest: str
     # Where the files are on the disk after the recovery: (offset, length) in bytes, sorted.
-    files: tuple[tuple[int, int], ...]
+    places: tuple[tuple[int, int], ...]
 
 
 class Session:
@@ -68,15 +68,17 @@ class Session:
             self._machine.send(self.request(state) | {"recover": True})
             answer = self._machine.receive(STATE_LIMIT_S)
             finding = self._finding(state, answer)
-            files = tuple((offset, length) for offset, length in answer["files"])
-            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], files)
+            places = tuple((offset, length) for offset, length in answer["places"])
+            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], places)
 
     def request(self, state: CrashState) -> dict[str, Any]:
         """Return what the guest needs in order to check a state, and advance the base to that state."""
         advance = state.advance(self._log, self._base_end)
         self._base_end = state.base_end
         extents = state.extents(self._log)
-        request: dict[str, Any] = {"state": state.id, "advance": _packed(advance), "extents": _packed(extents)}
+        request: dict[str, Any] = {
+            "state": state.id, "advance": _packed(advance), "extents": _packed(extents), "open": bool(state.damages),
+        }  # fmt: skip
         if any(extent.literal for extent in extents):
             literals = b"".join(extent.literal for extent in extents)
             request["literals"] = base64.b64encode(zlib.compress(literals)).decode()

@@ -54,11 +54,11 @@ class Cuts:
     facts: PlanFacts
 
 
-def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline) -> Cuts:
-    """Plan the cuts of one scenario; deterministic."""
+def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, states_max: int = 0) -> Cuts:
+    """Plan the cuts of one scenario, as many states as the profile asks for or `states_max`; deterministic."""
     if not SPECS[scenario.fault].model:
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
-    planned = _planned(scenario, profile, logs, timeline)
+    planned = _planned(scenario, states_max or profile.states_max_of(scenario), logs, timeline)
     found = [Cut(scenario.id, state, logs.digest(state), state.instant, 0) for state in planned.states]
     instants = _instants(scenario, profile.instants_of(scenario), logs, timeline)
     found += instants
@@ -71,13 +71,12 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline) -
     return Cuts(tuple(found), facts)
 
 
-def _planned(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline) -> Plan:
+def _planned(scenario: Scenario, states_max: int, logs: Logs, timeline: Timeline) -> Plan:
     def planned(states_max: int, among: Sequence[Epoch] | None = None) -> Plan:
         first_entry = timeline.setup.entry_index
         model = Fault.of(SPECS[scenario.fault].model)
         return plan(model, logs, among, first_entry=first_entry, states_max=states_max, seed=scenario.seed)
 
-    states_max = profile.states_max_of(scenario)
     if not timeline.drops:
         return planned(states_max)
     drops = [drop.entry_index for drop in timeline.drops]
@@ -118,12 +117,36 @@ def by_content(found: Sequence[Cut]) -> list[list[Cut]]:
 
 def missing(planned: Sequence[Cut], verdicts: Sequence[Verdict]) -> list[Cut]:
     """Return the cuts without a verdict; identical instants need one verdict each."""
-    done = Counter((one.state, one.entry, one.instant_weight_ns) for one in verdicts)
+    return _without(planned, Counter(map(_key_of_verdict, verdicts)))
+
+
+def beyond(planned: Sequence[Cut], known: Sequence[Cut]) -> list[Cut]:
+    """Return the cuts that are not among those known."""
+    return _without(planned, Counter(map(_key, known)))
+
+
+def verdicts_of(planned: Sequence[Cut], verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts on these cuts."""
+    keys = set(map(_key, planned))
+    return [one for one in verdicts if _key_of_verdict(one) in keys]
+
+
+_Key = tuple[str, int, int]
+
+
+def _key(cut: Cut) -> _Key:
+    return cut.address, cut.entry, cut.weight_ns
+
+
+def _key_of_verdict(verdict: Verdict) -> _Key:
+    return verdict.state, verdict.entry, verdict.instant_weight_ns
+
+
+def _without(planned: Sequence[Cut], done: Counter[_Key]) -> list[Cut]:
     found = []
     for cut in planned:
-        key = cut.address, cut.entry, cut.weight_ns
-        if done[key]:
-            done[key] -= 1
+        if done[_key(cut)]:
+            done[_key(cut)] -= 1
         else:
             found.append(cut)
     return found

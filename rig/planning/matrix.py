@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm
+from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
 from rig.contract.injections import ERRORS, Injection
@@ -68,6 +68,14 @@ class Profile:
         """Return how many cut instants are spread over a scenario; mutants get none."""
         return self.instants if scenario.fault == "powercut" and not scenario.dropped_sync else 0
 
+    def exposure_of(self, scenario: Scenario) -> int:
+        """Return how many distinct file contents are wanted; 0 where a fixed number of states will do."""
+        spec = SPECS[scenario.fault]
+        is_fixed = is_unprotected(scenario) or spec.arm is Arm.DISHONEST or spec.is_unpromised or spec.cuts_recovery
+        if is_fixed or scenario.shim != "none" or not spec.model:
+            return 0
+        return exposure_wanted(self.exposure_min, scenario.fault, is_mutant=False)
+
     def states_max_of(self, scenario: Scenario) -> int:
         """Return how many crash states are planned for a scenario; for mutants see `rig.planning.cuts`."""
         spec = SPECS[scenario.fault]
@@ -81,13 +89,13 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", 40, states_max=160, instants=60, exposure_min=100, reproduce_all=False, is_whole=False),
+        Profile("quick", 40, states_max=160, instants=60, exposure_min=60, reproduce_all=False, is_whole=False),
         Profile(
             "nightly",
             120,
             320,
             240,
-            exposure_min=300,
+            exposure_min=200,
             reproduce_all=True,
             side_states_max=80,
             kill_transaction_count=101,

@@ -58,7 +58,16 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
         detail = f"transactions {finding.recovered + 1} to {acked} were acknowledged and are gone"
     else:
         kind = VerdictKind.DURABLE
-    return replace(blank, kind=kind, recovered=finding.recovered, lost=lost, lost_virtual_ns=lost_ns, detail=detail)
+    return replace(
+        blank,
+        kind=kind,
+        recovered=finding.recovered,
+        lost=lost,
+        lost_virtual_ns=lost_ns,
+        detail=detail,
+        files=finding.files,
+        opened=finding.opened,
+    )
 
 
 def live_verdicts(scenario_id: str, findings: Sequence[LiveFinding]) -> list[Verdict]:

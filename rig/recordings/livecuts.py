@@ -98,7 +98,7 @@ def prove(injection: Injection, one: Round) -> LiveCut:
     found = one.told["finding"]
     live = LiveFinding(
         state=f"live-{one.number}", acked=acked, issued=issued, acked_after=acked_after,
-        kind=found["kind"], recovered=found["recovered"], detail=found["detail"],
+        kind=found["kind"], recovered=found["recovered"], detail=found["detail"], files=found["files"],
     )  # fmt: skip
     return LiveCut(live, state, unflushed_count)
 

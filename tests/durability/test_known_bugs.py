@@ -91,7 +91,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
     good, text = measured("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
-    assert good.outcome.content_count >= _LOOK.exposure_min, text
+    assert good.outcome.exposure_count >= _LOOK.exposure_min, text
     assert "known bug" not in text
     # The fix is one more sync per transaction.
     assert (bad.outcome.flush_per_transaction or 0) + 0.5 < (good.outcome.flush_per_transaction or 0)

@@ -48,6 +48,7 @@ def verdict(
         lost_virtual_ns=lost * SECOND_NS // 2,
         instant_weight_ns=instant_weight_ns,
         detail=detail,
+        files=f"files of {state}" if content is None else content,
     )
 
 

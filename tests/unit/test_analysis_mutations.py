@@ -126,6 +126,7 @@ def kill(number: int, acked: int, issued: int, kind: str = "prefix", recovered: 
     return {
         "state": f"kill-{number}", "acked": acked, "issued": issued, "kind": kind,
         "recovered": acked if kind == "prefix" and recovered is None else recovered, "detail": "killed here",
+        "files": f"files of {number}",
     }  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def test_every_result_gives_a_reason(asked: dict[str, str], rows: list[Verdict])
 @pytest.mark.parametrize(
     ("doubtful", "reason"),
     [
-        (measured(WAL_FULL, durable(4)), "too little exposure: 4 distinct contents, 5 asked for"),
+        (measured(WAL_FULL, durable(4)), "too little exposure: 4 distinct file contents, 5 asked for"),
         (measured(WAL_FULL, []), "no state has a verdict"),
         (measured(WAL_FULL, [], epochs_sampled=0), "no state has a verdict"),
         (measured(WAL_FULL, durable(9), state_count=10), "only 9 of 10 planned states"),

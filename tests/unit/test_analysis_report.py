@@ -81,7 +81,7 @@ def test_an_empty_run_renders_as_inconclusive() -> None:
 def test_an_inconclusive_result_says_why_in_page_and_table() -> None:
     doubtful = summarise([measured(sqlite("wal", "full"), durable(2)), *controls_that_fire()], 5)
     for text in (report_html(doubtful, {}), table_text(doubtful)):
-        assert "too little exposure: 2 distinct contents, 5 asked for" in text
+        assert "too little exposure: 2 distinct file contents, 5 asked for" in text
 
 
 @pytest.mark.parametrize("width", [100, 110, 120])

@@ -208,6 +208,30 @@ def test_a_small_budget_is_spread_over_evenly_spaced_epochs(place: Path) -> None
     assert (41, 0, 41) == (chosen.epoch_count, chosen.epochs_exhaustive, chosen.epochs_sampled)
 
 
+@given(seed=st.integers(0, 2**32 - 1), period=st.integers(1, 6))
+@settings(max_examples=20)
+def test_choices_differ_over_epochs_that_are_alike(place: Path, seed: int, period: int) -> None:
+    """Forty transactions of the same five writes, each followed by as many other epochs: four states of each."""
+    count, batch = 40, 5
+    flush = [Op("flush-begin"), Op("flush-end")]
+    ops = []
+    for number in range(count):
+        ops += [Op("write", sector, 1, 1 + number) for sector in range(batch)] + flush
+        for other in range(period - 1):
+            ops += [Op("write", 20 + other, 1, 1 + number), *flush]
+    run_of(place, ops)
+    with WriteLog.open(place) as log:
+        chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=4 * count * period, seed=seed)
+    subsets = {
+        frozenset(state.epoch.batch.index(member) for member in state.whole)
+        for state in chosen.states
+        if len(state.epoch.batch) == batch
+    }
+    pairs = {(here, gone) for subset in subsets for here in subset for gone in range(batch) if gone not in subset}
+    assert batch * (batch - 1) == len(pairs)
+    assert 15 <= len(subsets) <= 32
+
+
 @pytest.mark.parametrize(("fault", "state_count"), [(Fault.POWERCUT, 8), (Fault.TORN, 64)])
 def test_an_epoch_is_exhaustive_only_if_all_its_states_were_taken(place: Path, fault: Fault, state_count: int) -> None:
     run_of(place, [Op("write", sector, 2, sector + 1) for sector in (0, 2, 4)])

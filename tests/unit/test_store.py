@@ -149,7 +149,7 @@ def test_a_damaged_line_is_named_with_file_and_offset_and_all_others_are_kept(ru
     path = with_scenario(run, SCENARIO, rows(5))
     lines = path.read_bytes().splitlines(keepends=True)
     sound = rows(2) + rows(2, first=3)
-    lines[2] = lines[2][:-20] + damage + lines[2][-20 + len(damage) :] if damage != b"\r" else lines[2][:40] + b"\r\n"
+    lines[2] = lines[2][:-17] + damage + lines[2][-17 + len(damage) :] if damage != b"\r" else lines[2][:40] + b"\r\n"
     path.write_bytes(b"".join(lines))
     found, errors = run.verdicts(SCENARIO.id)
     assert sound == found

@@ -18,7 +18,7 @@ from rig.machines import record
 from rig.machines.template import Template
 from rig.recordings import archive, soundness
 from rig.recordings.archive import Recording
-from tests.vm.samples import SHORT, Entry, Recorder, entries_of, scenario_of, write_log
+from tests.vm.samples import SHORT, Entry, Recorder, entries_of, scenario_of, two_agree, write_log
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +37,7 @@ def test_the_same_scenario_gives_the_same_log_bit_for_bit(
     told, parts = second_run
     with wal_full.unpacked() as file:
         recorded = [file.path.read_bytes()[: len(parts[0])]]
-    # On a busy host with QEMU 7.2, recordings may differ by a few virtual nanoseconds, but never three times; see
-    # rig.machines.machine.started.
-    agreed = parts == recorded or any(
-        record.run(scenario_of("wal_full"), recorder)[1] in (recorded, parts) for _ in range(3)
-    )
-    assert agreed
+    assert parts == recorded or two_agree(recorded, lambda: record.run(scenario_of("wal_full"), recorder)[1])
     assert told["root_reads"] == 0
     assert wal_full == archive.load(wal_full.folder)
     facts = wal_full.facts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def recovered(verifier: Template, recorded: Recorder, tmp_path: Path) -> Iterato
         acked = Timeline(log.marks).acked(state.instant)
         assert ("prefix", acked) == (one.finding.kind, one.finding.recovered)
         kept.save(state.id, self_contained(state.id, state, log, one.log), one.digest)
-        yield state, Recovery(state.id, one.files), kept, acked
+        yield state, Recovery(state.id, one.places), kept, acked
 
 
 def test_a_recovery_writes_to_the_database_and_its_flushes_and_fua_writes_are_logged(
@@ -156,6 +157,11 @@ def test_every_cut_of_every_recovery_has_one_verdict_and_keeps_the_promise(measu
     assert not any(violates(promise, one) or one.kind.is_infrastructure for one in result.verdicts)
 
 
+def without_opened(lines: Sequence[str]) -> list[str]:
+    """Verdicts, sorted; which of the states with known files were opened depends on how the work was divided."""
+    return sorted(json.dumps({**json.loads(line), "opened": None}) for line in lines)
+
+
 def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_the_same_recoveries(
     measured: Measured, tmp_path: Path
 ) -> None:
@@ -168,7 +174,7 @@ def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_t
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:5]))
     measured.measure(copy)
-    assert sorted(lines) == sorted(path.read_text().splitlines(keepends=True))
+    assert without_opened(lines) == without_opened(path.read_text().splitlines())
 
 
 def test_a_second_and_a_third_cut_are_rebuilt_from_the_stored_recoveries(

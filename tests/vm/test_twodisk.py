@@ -31,7 +31,7 @@ from rig.planning.verdicts import verdict
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import Recorder, findings, scenario_of
+from tests.vm.samples import Recorder, findings, scenario_of, two_agree
 
 
 def planned(logs: Logs, states_max: int) -> list[JointState]:
@@ -53,8 +53,7 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
     scenario = scenario_of("delete_full", fault="twodisk")
     made = recorded(scenario)
     kept = {name: (made.folder / name).read_bytes() for name in ("log-a.zst", "log-b.zst")}
-    # As in tests/vm/test_recorder.py: on a busy host with QEMU 7.2, recordings may differ, but never three times.
-    assert any(list(map(archive.packed, record.run(scenario, recorder)[1])) == list(kept.values()) for _ in range(3))
+    assert two_agree(list(kept.values()), lambda: list(map(archive.packed, record.run(scenario, recorder)[1])))
     with made.opened() as logs:
         chosen = planned(logs, 100)
         assert any(state.is_apart for state in chosen)
@@ -160,7 +159,9 @@ def test_a_run_of_two_disks_goes_on_where_it_stopped_and_shows_each_state_again(
     assert profile.audit_count == result.plan.audited_count
     path = tmp_path / "run" / "scenarios" / scenario.id / "verdicts.jsonl"
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:3]))
-    assert Counter(whole) == Counter(measure())
+    # Which of the states with known files were opened depends on how the work was divided.
+    again = measure()
+    assert Counter(replace(one, opened=True) for one in whole) == Counter(replace(one, opened=True) for one in again)
     lost = [one for one in whole if one.kind is VerdictKind.LOST_SUFFIX] or whole
     shown = replay(run, scenario.id, lost[0].state, machines)
     assert shown.agrees

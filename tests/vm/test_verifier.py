@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +20,13 @@ def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) 
 
 
 def answers(
-    scenario: Scenario, template: Template, log: WriteLog, states: Sequence[CrashState], digests_of: set[str]
+    scenario: Scenario,
+    template: Template,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    digests_of: Collection[str] = (),
+    *,
+    must_open: bool = True,
 ) -> list[dict[str, Any]]:
     """Return the guest's own answers, from one clone, with digests of the contents of the states named."""
     found = []
@@ -28,7 +34,7 @@ def answers(
         session = Session(machine, scenario, log)
         machine.receive(READY_LIMIT_S)
         for state in states:
-            machine.send(session.request(state) | {"digest": state.id in digests_of})
+            machine.send(session.request(state) | {"digest": state.id in digests_of, "open": must_open})
             found.append(machine.receive(STATE_LIMIT_S))
     assert [state.id for state in states] == [answer["state"] for answer in found]
     return found
@@ -50,6 +56,22 @@ def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
         found = answers(scenario, verifier, log, states, {state.id for state in states})
     assert expected == [answer["sha256"] for answer in found]
     assert len(set(expected)) > len(states) // 2
+
+
+@pytest.mark.parametrize("settings", ["wal_full", "delete_normal"])
+def test_a_known_file_content_stands_for_what_opening_it_shows(
+    settings: str, verifier: Template, recorded: Recorder
+) -> None:
+    scenario = scenario_of(settings)
+    with opened(recorded(scenario)) as (_, log):
+        states = planned(Fault.POWERCUT, log, 120, Timeline(log.marks).setup.entry_index)
+        every = answers(scenario, verifier, log, states)
+        some = answers(scenario, verifier, log, states, must_open=False)
+    assert all(one["opened"] for one in every)
+    assert sum(not one["opened"] for one in some) > 20
+    shown = ("kind", "recovered", "files")
+    assert [[one[part] for part in shown] for one in every] == [[one[part] for part in shown] for one in some]
+    assert len({one["recovered"] for one in every}) > 4, "one finding for all would not show"
 
 
 def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, recorded: Recorder) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from rig.contract.findings import Finding, FindingKind
 from rig.engines import Database
 from rig.engines.syncs import Call
+from rig.guest import filecontent
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs import workload
 from rig.guest.site import LOG, Site
@@ -106,7 +107,7 @@ def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, 
     detail = f"{death.where}; {finding.detail}" if finding.detail else death.where
     return {
         "state": f"kill-{number}", "acked": acked, "issued": max(acked, death.issued),
-        "kind": finding.kind, "recovered": finding.recovered, "detail": detail,
+        "kind": finding.kind, "recovered": finding.recovered, "detail": detail, "files": finding.files,
     }  # fmt: skip
 
 
@@ -152,7 +153,8 @@ class _Lives:
             self._make(acked, reopened, send)
             finding = Finding(FindingKind.PREFIX, recovered=acked)
         else:
-            finding = self._oracle.judge(reopened, keep_open=True)
+            files = filecontent.digest(self._site.directory)
+            finding = replace(self._oracle.judge(reopened, keep_open=True), files=files)
         send({"finding": finding.message})
         if finding.recovered is None or finding.recovered < acked:
             return

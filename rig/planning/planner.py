@@ -1,0 +1,84 @@
+"""The states of a scenario that are checked: as many as the profile asks for, and more until enough contents were seen.
+
+A zero rests on the distinct file contents that the engine was opened on. How many of these some crash states have is
+known only when they were judged, so states are planned in rounds: each doubles them, until the file contents are as
+many as the profile wants, a round shows no new one, there are no more states, or they are `_GROWTH_MAX` times as many.
+The plan depends on verdicts of its own states alone: a run that goes on plans what it would have planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from rig.contract.results import PlanFacts, Verdict
+from rig.contract.scenario import Scenario
+from rig.faults import Logs
+from rig.planning import recoverycuts
+from rig.planning.audit import Auditor
+from rig.planning.cuts import Cut, beyond, cuts, verdicts_of
+from rig.planning.matrix import Profile
+from rig.recordings.recoveries import OpenRecovery, Recoveries
+from rig.recordings.timeline import Timeline
+
+_GROWTH_MAX = 4
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The cuts of a scenario, each batch with the recovery it is cut from, None for the recording itself."""
+
+    scenario: Scenario
+    batches: Sequence[tuple[OpenRecovery | None, Sequence[Cut]]]
+    facts: PlanFacts
+    states_max: int = 0
+    # The distinct file contents that had been seen when these were planned.
+    seen_count: int = 0
+
+
+class Planner:
+    """Plans the cuts of the scenarios of one recording."""
+
+    def __init__(self, profile: Profile, logs: Logs, timeline: Timeline, auditor: Auditor) -> None:
+        self._profile = profile
+        self._auditor = auditor
+        self.logs = logs
+        self.timeline = timeline
+
+    def first(self, scenario: Scenario) -> Planned:
+        """Plan as many states as the profile asks for."""
+        states_max = self._profile.states_max_of(scenario)
+        return self._planned(scenario, states_max, known=(), audited_count=0)
+
+    def of_recoveries(self, scenario: Scenario, kept: Recoveries, stack: ExitStack) -> Planned:
+        """Plan the cuts of recorded recoveries, which stay open on the stack."""
+        recoveries, facts = recoverycuts.cuts(scenario, self._profile, self.logs, kept, stack)
+        audited_count = self._auditor.audit_recoveries(scenario, recoveries, self._profile.audit_count)
+        return Planned(scenario, recoveries, replace(facts, audited_count=audited_count))
+
+    def more(self, one: Planned, verdicts: Sequence[Verdict]) -> Planned | str:
+        """Plan twice as many states where more file contents are wanted, else return why not; empty if enough."""
+        wanted = self._profile.exposure_of(one.scenario)
+        if not wanted:
+            return ""
+        ((_, known),) = one.batches
+        seen_count = len({v.exposure for v in verdicts_of(known, verdicts) if not v.kind.is_infrastructure})
+        if seen_count >= wanted:
+            return ""
+        if seen_count == one.seen_count:
+            return f"the last of {len(known)} states showed no new one"
+        if one.states_max >= self._profile.states_max_of(one.scenario) * _GROWTH_MAX:
+            return f"{len(known)} states were the most that this profile plans"
+        grown = self._planned(one.scenario, one.states_max * 2, known, one.facts.audited_count)
+        if len(grown.batches[0][1]) == len(known):
+            return f"there are no more than these {len(known)} states"
+        return replace(grown, seen_count=seen_count)
+
+    def _planned(self, scenario: Scenario, states_max: int, known: Sequence[Cut], audited_count: int) -> Planned:
+        planned = cuts(scenario, self._profile, self.logs, self.timeline, states_max)
+        fresh = beyond(planned.cuts, known)
+        audited_count += self._auditor.audit(scenario, fresh, self._profile.audit_count)
+        together = (*known, *fresh)
+        facts = replace(planned.facts, state_count=len(together), audited_count=audited_count)
+        return Planned(scenario, [(None, together)], facts, states_max)
