@@ -117,10 +117,10 @@ class Run:
         text = json.dumps({"scenario": asdict(scenario), "plan": asdict(facts)}, indent=1)
         host.atomic_write(folder / "plan.json", text.encode())
 
-    def write_ending(self, scenario: Scenario, ending: str) -> None:
+    def write_ending(self, scenario: Scenario, why: str, *, is_saturated: bool) -> None:
         """Note why no more states of a scenario were planned though more file contents were wanted."""
         facts = _plan(self._folder(scenario.id) / "plan.json")[1]
-        self.write_plan(scenario, replace(facts, ending=ending))
+        self.write_plan(scenario, replace(facts, ending=why, is_saturated=is_saturated))
 
     def write_failure(self, scenario: Scenario, message: str) -> None:
         """Store the reason why a scenario could not be measured."""

@@ -163,6 +163,8 @@ class PlanFacts:
     apart_count: int = 0
     # Why no more states were planned though more file contents were wanted; empty otherwise.
     ending: str = ""
+    # Whether that was because the last round of states, or all states that there are, showed no new file content.
+    is_saturated: bool = False
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
 

@@ -222,7 +222,7 @@ class Campaign:
                 if isinstance(more, Planned):
                     found.append(more)
                 elif more:
-                    self._run.write_ending(one.scenario, more)
+                    self._run.write_ending(one.scenario, more.why, is_saturated=more.is_saturated)
         return found
 
     @contextmanager

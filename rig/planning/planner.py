@@ -37,6 +37,14 @@ class Planned:
     seen_count: int = 0
 
 
+@dataclass(frozen=True)
+class Ending:
+    """Why no more states are planned though more file contents are wanted."""
+
+    why: str
+    is_saturated: bool
+
+
 class Planner:
     """Plans the cuts of the scenarios of one recording."""
 
@@ -57,22 +65,22 @@ class Planner:
         audited_count = self._auditor.audit_recoveries(scenario, recoveries, self._profile.audit_count)
         return Planned(scenario, recoveries, replace(facts, audited_count=audited_count))
 
-    def more(self, one: Planned, verdicts: Sequence[Verdict]) -> Planned | str:
-        """Plan twice as many states where more file contents are wanted, else return why not; empty if enough."""
+    def more(self, one: Planned, verdicts: Sequence[Verdict]) -> Planned | Ending | None:
+        """Plan twice as many states where more file contents are wanted, else return why not; None if enough."""
         wanted = self._profile.exposure_of(one.scenario)
         if not wanted:
-            return ""
+            return None
         ((_, known),) = one.batches
         seen_count = len({v.exposure for v in verdicts_of(known, verdicts) if not v.kind.is_infrastructure})
         if seen_count >= wanted:
-            return ""
+            return None
         if seen_count == one.seen_count:
-            return f"the last of {len(known)} states showed no new one"
+            return Ending(f"the last of {len(known)} states showed no new one", is_saturated=True)
         if one.states_max >= self._profile.states_max_of(one.scenario) * _GROWTH_MAX:
-            return f"{len(known)} states were the most that this profile plans"
+            return Ending(f"{len(known)} states were the most that this profile plans", is_saturated=False)
         grown = self._planned(one.scenario, one.states_max * 2, known, one.facts.audited_count)
         if len(grown.batches[0][1]) == len(known):
-            return f"there are no more than these {len(known)} states"
+            return Ending(f"there are no more than these {len(known)} states", is_saturated=True)
         return replace(grown, seen_count=seen_count)
 
     def _planned(self, scenario: Scenario, states_max: int, known: Sequence[Cut], audited_count: int) -> Planned:

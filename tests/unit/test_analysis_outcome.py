@@ -132,6 +132,16 @@ def test_every_result_gives_a_reason(asked: dict[str, str], rows: list[Verdict])
     assert judged(measured(asked, rows)).reasons
 
 
+@pytest.mark.parametrize(("count", "result"), [(39, Result.INCONCLUSIVE), (40, Result.KEPT)])
+def test_a_search_that_found_nothing_new_is_enough_if_it_saw_a_content_for_each_transaction(
+    count: int, result: Result
+) -> None:
+    made = measured(WAL_FULL, durable(count))
+    assert 40 == made.recording.transaction_count
+    assert Result.INCONCLUSIVE is judged(made, exposure_min=60).result
+    assert result is judged(replace(made, plan=replace(made.plan, is_saturated=True)), exposure_min=60).result
+
+
 @pytest.mark.parametrize(
     ("doubtful", "reason"),
     [

@@ -14,7 +14,7 @@ from rig.faults import Logs, WriteLog
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut
 from rig.planning.matrix import PROFILES
-from rig.planning.planner import Planned, Planner
+from rig.planning.planner import Ending, Planned, Planner
 from rig.recordings.timeline import Timeline
 from tests.unit.test_faults_log import FLUSH, MARK, Entry, encode
 
@@ -52,16 +52,15 @@ def judged(cuts: Sequence[Cut], file_count: int) -> list[Verdict]:
     ]  # fmt: skip
 
 
-def rounds(planner: Planner, file_count: int) -> tuple[list[int], str]:
+def rounds(planner: Planner, file_count: int) -> tuple[list[int], Ending | None]:
     """How many states there were after each round, and why there were no more."""
     found, one = [], planner.first(POWERCUT)
     while True:
         cuts = one.batches[0][1]
         found.append(len(cuts))
         more = planner.more(one, judged(cuts, file_count))
-        if isinstance(more, str):
+        if not isinstance(more, Planned):
             return found, more
-        assert isinstance(more, Planned)
         assert list(cuts) == list(more.batches[0][1][: len(cuts)]), "what was planned stays planned"
         assert len(more.batches[0][1]) == more.facts.state_count
         one = more
@@ -70,14 +69,14 @@ def rounds(planner: Planner, file_count: int) -> tuple[list[int], str]:
 def test_states_are_planned_until_the_file_contents_are_enough(planner: Planner) -> None:
     counts, ending = rounds(planner, file_count=1000)
     assert 8 == counts[0]
-    assert "" == ending
+    assert ending is None
     assert counts[-2] < 20 <= counts[-1]
 
 
 def test_a_round_without_a_new_content_is_the_last_and_says_so(planner: Planner) -> None:
     counts, ending = rounds(planner, file_count=5)
     assert 2 == len(counts)
-    assert f"the last of {counts[-1]} states showed no new one" == ending
+    assert Ending(f"the last of {counts[-1]} states showed no new one", is_saturated=True) == ending
 
 
 def test_the_end_of_all_states_is_said(tmp_path: Path) -> None:
@@ -86,12 +85,12 @@ def test_the_end_of_all_states_is_said(tmp_path: Path) -> None:
         logs = Logs(log)
         planner = Planner(PROFILE, logs, Timeline(log.marks), Auditor(logs))
         counts, ending = rounds(planner, file_count=1000)
-    assert f"there are no more than these {counts[-1]} states" == ending
+    assert Ending(f"there are no more than these {counts[-1]} states", is_saturated=True) == ending
 
 
 def test_a_scenario_without_a_promise_gets_the_states_of_its_profile_and_no_more(planner: Planner) -> None:
     one = planner.first(replace(POWERCUT, settings={"journal_mode": "wal", "synchronous": "off"}))
-    assert "" == planner.more(one, judged(one.batches[0][1], 1))
+    assert planner.more(one, judged(one.batches[0][1], 1)) is None
 
 
 def test_a_run_that_goes_on_plans_what_it_would_have_planned(planner: Planner) -> None:
