@@ -26,7 +26,18 @@ _buffer = bytearray(_READ_BYTES)
 
 
 def digest(directory: str) -> str:
-    """Return the digest of what is below a directory: 32 hexadecimal digits. Raise OSError if it cannot be listed."""
+    """Return the digest of what is below a directory: 32 hexadecimal digits.
+
+    Empty if something cannot be listed or opened, or a read fails other than by EIO: then the file system is damaged,
+    and nothing can be said of what an engine sees.
+    """
+    try:
+        return _digest(directory)
+    except OSError:
+        return ""
+
+
+def _digest(directory: str) -> str:
     state = blake2b(digest_size=_DIGEST_BYTES)
     for path, status in _below(directory):
         name = os.fsencode(path[len(directory) + 1 :])

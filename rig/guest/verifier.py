@@ -127,7 +127,7 @@ class Verifier:
         """Return the finding of the reopening, and the time that the machine's clock showed after it."""
 
         def judged(files: str) -> Finding:
-            if must_open or self._known is None:
+            if must_open or not files or self._known is None:
                 return self._open(files)
             return self._known.judged((files, time_s), lambda: self._open(files))
 

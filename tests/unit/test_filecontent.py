@@ -70,6 +70,10 @@ def test_pages_that_cannot_be_read_are_content_of_their_own() -> None:
     assert [b"unreadable"] * 2 == found
 
 
+def test_a_directory_that_cannot_be_listed_has_no_digest(tmp_path: Path) -> None:
+    assert "" == filecontent.digest(str(tmp_path / "gone"))
+
+
 def test_a_known_content_answers_unopened_and_a_sample_of_them_is_opened_again() -> None:
     known, opened = verifier._Known(), []
 
