@@ -6,8 +6,8 @@ The rules of judgement, in this order:
 3. Inconclusive on any of these doubts: no promise is known; no state has a verdict on the database; fewer states judged
    than planned; more than 1 % of the states ended in a hang, a panic or no verdict; a second recording differed; the
    sync calls of a transaction are not the documented ones; fewer distinct file contents than asked for, unless every
-   epoch was enumerated, nothing is promised anyway, or twice the states showed no new content and there are at least
-   as many contents as transactions.
+   epoch was enumerated, nothing is promised anyway, or twice the states showed no new content, at most 5 % of the
+   epochs are doubtful, and there are at least as many contents as transactions.
 4. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
 Then `summarise` applies the controls: a kept scenario of a group whose controls did not all fire becomes inconclusive.
 A kept promise of "anything goes" says so among its reasons.
@@ -40,6 +40,8 @@ from rig.engines import found, settings_name
 
 # Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
+# Above this share of epochs that could not be cut, finding nothing new does not make up for too little exposure.
+DOUBTFUL_SHARE_MAX = 0.05
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
@@ -258,8 +260,10 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
     wanted = exposure_wanted(exposure_min, scenario.fault, is_mutant=is_mutant(scenario))
-    # Each transaction changes the files, so a search that saw fewer contents than transactions has missed some.
-    has_seen_all = plan.is_saturated and outcome.exposure_count >= scenario.recording.transaction_count
+    # Each transaction changes the files, so a search that saw fewer contents than transactions has missed some; and so
+    # may one that was kept from many epochs.
+    is_blind = plan.epochs_doubtful > DOUBTFUL_SHARE_MAX * (plan.epoch_count + plan.epochs_doubtful)
+    has_seen_all = plan.is_saturated and not is_blind and outcome.exposure_count >= scenario.recording.transaction_count
     is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)
     if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
         found.append(f"{unstable_count} states showed something else when the same files were opened again")

@@ -66,7 +66,7 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
         found = _under_clocks(found, AFTER_CUT[scenario.fault])
     facts = PlanFacts(
         len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants),
-        apart_count=sum(cut.state.is_apart for cut in found),
+        apart_count=sum(cut.state.is_apart for cut in found), epochs_doubtful=planned.epochs_doubtful,
     )  # fmt: skip
     return Cuts(tuple(found), facts)
 

@@ -139,7 +139,10 @@ def test_a_search_that_found_nothing_new_is_enough_if_it_saw_a_content_for_each_
     made = measured(WAL_FULL, durable(count))
     assert 40 == made.recording.transaction_count
     assert Result.INCONCLUSIVE is judged(made, exposure_min=60).result
-    assert result is judged(replace(made, plan=replace(made.plan, is_saturated=True)), exposure_min=60).result
+    saturated = replace(made.plan, is_saturated=True)
+    assert result is judged(replace(made, plan=saturated), exposure_min=60).result
+    blind = replace(saturated, epochs_doubtful=saturated.epoch_count)
+    assert Result.INCONCLUSIVE is judged(replace(made, plan=blind), exposure_min=60).result
 
 
 @pytest.mark.parametrize(
