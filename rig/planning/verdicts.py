@@ -72,31 +72,15 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
 
 def live_verdicts(scenario_id: str, findings: Sequence[LiveFinding]) -> list[Verdict]:
     """Judge findings in the running guest, each with its numbers of acknowledged and issued transactions."""
-    judged = [
-        _verdict(
-            Verdict(
-                scenario_id,
-                one["state"],
-                one["state"],
-                0,
-                "",
-                "",
-                VerdictKind.INCONCLUSIVE,
-                one["acked"],
-                None,
-                0,
-                0,
-                0,
-                "",
-            ),
-            Finding.of(one),
-            one["issued"],
-            lambda _: 0,
-        )
-        for one in findings
-    ]
+    judged = [_verdict(_unjudged(scenario_id, one), Finding.of(one), one["issued"], lambda _: 0) for one in findings]
     # Every verdict also says what was done to the machine.
     return [
         one if told["detail"] in one.detail else replace(one, detail=f"{one.detail}; {told['detail']}")
         for one, told in zip(judged, findings, strict=True)
     ]
+
+
+def _unjudged(scenario_id: str, one: LiveFinding) -> Verdict:
+    return Verdict(
+        scenario_id, one["state"], one["state"], 0, "", "", VerdictKind.INCONCLUSIVE, one["acked"], None, 0, 0, 0, "",
+    )  # fmt: skip
