@@ -89,7 +89,8 @@ def test_a_run_begins_with_what_decides_its_outcome(
     (digests,) = [line for line in lines if line.startswith("image ")]
     assert image.folder.name in digests
     assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}; QEMU" in digests
-    assert len(lines) < 10
+    # How many lines of progress there are depends on how busy the host is.
+    assert len([line for line in lines if not line.endswith("judged so far")]) < 7
 
 
 def test_the_same_command_again_measures_nothing_and_says_the_same(
