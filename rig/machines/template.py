@@ -16,7 +16,6 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -109,13 +108,18 @@ def template(
 
 def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) -> None:
     """Boot a machine and discard it; raise VmError or TimeoutError unless it says READY within the limit."""
-    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
-    with tempfile.TemporaryDirectory(prefix="rig-probe-", dir=cache_folder()) as scratch:
-        folder = Path(scratch)
-        spec = replace(spec, initrd=folder / "initrd.cpio")
-        _fill(spec, image, _code_archive(), folder)
-        with _booted(spec, folder, limit_s):
-            pass
+    folder = cache_folder() / "probe"
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, folder / "initrd.cpio", image.root_disk)
+    with locked(folder):
+        # Here if an earlier probe was killed.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            _fill(spec, image, _code_archive(), folder)
+            with _booted(spec, folder, limit_s):
+                pass
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_templates(*, keep: Path | None = None, role: str = "", spared_count: int = 0) -> list[Path]:
