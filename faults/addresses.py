@@ -6,12 +6,14 @@ safe in a shell:
     address = content { "~" content } [ "@" clock ]
     content = id | disk ":" id "+" disk ":" id
     disk   = "a" | "b"
-    id     = epoch ( ".f" count | ".l" count ) [ ".w" ranges ] { tear } [ draw ] [ ".i" entry ] { damage }
+    id     = epoch ( ".f" count | ".l" count ) landed [ draw ] [ ".i" entry ] { damage }
+    landed = [ ".w" ranges ] [ ".o" ranges ] { tear }
     epoch  = "e" entry | "tail"              the FLUSH that closes the epoch of the cut, or the tail of the log
     ".f" count                               how many FUA writes of the epoch landed whole, in log order
     ".l" count                               instead: the disk lied, and ignored this many FLUSHes before the cut
     ranges = range { "," range }             ascending; range = number | number "-" number
     ".w" ranges                              entries of the batch, or of a lying disk's window, that landed whole
+    ".o" ranges                              the same for members whose order to a FUA write is open
     tear   = ".t" entry ":" bytes ":" ranges the units of one entry that landed
     draw   = ".r" hex16 "p" percent [ "u" bytes ]   instead of .w and .t: a seeded draw, for batches too long to list
     ".i" entry                               judged just before this entry, an instant earlier than the latest
@@ -41,6 +43,7 @@ from rig.faults.state import (
     CrashState,
     Draw,
     Tear,
+    is_told,
     landable,
     make_lying_state,
     make_state,
@@ -116,7 +119,7 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
         draw = Draw(int(match["seed"], 16), int(match["percent"]), int(match["unit"] or 0))
     damages = parse_damages(match["damages"])
     if match["ignored"]:
-        if int(match["ignored"]) > epoch.number or match["tears"] or match["at"]:
+        if int(match["ignored"]) > epoch.number or match["tears"] or match["at"] or match["unordered"]:
             raise StateIdError(f"{text[:80]!r}: fewer FLUSHes before the cut, or more than a choice of whole writes")
         window = window_of(log_epochs, epoch, int(match["ignored"]))
         whole = _parse_members(match["whole"], window.members, text) if match["whole"] else ()
@@ -124,12 +127,17 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
     else:
         members = landable(epoch)
         whole = _parse_members(match["whole"], members, text) if match["whole"] else ()
+        whole += _parse_members(match["unordered"], epoch.ambiguous, text) if match["unordered"] else ()
         tears = [_parse_tear(part, log, epoch, text) for part in match["tears"].split(".t")[1:]]
         cut_at = int(match["at"]) if match["at"] else None
         state = make_state(
             epoch, int(match["fuas"]), whole=whole, tears=tears, draw=draw, cut_at=cut_at, damages=damages
         )
     _check(state, text)
+    if not is_told(log, state):
+        raise StateIdError(
+            f"{text[:80]!r}: the log does not tell what this leaves, because the order of writes is open"
+        )
     for damage in damages:
         if why := complaint(damage, log, state):
             raise StateIdError(f"{text[:80]!r}: {damage.text}: {why}")
@@ -141,7 +149,7 @@ _RANGE = r"\d{1,18}(?:-\d{1,18})?"
 _RANGES = rf"{_RANGE}(?:,{_RANGE})*"
 _ID = re.compile(
     r"(?P<epoch>e\d{1,18}|tail)\.(?:f(?P<fuas>\d{1,18})|l(?P<ignored>\d{1,18}))"
-    rf"(?:\.w(?P<whole>{_RANGES}))?(?P<tears>(?:\.t\d{{1,18}}:\d{{1,6}}:{_RANGES})*)"
+    rf"(?:\.w(?P<whole>{_RANGES}))?(?:\.o(?P<unordered>{_RANGES}))?(?P<tears>(?:\.t\d{{1,18}}:\d{{1,6}}:{_RANGES})*)"
     r"(?:\.r(?P<seed>[0-9a-f]{16})p(?P<percent>\d{1,3})(?:u(?P<unit>\d{1,6}))?)?"
     rf"(?:\.i(?P<at>\d{{1,18}}))?(?P<damages>(?:{DAMAGE})*)",
     re.ASCII,

@@ -8,7 +8,7 @@ FUA write of epoch E+1 or later came after it, one of E-2 or earlier before it, 
 
 `is_replay` says that the device at the end of the recording is known to equal a replay of all entries in log order.
 Then an ordinary write that is the last one to a sector in the log, and differs there from the last FUA write, came
-after that FUA write, and so after all earlier FUA writes.
+after that FUA write, and so after all earlier FUA writes. Every ordinary write after it in the log did so too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ class Order:
         self._fua_keys = self._keys(self.fuas)
         # The sectors whose order of writers can be open.
         self.mixed = np.intersect1d(self._plain_keys // self._stride, self._fua_keys // self._stride)
-        # Ordinary write -> the last FUA write proven to be older.
-        self._proven: dict[int, int] = self._proofs() if is_replay else {}
+        # For every entry, the last FUA write proven to be older than an ordinary write at this place.
+        self._proven = np.full(log.entry_count, NONE, dtype=np.int64)
+        if is_replay:
+            self._prove()
 
     def data(self, entry: int, sector: int) -> bytes:
         """Return what a write holds for one of its sectors; zeros for no entry."""
@@ -62,7 +64,7 @@ class Order:
 
     def is_open(self, plain: int, fua: int) -> bool:
         """Whether an ordinary write, or a DISCARD, and a FUA write may have completed in either order."""
-        if NONE in (plain, fua) or fua <= self._proven.get(plain, NONE):
+        if NONE in (plain, fua) or fua <= self._proven[plain]:
             return False
         return bool(self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain])
 
@@ -101,12 +103,11 @@ class Order:
         last: Int64Array = np.where(hit, found % self._stride, NONE)
         return last
 
-    def _proofs(self) -> dict[int, int]:
-        proofs: dict[int, int] = {}
+    def _prove(self) -> None:
         end = self._log.entry_count
         lasts = zip(self.last_plain(self.mixed, end), self.last_fua(self.mixed, end), self.mixed, strict=True)
         for plain, fua, sector in lasts:
             in_reach = self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain]
             if in_reach and plain > fua and self.data(int(plain), int(sector)) != self.data(int(fua), int(sector)):
-                proofs[int(plain)] = max(int(fua), proofs.get(int(plain), NONE))
-        return proofs
+                self._proven[plain] = max(fua, self._proven[plain])
+        self._proven = np.maximum.accumulate(self._proven)

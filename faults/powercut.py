@@ -2,7 +2,7 @@
 
 Model: a disk with a volatile cache. A FLUSH makes durable all writes completed before it was submitted; a FUA write is
 durable when it completes; any other completed write may be on the medium or not, in any combination. For each epoch
-`[FUA | MARK]* [W batch] FLUSH` two families of states are made, and both are provably legal from the log alone:
+`[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from the log alone:
 
 (a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch. Legal
     because the former are durable, and whatever part of the batch had completed by then was not flushed, so all of it
@@ -11,11 +11,16 @@ durable when it completes; any other completed write may be on the medium or not
     the batch. Legal because the whole batch had completed and none of it had to be durable. A subset that drops the
     newer of two writes to one sector keeps the older version, as a reordering cache may do. The tail is cut the same
     way at the end of the log: its writes had completed and were never flushed.
+(c) The same two cuts in doubtful epochs, and with members of the batch in `Epoch.ambiguous`, if writes whose order is
+    known cover every sector that is open (`state.is_told`). Legal because every order that the log allows leaves the
+    same content.
 
 Left out: a subset of the batch without all FUA writes of the epoch (the log does not tell which members of the batch
-had completed by then); writes that were in flight and never completed; members of the batch in `Epoch.ambiguous` and
-doubtful epochs (the log does not tell their order); discards, which are ignored (see `faults.log`); torn writes
-(`faults.torn`).
+had completed by then); writes that were in flight and never completed; states that show an open sector (the log does
+not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Apart from the last
+two, exactly the contents are made that every history of the disk which agrees with the log can leave at one instant.
+Left out are contents that each of them can leave, but some only before and others only after a FUA write: such a state
+would have to answer for the earlier instant, at which the batch need not have completed.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from itertools import islice
 from rig.faults.epochs import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
-from rig.faults.state import CrashState, Draw, landable, make_state
+from rig.faults.state import CrashState, Draw, is_told, landable, make_state
 
 # An epoch with more subsets than this is sampled.
 SUBSETS_MAX = 64
@@ -36,6 +41,8 @@ SUBSETS_MAX = 64
 LISTED_MEMBERS_MAX = 48
 # A seed draws which of so many states an epoch begins with: some of the batch, or a cut before a FUA.
 _FIRST_STATES = 4
+# So many places at which a longer batch is split to hide what is open.
+_HIDDEN_MAX = 16
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
 
@@ -44,9 +51,14 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
     def rank(epoch: Epoch) -> Ranking:
         subsets = before_flush(epoch, seed)
-        return Ranking(turned(in_turns(subsets.states, after_fuas(epoch)), epoch, seed), subsets.exhaustive)
+        if not epoch.open_sectors:
+            return Ranking(turned(in_turns(subsets.states, after_fuas(epoch)), epoch, seed), subsets.exhaustive)
+        known = () if epoch.doubtful else in_turns(subsets.states, after_fuas(epoch))
+        hidden = (state for state in _hidden(epoch, seed) if is_told(log, state))
+        is_exhaustive = subsets.exhaustive and 2 ** len(epoch.batch) <= SUBSETS_MAX
+        return Ranking(turned(in_turns(known, hidden), epoch, seed), is_exhaustive)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max, cuts_doubtful=True)
 
 
 def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry: int) -> CrashState:
@@ -84,6 +96,21 @@ def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
     """Yield family (a): the cut before the first FUA write and after each one but the last, where (b) begins."""
     for fua_count in spread(len(epoch.fuas)):
         yield make_state(epoch, fua_count)
+
+
+def _hidden(epoch: Epoch, seed: int) -> Iterator[CrashState]:
+    """Yield states that need other writes to hide what is open: all of a small epoch, some of others."""
+    members, fua_count = epoch.batch, len(epoch.fuas)
+    if epoch.doubtful:
+        yield from after_fuas(epoch)
+    if 2 ** len(members) <= SUBSETS_MAX:
+        yield from _subsets(epoch, members, seed)
+        return
+    yield make_state(epoch, fua_count, whole=members)
+    for rank in islice(spread(len(members)), _HIDDEN_MAX):
+        yield make_state(epoch, fua_count, whole=members[: rank + 1])
+        yield make_state(epoch, fua_count, whole=members[rank + 1 :])
+        yield make_state(epoch, fua_count, whole=members[:rank] + members[rank + 1 :])
 
 
 def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:

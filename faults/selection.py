@@ -6,7 +6,7 @@ Of states with equal content one is taken, that with the latest instant, because
 acknowledgements. Deterministic.
 
 An epoch counts as exhaustive if its ranking holds all its states and the content of each was taken, otherwise as
-sampled. Doubtful epochs (see `faults.epochs`) are not cut and are counted separately.
+sampled. Doubtful epochs (see `faults.epochs`) are counted separately, and cut only if a fault module asks for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Plan:
     epoch_count: int
     epochs_exhaustive: int
     epochs_sampled: int
-    # Epochs left out because the log does not tell their content.
+    # Epochs of which the log does not tell the content at their start, so most states are left out.
     epochs_doubtful: int = 0
 
 
@@ -61,14 +61,22 @@ def select(
     first_entry: int,
     states_max: int,
     contents: Contents | None = None,
+    cuts_doubtful: bool = False,
 ) -> Plan:
-    """Choose up to `states_max` states at instants after `first_entry`; `contents` default to those of the log."""
+    """Choose up to `states_max` states at instants after `first_entry`; `contents` default to those of the log.
+
+    With `cuts_doubtful`, rank doubtful epochs too; their ranking must end and hold only states that the log tells.
+    """
     if states_max < 1:
         raise ValueError(f"states_max is {states_max}: a plan without states would prove nothing")
     reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
-    runs = [_Run(rank(epoch), first_entry) for epoch in reached if not epoch.doubtful]
+    live = [
+        _Run(rank(epoch), first_entry, is_doubtful=epoch.doubtful)
+        for epoch in reached
+        if cuts_doubtful or not epoch.doubtful
+    ]
+    runs = [run for run in live if not run.is_doubtful]
     taken = _Taken(contents or ContentIndex(log))
-    live = runs
     while live and len(taken.by_content) < states_max:
         for run in evenly_spaced(live, states_max - len(taken.by_content)):
             run.is_done = not taken.advance(run)
@@ -105,9 +113,10 @@ def in_turns(*rankings: Iterable[CrashState]) -> Iterator[CrashState]:
 class _Run:
     """One epoch's ranking on its way through the turns."""
 
-    def __init__(self, ranking: Ranking, first_entry: int) -> None:
+    def __init__(self, ranking: Ranking, first_entry: int, *, is_doubtful: bool) -> None:
         self.states = (state for state in ranking.states if state.instant > first_entry)
-        self.is_exhaustive = ranking.exhaustive
+        self.is_exhaustive = ranking.exhaustive or is_doubtful
+        self.is_doubtful = is_doubtful
         self.is_done = False
 
 

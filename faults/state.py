@@ -11,7 +11,7 @@ the window begins, and any later write, FUA or not, landed or did not. Damages (
 
 A state is judged at its instant: the latest entry such that a cut just before its completion can leave this state, or
 an earlier one if the fault model can vouch for no later. `faults.addresses` defines and parses a state's id. Members of
-`Epoch.ambiguous` never land.
+`Epoch.ambiguous` land only where the log tells what they leave (`is_told`), and never on a disk that lies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from rig.faults.damage import Damage, Unreadable, damage_extents
 from rig.faults.epochs import Epoch
 from rig.faults.extents import Extent, base_extents, extents_of, read, unit_pieces, whole_pieces
-from rig.faults.log import Int64Array, WriteLog
+from rig.faults.log import SECTOR_BYTES, Int64Array, WriteLog
 
 UNIT_BYTES = (512, 4096)
 
@@ -173,7 +173,12 @@ def make_state(
     """Build a state and its id, choices sorted; the caller must ensure that they are legal (`parse_state` checks)."""
     whole = tuple(sorted(whole))
     tears = tuple(sorted(tears, key=lambda tear: tear.entry_index))
-    text = f"{_name(epoch)}.f{fua_count}" + _choice_text(whole, landable(epoch))
+    text = f"{_name(epoch)}.f{fua_count}"
+    if unordered := tuple(entry for entry in whole if entry in epoch.ambiguous):
+        text += _choice_text(tuple(entry for entry in whole if entry not in unordered), landable(epoch))
+        text += f".o{_format_members(unordered, epoch.ambiguous)}"
+    else:
+        text += _choice_text(whole, landable(epoch))
     for tear in tears:
         text += f".t{tear.entry_index}:{tear.unit_bytes}:{_format_members(tear.units, range(tear.units[-1] + 1))}"
     text += _tail_text(draw, cut_at, damages)
@@ -200,8 +205,27 @@ def window_of(log_epochs: Sequence[Epoch], epoch: Epoch, flushes_ignored: int) -
     return Window(epochs, tuple(members))
 
 
+def is_told(log: WriteLog, state: CrashState) -> bool:
+    """Whether the log tells the content of a state, whatever the order of its writes was where that is open."""
+    epoch = state.epoch
+    if state.window is not None:
+        return not state.window.epochs[0].doubtful
+    if not epoch.open_sectors:
+        return True
+    pieces = state.pieces(log)
+    begins = log.offset_bytes[pieces[:, 0]] + pieces[:, 1]
+    for one in epoch.open_sectors:
+        place = one.sector * SECTOR_BYTES
+        landed: list[int] = pieces[(begins <= place) & (begins + pieces[:, 2] > place), 0].tolist()
+        plain = [entry for entry in landed if entry not in epoch.fuas]
+        is_last = plain[-1:] == [one.writer] if one.writer >= epoch.begin else not landed
+        if is_last and not one.is_alike:
+            return False
+    return True
+
+
 def landable(epoch: Epoch) -> tuple[int, ...]:
-    """Return the members of the batch that a state may let land: all but those whose order is open."""
+    """Return the members of the batch that may land in any state: all but those whose order is open."""
     if not epoch.ambiguous:
         return epoch.batch
     return tuple(entry for entry in epoch.batch if entry not in epoch.ambiguous)

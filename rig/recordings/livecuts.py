@@ -34,7 +34,7 @@ from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
 from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import SUPERBLOCK, ByteArray
 from rig.faults.rendering import contents
-from rig.faults.state import make_state
+from rig.faults.state import is_told, make_state
 from rig.recordings.timeline import Timeline
 
 _DEVICE_BYTES = DISK_MIB << 20
@@ -149,7 +149,7 @@ def _proven_state(injection: Injection, one: Round, log: WriteLog) -> CrashState
         raise LegalityError(
             f"what the cut of round {one.number} left differs in sector {sector} from {state.id}, the planned state"
         )
-    if not tail.ambiguous and parse_state(state.id, log, epochs(log)) != state:
+    if is_told(log, state) and parse_state(state.id, log, epochs(log)) != state:
         raise LegalityError(f"{state.id}, which the cut of round {one.number} left, is not a crash state of its log")
     return state
 

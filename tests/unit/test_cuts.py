@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import Fault, Logs, WriteLog, epochs, everything_unflushed_lost, parse_state
+from rig.faults.state import is_told
 from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import PROFILES
 from rig.planning.verdicts import verdict
@@ -168,7 +169,8 @@ def test_an_instant_whose_base_is_in_doubt_is_left_out(tmp_path: Path) -> None:
         assert any(epoch.doubtful for epoch in epochs(log))
         found = cuts(POWERCUT, PROFILE, Logs(log), Timeline(log.marks))
         assert 0 < found.facts.instant_count < PROFILE.instants
-        assert not any(cut.state.epoch.doubtful for cut in found.cuts)
+        assert not any(cut.state.epoch.doubtful for cut in found.cuts if cut.weight_ns)
+        assert all(is_told(log, cut.state) for cut in found.cuts)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -242,7 +242,7 @@ def test_an_epoch_is_exhaustive_only_if_all_its_states_were_taken(place: Path, f
             assert (exhaustive, 1 - exhaustive) == (chosen.epochs_exhaustive, chosen.epochs_sampled)
 
 
-def test_doubtful_epochs_are_counted_and_not_cut(place: Path) -> None:
+def test_doubtful_epochs_are_counted_and_not_cut_where_an_open_sector_shows(place: Path) -> None:
     flush = [Op("flush-begin"), Op("flush-end")]
     run_of(place, [Op("write", 3, 1, 2), Op("fua", 3, 1, 1), *flush, Op("mark"), *flush, Op("write", 3, 1, 5), *flush])
     with WriteLog.open(place) as log:
