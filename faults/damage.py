@@ -28,6 +28,7 @@ from rig.faults.extents import Extent, literal_extent, overlaps, touching
 from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, WriteLog
 
 if TYPE_CHECKING:
+    from rig.faults.epochs import Epoch
     from rig.faults.state import CrashState
 
 BLOCK_BYTES = 4096
@@ -185,6 +186,8 @@ def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
             return _bad_astray(damage, log, state)
         case Discarded(entry):
             limit = state.epoch.end if state.fua_count == len(state.epoch.fuas) else state.epoch.begin
+            if state.tears or (state.draw and state.draw.unit_bytes):
+                return "a discard takes effect only beside whole writes"
             had_completed = state.window is None and entry < limit and bool(log.flags[entry] & EntryFlag.DISCARD)
             return "" if had_completed else "no such DISCARD had completed"
         case Garbage():
@@ -231,6 +234,8 @@ def _bad_garbage(damage: Garbage, log: WriteLog, state: CrashState) -> str:
     units = [tear.units for tear in state.tears if (tear.entry_index, tear.unit_bytes) == (damage.entry_index, 512)]
     if not units or len(state.damages) != 1:
         return "garbage needs exactly one interrupted write, torn in units of 512 bytes"
+    if may_be_covered(damage, log, state.epoch):
+        return "a FUA write of that place may have come later, and would have covered the garbage for good"
     if (damage.first_sector, damage.sector_count) not in block_rests(log, damage.entry_index):
         return "the garbage is not the rest of one of the write's blocks after its first sectors"
     begin, end = damage.first_sector, damage.first_sector + damage.sector_count
@@ -238,6 +243,13 @@ def _bad_garbage(damage: Garbage, log: WriteLog, state: CrashState) -> str:
     if not set(range(block_begin, begin)) <= set(units[0]) or set(range(begin, end)) & set(units[0]):
         return "a shorn block must be new up to its garbage"
     return ""
+
+
+def may_be_covered(garbage: Garbage, log: WriteLog, epoch: Epoch) -> bool:
+    """Whether a durable FUA write may have come after the interrupted one, where that left garbage."""
+    begin = int(log.offset_bytes[garbage.entry_index]) // SECTOR_BYTES + garbage.first_sector
+    sectors = range(begin, begin + garbage.sector_count)
+    return any(one.writer == garbage.entry_index and one.sector in sectors for one in epoch.open_sectors)
 
 
 def block_rests(log: WriteLog, entry: int) -> list[tuple[int, int]]:

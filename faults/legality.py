@@ -19,7 +19,7 @@ The rules say which choices among the writes possibly on the medium make a story
 - whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one.
 - torn: the same for each unit of 512 or of 4096 bytes, aligned on the device.
 - shorn: as torn; in addition, in one block of 4096 bytes of one write, everything after the write's first sector there
-  may be anything.
+  may be anything, unless a durable FUA write of the place came later.
 - ordered (protected disk): the first m of them, whole, for some m.
 - durable (a disk that died earlier than the claimed instant, see `faults.jointlegality`): none of them.
 - seen (crash of the operating system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones,
@@ -45,7 +45,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.faults.log import SECTOR_BYTES, ByteArray, EntryFlag, WriteLog
+from rig.faults.log import SECTOR_BYTES, ByteArray, EntryFlag, Int64Array, WriteLog
 from rig.faults.order import NONE, Order
 
 _Mask = NDArray[np.bool_]
@@ -351,12 +351,17 @@ class _Story:
         for rank, entry in enumerate(writes):
             place = self._order.sectors(entry)
             head, end = max(place.start, block), min(place.stop, block + _BLOCK_SECTORS)
-            if head < sectors[0] and sectors[-1] < end:
+            if head < sectors[0] and sectors[-1] < end and not (self._is_sure and self._may_be_covered(entry, sectors)):
                 # The write's first sector in this block must hold what it or a later write put there.
                 wrote = [one for one in writes[rank:] if _holds(self._order.sectors(one), head)]
                 if any(self._order.data(one, head) == self._sector(head) for one in wrote):
                     return True
         return False
+
+    def _may_be_covered(self, entry: int, sectors: Int64Array) -> bool:
+        """Whether a durable FUA write of one of these sectors may have come after an ordinary write."""
+        fuas = self._order.last_fua(sectors, self._cut.instant).tolist()
+        return entry not in self._waiting and any(self._order.is_open(entry, fua) for fua in fuas)
 
     def _sector(self, sector: int) -> bytes:
         return bytes(self._content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])

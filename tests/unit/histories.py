@@ -19,6 +19,8 @@ from tests.unit.disks import Content, Moment, Op
 AT_ONCE = {"fua", "mark", "flush"}
 # (whether it is in the log at that event, its place in the log); a FLUSH that is submitted is not.
 Event = tuple[bool, int]
+# The writes that had completed, in order, or were in flight, by their places in the log, and whether each was durable.
+Writes = tuple[tuple[int, bool], ...]
 
 
 def histories(log: Sequence[Op]) -> Iterator[tuple[Event, ...]]:
@@ -59,17 +61,30 @@ def proof(log: Sequence[Op]) -> Proof:
     for op in log:
         if op.kind in AT_ONCE:
             marks.append(marks[-1] + (op.kind == "mark"))
-    expected = _shown(log, range(len(log)))
     found = Proof([], [set() for _ in marks], marks)
-    known: dict[tuple[tuple[int, bool], ...], frozenset[Content]] = {}
-    for history in histories(log):
-        if _shown(log, [place for _, place in history]) != expected:
-            continue
-        reached = _reached(log, history, known)
-        for contents, own in zip(found.ever, reached, strict=True):
-            contents |= own  # noqa: PLW2901
+    known: dict[Writes, frozenset[Content]] = {}
+    for history in moments(log):
+        reached: list[set[Content]] = [set() for _ in marks]
+        for instant, writes in history:
+            if writes not in known:
+                known[writes] = frozenset(moment_of(log, writes).whole_contents())
+            reached[instant] |= known[writes]
+        found.ever = [one | own for one, own in zip(found.ever, reached, strict=True)]
         found.always = [one & own for one, own in zip(found.always or reached, reached, strict=True)]
     return found
+
+
+def moments(log: Sequence[Op]) -> Iterator[list[tuple[int, Writes]]]:
+    """Yield the moments of each history that ends as a replay of the log does, with their instants."""
+    expected = _shown(log, range(len(log)))
+    for history in histories(log):
+        if _shown(log, [place for _, place in history]) == expected:
+            yield list(_moments(log, history))
+
+
+def moment_of(log: Sequence[Op], writes: Writes) -> Moment:
+    """Return a moment with the writes themselves."""
+    return Moment(tuple((log[place], is_durable) for place, is_durable in writes), 0)
 
 
 def _shown(log: Sequence[Op], places: Sequence[int]) -> Content:
@@ -79,38 +94,37 @@ def _shown(log: Sequence[Op], places: Sequence[int]) -> Content:
     return content
 
 
-def _reached(
-    log: Sequence[Op], history: tuple[Event, ...], known: dict[tuple[tuple[int, bool], ...], frozenset[Content]]
-) -> list[set[Content]]:
+def _moments(log: Sequence[Op], history: tuple[Event, ...]) -> Iterator[tuple[int, Writes]]:
     completed: list[int] = []
     durable: set[int] = set()
     taken: set[int] = set()
-    reached: list[set[Content]] = [set()]
-    # The event after the last changes nothing.
-    for is_logged, place in (*history, (False, -1)):
-        key = tuple((one, one in durable) for one in completed)
-        # Just before a FUA write completes it is in flight and may have landed.
-        for writes in (key, (*key, (place, False))) if is_logged and log[place].kind == "fua" else (key,):
-            if writes not in known:
-                moment = Moment(tuple((log[one], is_kept) for one, is_kept in writes), 0)
-                known[writes] = frozenset(moment.whole_contents())
-            reached[-1] |= known[writes]
-        if place < 0:
-            break
+    instant = 0
+    yield instant, ()
+    for is_logged, place in history:
         kind = log[place].kind
+        if is_logged and kind == "fua":
+            # Just before it completes it is in flight and may have landed.
+            yield instant, (*((one, one in durable) for one in completed), (place, False))
+        if kind == "write" or (is_logged and kind == "fua"):
+            completed.append(place)
         if is_logged:
             durable |= {place} if kind == "fua" else taken if kind == "flush" else set()
-            completed += [place] if kind == "fua" else []
-            reached.append(set())
-        elif kind == "write":
-            completed.append(place)
-        else:
+            instant += 1
+        elif kind == "flush":
             taken = set(completed)
-    return reached
+        yield instant, tuple((one, one in durable) for one in completed)
 
 
 @st.composite
-def some_logs(draw: st.DrawFn, sectors: int, *, at_once_max: int = 5, writes_max: int = 4) -> list[Op]:
+def some_logs(
+    draw: st.DrawFn,
+    sectors: int,
+    *,
+    at_once_max: int = 5,
+    writes_max: int = 4,
+    fills: Sequence[int] = (0, 1, 2, 3),
+    with_discards: bool = False,
+) -> list[Op]:
     """Draw a log of a few writes that overlap, without the mark at its end."""
 
     def some(kinds: Sequence[str], count_max: int) -> list[Op]:
@@ -121,17 +135,18 @@ def some_logs(draw: st.DrawFn, sectors: int, *, at_once_max: int = 5, writes_max
                 continue
             first = draw(st.integers(0, sectors - 1))
             count = draw(st.integers(1, sectors - first))
-            found.append(Op(kind, first, count, draw(st.sampled_from([0, 1, 2, 3]))))
+            found.append(Op(kind, first, count, draw(st.sampled_from(fills))))
         return found
 
+    late = ["write", "write", "discard"] if with_discards else ["write"]
     log: list[Op] = []
     for _ in range(draw(st.integers(0, 2))):
         left = at_once_max - sum(op.kind in AT_ONCE for op in log)
         log += some(["fua", "fua", "mark"], max(0, min(3, left - 1)))
-        log += some(["write"], min(3, writes_max - sum(op.kind == "write" for op in log)))
+        log += some(late, min(3, writes_max - sum(op.kind == "write" for op in log)))
         log.append(Op("flush"))
     log += some(["fua", "fua", "mark"], max(0, min(3, at_once_max - sum(op.kind in AT_ONCE for op in log))))
-    return log + some(["write"], writes_max - sum(op.kind == "write" for op in log))
+    return log + some(late, writes_max - sum(op.kind == "write" for op in log))
 
 
 def entry_of(log: Sequence[Op], instant: int) -> int:

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from rig.faults import Fault, StateIdError, WriteLog, epochs, parse_state
 from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.state import is_told, make_state
-from tests.unit.disks import DISK_SECTORS, SECTOR, Op, emit, everything, marks_claimed, rebuild, rebuild_device
-from tests.unit.histories import entry_of, proof, some_logs
+from tests.unit.disks import DISK_SECTORS, SECTOR, Content, Op, emit, everything, marks_claimed, rebuild, rebuild_device
+from tests.unit.histories import Writes, entry_of, moment_of, moments, proof, some_logs
 from tests.unit.test_faults_legality import device
+from tests.unit.test_faults_shorn import content_with_noise, is_reachable
 
 END = Op("mark")
 
@@ -51,6 +52,23 @@ def test_the_checker_calls_legal_what_every_history_can_leave_and_illegal_only_w
                 answer = checker.check(device(content), entry_of(entries, instant), Rule.WHOLE).legality
                 assert (answer is Legality.LEGAL) <= (content in always), (instant, content)
                 assert (answer is Legality.ILLEGAL) <= (content not in ever), (instant, content)
+
+
+@settings(max_examples=100)
+@given(entries=some_logs(3, at_once_max=4, writes_max=3, fills=[0, 0, 1]))
+def test_a_shorn_write_is_what_every_history_can_leave_by_its_instant(place: Path, entries: list[Op]) -> None:
+    emit(place, [*entries, END], 1)
+    every = list(moments(entries))
+    marks = proof(entries).marks
+    known: dict[tuple[Writes, Content], bool] = {}
+    with WriteLog.open(place) as log:
+        for state in everything(Fault.SHORN, log).states:
+            content, claimed = content_with_noise(log, state), marks_claimed(log, state)
+            for writes in {writes for history in every for _, writes in history}:
+                known[writes, content] = is_reachable(moment_of(entries, writes), content)
+            for history in every:
+                late = (writes for instant, writes in history if marks[instant] >= claimed)
+                assert any(known[writes, content] for writes in late), state.id
 
 
 FUA, OLDER = Op("fua", 0, 2, 1), Op("write", 1, 2, 2)
