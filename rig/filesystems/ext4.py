@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
@@ -69,7 +68,10 @@ class Ext4:
 
     def error_count(self, device: str) -> int:
         """Return the number of errors that ext4 has counted."""
-        return int(Path("/sys/fs/ext4", Path(device).name, "errors_count").read_text())
+        # Asked after each crash state, where a Path would take three times as long under emulation.
+        name = device.rpartition("/")[2]
+        with open(f"/sys/fs/ext4/{name}/errors_count", "rb", buffering=0) as file:
+            return int(file.read())
 
 
 VARIANTS = (Ext4(),)

@@ -3,6 +3,9 @@
 It covers the relative path, kind and mode of everything below the directory, the size and bytes of each file, and the
 target of each symbolic link. It leaves out what an engine has no reason to read: times, owners, inode numbers, sizes
 of directories, extended attributes, and where on the disk the bytes are.
+
+The digest is MD5, under emulation five times as fast as BLAKE2 or SHA-2. Nobody attacks it, and 128 bits are enough to
+tell contents apart that differ by chance.
 """
 
 from __future__ import annotations
@@ -12,9 +15,8 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
+from hashlib import md5
 
-_DIGEST_BYTES = 16
 _READ_BYTES = 1 << 20
 # A page that cannot be read is content too; ranges are at least that fine.
 _PAGE_BYTES = 4096
@@ -38,7 +40,7 @@ def digest(directory: str) -> str:
 
 
 def _digest(directory: str) -> str:
-    state = blake2b(digest_size=_DIGEST_BYTES)
+    state = md5(usedforsecurity=False)
     for path, status in _below(directory):
         name = os.fsencode(path[len(directory) + 1 :])
         state.update(_LENGTH.pack(len(name)) + name + _MODE.pack(status.st_mode))

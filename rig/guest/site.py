@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rig.contract.injections import Injection
@@ -37,7 +38,12 @@ class Site:
 
     def open_database(self) -> Database:
         """Open the database as the program of the orders does."""
-        return opener(self.orders.engine_module, self.orders.settings, self.orders.shim, self.directory)()
+        return self._opener()
+
+    @cached_property
+    def _opener(self) -> Callable[[], Database]:
+        """Found once: a verifier opens a database for each crash state."""
+        return opener(self.orders.engine_module, self.orders.settings, self.orders.shim, self.directory)
 
     @property
     def work(self) -> Work:

@@ -65,7 +65,11 @@ _KVM_CPU = {Accelerator.KVM: "host", Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES: 
 _ICOUNT = "shift=1,sleep=off,align=off"
 # no_timer_check: on a busy host the kernel may see no tick while it tests its timer, and Linux 6.12 then panics. KVM
 # guests skip that test. rcu_expedited: removing a dm device waits for RCU grace periods; this makes them far shorter.
-_APPEND = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 no_timer_check rcupdate.rcu_expedited=1 RIG_ROLE={role}"
+# The last line is Debian's hardening, which takes a tenth of each crash state under emulation.
+_APPEND = (
+    "console=ttyS0 quiet panic=-1 mitigations=off audit=0 no_timer_check rcupdate.rcu_expedited=1 RIG_ROLE={role} "
+    "init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm="
+)
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn={spawn}"
 
 
