@@ -266,19 +266,24 @@ def block_rests(log: WriteLog, entry: int) -> list[tuple[int, int]]:
 def _discarded(log: WriteLog, discard: int, end: int) -> list[Extent]:
     begin, length = int(log.offset_bytes[discard]), int(log.length_bytes[discard])
     # Sectors that were never written read zeros anyway.
-    free = np.zeros(length // SECTOR_BYTES, dtype=bool)
-    for entries, is_free in ((np.arange(discard), True), (_rivals(log, discard, end), False)):
-        for entry in entries[touching(log, entries, begin, length)].tolist():
-            first = (int(log.offset_bytes[entry]) - begin) // SECTOR_BYTES
-            free[max(first, 0) : max(first + int(log.payload_bytes[entry]) // SECTOR_BYTES, 0)] = is_free
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]]).astype(np.int8))).tolist()
-    places = [begin + edge * SECTOR_BYTES for edge in edges]
-    runs = zip(places[::2], places[1::2], strict=True)
+    had = _sectors_touched(log, np.arange(discard), begin, length)
+    free = np.setdiff1d(had, _sectors_touched(log, _rivals(log, discard, end), begin, length))
+    runs = np.split(free, np.flatnonzero(np.diff(free) != 1) + 1) if len(free) else []
     return [
-        literal_extent(part, bytes(min(LENGTH_BYTES_MAX, high - part)))
-        for low, high in runs
-        for part in range(low, high, LENGTH_BYTES_MAX)
+        literal_extent(part, bytes(min(LENGTH_BYTES_MAX, (int(run[-1]) + 1) * SECTOR_BYTES - part)))
+        for run in runs
+        for part in range(int(run[0]) * SECTOR_BYTES, (int(run[-1]) + 1) * SECTOR_BYTES, LENGTH_BYTES_MAX)
     ]
+
+
+def _sectors_touched(log: WriteLog, entries: Int64Array, offset_bytes: int, length_bytes: int) -> Int64Array:
+    """Return the numbers of the sectors of a range that any of these entries wrote, ascending."""
+    hit = entries[touching(log, entries, offset_bytes, length_bytes)]
+    begins = np.maximum(log.offset_bytes[hit], offset_bytes) // SECTOR_BYTES
+    ends = np.minimum(log.offset_bytes[hit] + log.payload_bytes[hit], offset_bytes + length_bytes) // SECTOR_BYTES
+    parts = [np.arange(first, last) for first, last in zip(begins.tolist(), ends.tolist(), strict=True)]
+    found: Int64Array = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+    return found
 
 
 def _rivals(log: WriteLog, discard: int, end: int) -> Int64Array:

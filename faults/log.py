@@ -2,6 +2,7 @@
 
 Promises: every column is a numpy array with one row for each entry; a log that opens without `LogError` can be walked,
 replayed and cut without further checks of its format. A damaged or truncated file raises `LogError` and nothing else.
+No entry ends after the device, if its size is given, so what is made of a log takes memory for one device at most.
 
 Format (drivers/md/dm-log-writes.c), little endian, in units of the superblock's `sectorsize`: one sector superblock
 {magic u64, version u64, nr_entries u64, sectorsize u32}, then for each entry a one-sector header {sector u64,
@@ -82,8 +83,12 @@ class Mark:
 class WriteLog:
     """A write log opened for reading; a context manager. Columns are read-only arrays, one row for each entry."""
 
-    def __init__(self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows, begin_bytes: int = 0) -> None:
+    def __init__(
+        self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows, *, begin_bytes: int, device_bytes: int
+    ) -> None:
         self.path = path
+        # No entry ends after this.
+        self.device_bytes = device_bytes
         # Where the log begins in the file.
         self.begin_bytes = begin_bytes
         self._data = data
@@ -104,8 +109,10 @@ class WriteLog:
             column.setflags(write=False)
 
     @classmethod
-    def open(cls, path: str | Path, *, salvage: bool = False, begin_bytes: int = 0) -> WriteLog:
-        """Open the log that begins at byte `begin_bytes` of the file, a multiple of the page size.
+    def open(
+        cls, path: str | Path, *, salvage: bool = False, begin_bytes: int = 0, device_bytes: int = DEVICE_BYTES_MAX
+    ) -> WriteLog:
+        """Open the log of a device that begins at byte `begin_bytes` of the file, a multiple of the page size.
 
         Raise `LogError` if it is damaged. All offsets in the log's file, also in errors, count from `begin_bytes`.
         With `salvage`, walk past the superblock's entry count and stop at the last valid entry instead of raising.
@@ -118,8 +125,8 @@ class WriteLog:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, offset=begin_bytes)
         try:
             entry_count, sector_bytes = _read_superblock(path, data)
-            rows = _walk(path, data, sector_bytes, entry_count, salvage=salvage)
-            return cls(path, data, sector_bytes, rows, begin_bytes)
+            rows = _walk(path, data, sector_bytes, entry_count, device_bytes, salvage=salvage)
+            return cls(path, data, sector_bytes, rows, begin_bytes=begin_bytes, device_bytes=device_bytes)
         except LogError:
             data.close()
             raise
@@ -196,10 +203,12 @@ def _read_superblock(path: Path, data: mmap.mmap) -> tuple[int, int]:
     return entry_count, sector_bytes
 
 
-def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, *, salvage: bool) -> _Rows:
+def _walk(
+    path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, device_bytes: int, *, salvage: bool
+) -> _Rows:
     """Read the headers one by one: an entry's place follows from the lengths of all entries before it."""
     rows = _Rows()
-    unpack, size_bytes, sectors_max = HEADER.unpack_from, len(data), DEVICE_BYTES_MAX // sector_bytes
+    unpack, size_bytes, sectors_max = HEADER.unpack_from, len(data), device_bytes // sector_bytes
     position, entry_index, reason = sector_bytes, 0, ""
     while salvage or entry_index < entry_count:
         if position + sector_bytes > size_bytes:
@@ -210,7 +219,7 @@ def _walk(path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, *, s
         after = position + (1 + payload_sectors) * sector_bytes
         reason = ""
         if sector > sectors_max or sector_count > sectors_max - sector:
-            reason = f"sector {sector} with {sector_count} sectors is not a place on a device"
+            reason = f"sector {sector} with {sector_count} sectors is not a place on a device of {device_bytes} bytes"
         elif after > size_bytes:
             reason = f"a payload of {sector_count} sectors ends after the file's {size_bytes} bytes"
         elif flags & _MARK or flags & ~_KNOWN_FLAGS or flags & _DISCARD or not sector_count:

@@ -15,7 +15,7 @@ from pathlib import Path
 from rig.faults.addresses import parse_state
 from rig.faults.content import ContentIndex
 from rig.faults.epochs import Epoch, epochs
-from rig.faults.log import WriteLog
+from rig.faults.log import DEVICE_BYTES_MAX, WriteLog
 from rig.faults.state import CrashState
 from rig.faults.twodisk import JointIndex, JointState, parse_joint
 from rig.faults.twologs import TwoLogs
@@ -29,6 +29,8 @@ class LogFile:
     # Where each log begins in the file, and where its disk begins on the one device of a verifier.
     log_begins_bytes: tuple[int, ...] = (0,)
     device_begins_bytes: tuple[int, ...] = (0,)
+    # The size of the disk of each log; a log with an entry after its end is damaged.
+    devices_bytes: tuple[int, ...] = (DEVICE_BYTES_MAX,)
 
     @contextmanager
     def opened(self) -> Iterator[Logs]:
@@ -36,8 +38,8 @@ class LogFile:
         with ExitStack() as stack:
             yield Logs(
                 *(
-                    stack.enter_context(WriteLog.open(self.path, begin_bytes=begin_bytes))
-                    for begin_bytes in self.log_begins_bytes
+                    stack.enter_context(WriteLog.open(self.path, begin_bytes=begin_bytes, device_bytes=device_bytes))
+                    for begin_bytes, device_bytes in zip(self.log_begins_bytes, self.devices_bytes, strict=True)
                 ),
                 device_begins_bytes=self.device_begins_bytes,
             )
@@ -56,7 +58,12 @@ class Logs:
     @property
     def file(self) -> LogFile:
         """Return the file of the logs."""
-        return LogFile(self.first.path, tuple(log.begin_bytes for log in self.all), self._device_begins_bytes)
+        return LogFile(
+            self.first.path,
+            tuple(log.begin_bytes for log in self.all),
+            self._device_begins_bytes,
+            tuple(log.device_bytes for log in self.all),
+        )
 
     @cached_property
     def epochs(self) -> tuple[Epoch, ...]:

@@ -30,6 +30,8 @@ RECORDING_BYTES = 4 << 30
 _FACTS = "facts.json"
 # Where the disk of each log begins on a verifier's one device.
 _DEVICE_BEGINS_BYTES = (0, geometry.JOURNAL_FIRST_BYTE)
+# The size of the disk of each log, as the recorder makes them.
+_DEVICES_BYTES = (geometry.DISK_MIB << 20, geometry.JOURNAL_DISK_MIB << 20)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def archive_name(rank: int) -> str:
 def file_of(path: Path, log_count: int) -> LogFile:
     """Return the layout of an unpacked recording with this many logs."""
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
-    return LogFile(path, begins, _DEVICE_BEGINS_BYTES[:log_count])
+    return LogFile(path, begins, _DEVICE_BEGINS_BYTES[:log_count], _DEVICES_BYTES[:log_count])
 
 
 def write(logs: Sequence[bytes], path: Path) -> LogFile:

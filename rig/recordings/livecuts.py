@@ -87,13 +87,13 @@ def prove(injection: Injection, one: Round) -> LiveCut:
     with TemporaryDirectory(prefix="rig-") as name:
         whole, until_cut = Path(name, "whole"), Path(name, "until-cut")
         whole.write_bytes(one.log)
-        with WriteLog.open(whole) as log:
+        with WriteLog.open(whole, device_bytes=_DEVICE_BYTES) as log:
             unflushed_count = write_log_until_cut(log, one.told["counts"], until_cut)
             timeline = Timeline(log.marks)
             entry = _cut_entry(log)
             acked, issued = timeline.acked(entry), timeline.issued(entry)
             acked_after = timeline.acked(log.entry_count) - acked
-        with WriteLog.open(until_cut) as log:
+        with WriteLog.open(until_cut, device_bytes=_DEVICE_BYTES) as log:
             state = _proven_state(injection, one, log)
     found = one.told["finding"]
     live = LiveFinding(

@@ -180,7 +180,7 @@ class Recoveries:
 @contextmanager
 def _checked(path: Path, archive: Path, text: str) -> Iterator[WriteLog]:
     try:
-        log = WriteLog.open(path)
+        log = WriteLog.open(path, device_bytes=DISK_MIB << 20)
     except LogError as error:
         raise _damaged(archive, error) from None
     with log:
