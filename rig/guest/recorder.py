@@ -33,7 +33,7 @@ Keep = Callable[[int, Iterable[bytes]], None]
 
 
 def record(orders: Orders, keep: Keep) -> dict[str, Any]:
-    """Record; send the log, then the log of a second disk if there is one; return facts. Raise if the log is void."""
+    """Record; send the log of each disk, then the block trace of each; return facts. Raise if a log is void."""
     has_journal = orders.injection is Injection.TWODISK
     with disks_in_ram(1 + has_journal):
         root_reads = disks.request_counts("/dev/vda")["reads"]
@@ -49,6 +49,8 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
         facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
         if journal:
             facts["journal"] = _kept(keep, journal)
+        for each in filter(None, (stack, journal)):
+            keep(len(each.requests), [each.requests])
     # Last of all, so that it cannot influence the recording.
     is_plain = orders.shim == Shim.NONE and not orders.injection
     facts["syncs"] = sample(orders).syncs if is_plain else {}

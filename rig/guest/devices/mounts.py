@@ -26,13 +26,13 @@ def unmount(point: str = MOUNT_POINT) -> None:
 
 
 @contextmanager
-def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
+def mounted(device: str, filesystem: str, options: str = "", point: str = MOUNT_POINT) -> Iterator[str]:
     """Mount for the length of a block; the value is the mount point."""
-    mount(device, filesystem, options)
+    mount(device, filesystem, options, point)
     try:
-        yield MOUNT_POINT
+        yield point
     finally:
-        unmount()
+        unmount(point)
 
 
 def joined(*options: str) -> str:

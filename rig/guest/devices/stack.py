@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rig.contract.devices import Device
 from rig.contract.geometry import DISK_MIB
-from rig.guest.devices import disks
+from rig.guest.devices import blocktrace, disks
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.faultlayer import FaultLayer
 
@@ -25,7 +25,7 @@ LOGS = ("log", "log-b")
 
 @dataclass
 class Stack:
-    """The nodes of one disk and of the layers above it. The last two fields are set when the stack is removed."""
+    """The nodes of one disk and of the layers above it. The last three fields are set when the stack is removed."""
 
     disk: str
     # Below the cutting layer and the log.
@@ -40,6 +40,8 @@ class Stack:
     status: str = ""
     # The requests that the disk completed, by kind.
     counts: Mapping[str, int] = field(default_factory=dict)
+    # When the log's requests were submitted and completed, see `rig.guest.devices.blocktrace`; empty for live cuts.
+    requests: bytearray = field(default_factory=bytearray)
 
 
 @contextmanager
@@ -67,14 +69,13 @@ def stacked(
     sector_count, log_disk = size_mib * 2048, f"/dev/ram{number}"
     with ExitStack() as layers:
         disk = disks.add_cached_disk(number, size_mib)
-        delayed = disk
-        if device.has_delays:
-            target = Target("delay", _delay_params(disk, device), sector_count)
-            delayed = layers.enter_context(mapper.created(f"delay{number}", target))
+        delayed = layers.enter_context(mapper.created(f"delay{number}", _delaying(disk, device, sector_count)))
         below_log = delayed
         if can_cut:
             below_log = layers.enter_context(mapper.created(CUT, Target("linear", f"{delayed} 0", sector_count)))
         stack = Stack(disk, delayed, below_log, "", "", log_disk)
+        if not can_cut:
+            stack.requests = layers.enter_context(blocktrace.traced(below_log))
         log = logged(mapper, LOGS[number], below_log, log_disk, sector_count=sector_count, stack=stack)
         stack.log = layers.enter_context(log)
         stack.top = layers.enter_context(FaultLayer(mapper, stack.log).created()) if can_fail else stack.log
@@ -101,5 +102,9 @@ def logged(
         raise RuntimeError(f"the log {name} on {log_disk} is full; record fewer transactions")
 
 
-def _delay_params(disk: str, device: Device) -> str:
-    return f"{disk} 0 {device.read_ms} {disk} 0 {device.write_ms} {disk} 0 {device.flush_ms}"
+def _delaying(disk: str, device: Device, sector_count: int) -> Target:
+    """Return the target that delays; without delays it passes requests on, and shows each when it completes."""
+    if not device.has_delays:
+        return Target("linear", f"{disk} 0", sector_count)
+    params = f"{disk} 0 {device.read_ms} {disk} 0 {device.write_ms} {disk} 0 {device.flush_ms}"
+    return Target("delay", params, sector_count)

@@ -1,0 +1,138 @@
+"""When the requests of a write log were submitted and completed: a second account of the same requests.
+
+A write log tells in which order requests completed, and that only in part. The kernel's block trace of the device below
+the log tells when each request was queued and when it completed. `Account.of` carries out what the logging target does
+with these events, and so finds the event of each entry:
+
+- a completed ordinary write waits in a list;
+- a FLUSH takes the list when it is queued, and is logged after it when it completes;
+- a FUA write is logged when it completes;
+- at the end, whatever waits is logged.
+
+The two accounts must agree entry by entry, or the recording is void. MARKs and DISCARDs are not requests of the device
+below: a MARK is logged at once, and the target itself completes a DISCARD that the device does not support.
+
+Format of a record (include/uapi/linux/blktrace_api.h, `struct blk_io_trace`), little endian: magic and version u32,
+sequence u32, time in ns u64, sector of 512 bytes u64, bytes u32, action u32, process u32, device u32, processor u32,
+error u16, length of what follows u16. The low half of the action says what happened, the high half of what kind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, LogError, WriteLog
+
+RECORD = struct.Struct("<IIQQIIIIIHH")
+MAGIC = 0x65617407
+_QUEUED, _COMPLETED, _NOTE = 1, 8, 1 << 26
+_WRITE, _FLUSH, _FUA = 1 << 17, 1 << 18, 1 << 31
+# The entry has no event.
+NEVER = -1
+
+
+@dataclass(frozen=True)
+class Account:
+    """For each entry of a log, the events of its submission and its completion; numbers in the order of time.
+
+    A DISCARD or MARK has `NEVER` in both.
+    """
+
+    submitted: Int64Array
+    completed: Int64Array
+
+    @classmethod
+    def of(cls, records: bytes, log: WriteLog) -> Account:
+        """Match the records of a block trace with the entries of a log; raise `LogError` where they disagree."""
+        submitted = np.full(log.entry_count, NEVER, dtype=np.int64)
+        completed = np.full(log.entry_count, NEVER, dtype=np.int64)
+        requests = _logged(records, log)
+        for entry in np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist():
+            request = next(requests, None)
+            if request is None or request.key != _key_of(log, entry):
+                seen = f"the block trace has {request.key}" if request else "the block trace has no more requests"
+                raise log.error(entry, f"the log has {_key_of(log, entry)}, and {seen}")
+            submitted[entry], completed[entry] = request.submitted, request.completed
+        if (request := next(requests, None)) is not None:
+            raise LogError(log.path, None, 0, f"the block trace has one more request: {request.key}")
+        for column in (submitted, completed):
+            column.setflags(write=False)
+        return cls(submitted, completed)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What both accounts say of a request."""
+
+    kind: str
+    offset_bytes: int
+    length_bytes: int
+
+    def __str__(self) -> str:
+        return f"a {self.kind}" + (f" of {self.length_bytes} bytes at {self.offset_bytes}" if self.length_bytes else "")
+
+
+@dataclass
+class _Request:
+    key: _Key
+    submitted: int
+    completed: int = NEVER
+    # The writes that a FLUSH took.
+    taken: list[_Request] = field(default_factory=list)
+
+
+def _key_of(log: WriteLog, entry: int) -> _Key:
+    flags = int(log.flags[entry])
+    if flags & EntryFlag.FLUSH:
+        return _Key("FLUSH", 0, 0)
+    kind = "FUA write" if flags & EntryFlag.FUA else "write"
+    return _Key(kind, int(log.offset_bytes[entry]), int(log.length_bytes[entry]))
+
+
+def _logged(records: bytes, log: WriteLog) -> Iterator[_Request]:
+    """Yield requests in the order in which the target logs them."""
+    waiting: list[_Request] = []
+    flying: dict[_Key, deque[_Request]] = defaultdict(deque)
+    for number, (is_completion, key) in enumerate(_events(records, log)):
+        if not is_completion:
+            request = _Request(key, number)
+            if key.kind == "FLUSH":
+                request.taken, waiting = waiting, []
+            flying[key].append(request)
+            continue
+        if not flying[key]:
+            raise LogError(log.path, None, 0, f"event {number} of the block trace completes {key}, never submitted")
+        request = flying[key].popleft()
+        request.completed = number
+        if key.kind == "write":
+            waiting.append(request)
+        else:
+            yield from request.taken
+            yield request
+    yield from waiting
+
+
+def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key]]:
+    """Yield for each event of a write or flush whether it is a completion, and of what."""
+    position = 0
+    while position < len(records):
+        if position + RECORD.size > len(records):
+            raise LogError(log.path, None, position, "the block trace ends within a record")
+        magic, _, _, sector, length, action, _, _, _, error, more = RECORD.unpack_from(records, position)
+        if magic != MAGIC:
+            raise LogError(log.path, None, position, f"magic of a block trace record is {magic:#x}, not {MAGIC:#x}")
+        position += RECORD.size + more
+        if error:
+            raise LogError(log.path, None, position, f"the block trace has a request that failed with {error}")
+        if action & 0xFFFF not in (_QUEUED, _COMPLETED) or action & _NOTE or not action & (_WRITE | _FLUSH):
+            continue
+        is_completion = action & 0xFFFF == _COMPLETED
+        if not length:
+            yield is_completion, _Key("FLUSH", 0, 0)
+        else:
+            yield is_completion, _Key("FUA write" if action & _FUA else "write", sector * SECTOR_BYTES, length)

@@ -1,0 +1,57 @@
+"""When requests of a device were submitted and when they completed, by the kernel's block trace.
+
+The interface is that of include/uapi/linux/blktrace_api.h: three ioctls on the block device, and a file of records in
+debugfs. `rig.recordings.submissions` reads the records.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rig.guest.devices import mounts
+
+_DEBUGFS = Path("/sys/kernel/debug")
+_SETUP, _START, _STOP, _TEARDOWN = 0xC0481273, 0x1274, 0x1275, 0x1276
+# struct blk_user_trace_setup: name, mask of actions, size and number of buffers, first and last sector, process.
+_SETUP_ORDERS = struct.Struct("<32sHxxII4xQQI4x")
+# Requests are queued, and completed.
+_QUEUE, _COMPLETE = 1 << 4, 1 << 7
+_BUFFER_BYTES, _BUFFER_COUNT = 1 << 16, 256
+
+
+@contextmanager
+def traced(device: str) -> Iterator[bytearray]:
+    """Trace a device for the length of a block; give the records, which are filled in at its end.
+
+    Raise RuntimeError, because the account is not complete, if the kernel dropped records.
+    """
+    records = bytearray()
+    with mounts.mounted("debugfs", "debugfs", point=str(_DEBUGFS)):
+        node = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            name = _set_up(node)
+            fcntl.ioctl(node, _START)
+            try:
+                yield records
+            finally:
+                fcntl.ioctl(node, _STOP)
+                folder = _DEBUGFS / "block" / name
+                dropped = int((folder / "dropped").read_text())
+                records += (folder / "trace0").read_bytes()
+                fcntl.ioctl(node, _TEARDOWN)
+        finally:
+            os.close(node)
+    if dropped:
+        raise RuntimeError(f"the kernel dropped {dropped} records of the requests to {device}")
+
+
+def _set_up(node: int) -> str:
+    """Make the buffers; return the name of the trace's folder."""
+    orders = bytearray(_SETUP_ORDERS.pack(b"", _QUEUE | _COMPLETE, _BUFFER_BYTES, _BUFFER_COUNT, 0, 0, 0))
+    fcntl.ioctl(node, _SETUP, orders)
+    return bytes(orders[:32]).split(b"\0")[0].decode()
