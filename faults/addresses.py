@@ -7,13 +7,14 @@ safe in a shell:
     content = id | disk ":" id "+" disk ":" id
     disk   = "a" | "b"
     id     = epoch ( ".f" count | ".l" count ) landed [ draw ] [ ".i" entry ] { damage }
-    landed = [ ".w" ranges ] [ ".o" ranges ] { tear }
+    landed = [ ".w" ranges ] [ ".o" ranges ] [ ".a" ranges ] { tear }
     epoch  = "e" entry | "tail"              the FLUSH that closes the epoch of the cut, or the tail of the log
     ".f" count                               how many FUA writes of the epoch landed whole, in log order
     ".l" count                               instead: the disk lied, and ignored this many FLUSHes before the cut
     ranges = range { "," range }             ascending; range = number | number "-" number
     ".w" ranges                              entries of the batch, or of a lying disk's window, that landed whole
     ".o" ranges                              the same for members whose order to a FUA write is open
+    ".a" ranges                              the same for writes ahead of the cut: submitted by then, and logged later
     tear   = ".t" entry ":" bytes ":" ranges the units of one entry that landed
     draw   = ".r" hex16 "p" percent [ "u" bytes ]   instead of .w and .t: a seeded draw, for batches too long to list
     ".i" entry                               judged just before this entry, an instant earlier than the latest
@@ -119,7 +120,7 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
         draw = Draw(int(match["seed"], 16), int(match["percent"]), int(match["unit"] or 0))
     damages = parse_damages(match["damages"])
     if match["ignored"]:
-        if int(match["ignored"]) > epoch.number or match["tears"] or match["at"] or match["unordered"]:
+        if int(match["ignored"]) > epoch.number or match["tears"] or match["at"] or match["unordered"] or match["ahead"]:
             raise StateIdError(f"{text[:80]!r}: fewer FLUSHes before the cut, or more than a choice of whole writes")
         window = window_of(log_epochs, epoch, int(match["ignored"]))
         whole = _parse_members(match["whole"], window.members, text) if match["whole"] else ()
@@ -128,10 +129,12 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
         members = landable(epoch)
         whole = _parse_members(match["whole"], members, text) if match["whole"] else ()
         whole += _parse_members(match["unordered"], epoch.ambiguous, text) if match["unordered"] else ()
+        reach = epoch.ahead_at(int(match["fuas"]))
+        ahead = _parse_members(match["ahead"], reach, text) if match["ahead"] else ()
         tears = [_parse_tear(part, log, epoch, text) for part in match["tears"].split(".t")[1:]]
         cut_at = int(match["at"]) if match["at"] else None
         state = make_state(
-            epoch, int(match["fuas"]), whole=whole, tears=tears, draw=draw, cut_at=cut_at, damages=damages
+            epoch, int(match["fuas"]), whole=whole, ahead=ahead, tears=tears, draw=draw, cut_at=cut_at, damages=damages
         )
     _check(state, text)
     if not is_told(log, state):
@@ -149,7 +152,8 @@ _RANGE = r"\d{1,18}(?:-\d{1,18})?"
 _RANGES = rf"{_RANGE}(?:,{_RANGE})*"
 _ID = re.compile(
     r"(?P<epoch>e\d{1,18}|tail)\.(?:f(?P<fuas>\d{1,18})|l(?P<ignored>\d{1,18}))"
-    rf"(?:\.w(?P<whole>{_RANGES}))?(?:\.o(?P<unordered>{_RANGES}))?(?P<tears>(?:\.t\d{{1,18}}:\d{{1,6}}:{_RANGES})*)"
+    rf"(?:\.w(?P<whole>{_RANGES}))?(?:\.o(?P<unordered>{_RANGES}))?"
+    rf"(?:\.a(?P<ahead>{_RANGES}))?(?P<tears>(?:\.t\d{{1,18}}:\d{{1,6}}:{_RANGES})*)"
     r"(?:\.r(?P<seed>[0-9a-f]{16})p(?P<percent>\d{1,3})(?:u(?P<unit>\d{1,6}))?)?"
     rf"(?:\.i(?P<at>\d{{1,18}}))?(?P<damages>(?:{DAMAGE})*)",
     re.ASCII,
@@ -170,7 +174,8 @@ def _parse_members(ranges: str, members: Sequence[int], text: str) -> tuple[int,
 def _parse_tear(part: str, log: WriteLog, epoch: Epoch, text: str) -> Tear:
     entry_text, unit_text, ranges = part.split(":")
     entry, unit_bytes = int(entry_text), int(unit_text)
-    if unit_bytes not in UNIT_BYTES or not (entry in epoch.batch or entry in epoch.fuas):
+    is_there = entry in epoch.batch or entry in epoch.fuas or any(entry in reach for reach in epoch.ahead)
+    if unit_bytes not in UNIT_BYTES or not is_there:
         raise StateIdError(f"{text[:80]!r}: no write {entry} in this epoch, or no unit of {unit_bytes} bytes")
     units = range(unit_count(log, entry, unit_bytes))
     tear = Tear(entry, unit_bytes, _parse_members(ranges, units, text))
@@ -195,15 +200,16 @@ def _check(state: CrashState, text: str) -> None:
         raise StateIdError(f"{text[:80]!r}: .i{state.cut_at} is not an earlier instant of this epoch")
     if state.window is not None:
         legal = not torn
-    elif state.fua_count < len(fuas):
-        legal = not state.whole and state.draw is None and torn in ([], [fuas[state.fua_count]])
     else:
-        legal = set(torn) <= set(landable(state.epoch)) - set(state.whole) and len(set(torn)) == len(torn)
+        is_full = state.fua_count == len(fuas)
+        reach = {*state.epoch.ahead_at(state.fua_count), *(landable(state.epoch) if is_full else [fuas[state.fua_count]])}
+        legal = is_full or not (state.whole or state.draw)
+        legal &= set(torn) <= reach - {*state.whole, *state.ahead} and len(set(torn)) == len(torn)
     if not legal:
         raise StateIdError(f"{text[:80]!r}: no cut of an honest disk leaves this choice of writes")
     draw = state.draw
     if draw is not None and (
-        not 0 < draw.percent < 100 or draw.unit_bytes not in (0, *UNIT_BYTES) or state.whole or state.tears
+        not 0 < draw.percent < 100 or draw.unit_bytes not in (0, *UNIT_BYTES) or state.whole or state.ahead or state.tears
         or (state.window is not None and draw.unit_bytes)
     ):  # fmt: skip
         raise StateIdError(f"{text[:80]!r}: a draw has 1 to 99 percent, units of 512 or 4096, and stands alone")

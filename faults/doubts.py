@@ -4,7 +4,8 @@ The log leaves one thing open: whether a W came before or after a FUA write of t
 same epoch or of the one before. (Both can complete while a FLUSH is in flight; one FLUSH in flight at a time is
 assumed.) The self-check of a recording (a replay of every entry equals the device) settles some of it: a W that is the
 last writer of a sector, and differs there from the last FUA, came after that FUA, and so after all earlier FUA writes.
-All later Ws came after them too, because Ws are logged in the order in which they completed.
+All later Ws came after them too, because Ws are logged in the order in which they completed. Where there is an account
+of submissions (`faults.submissions`), a W is known to be the later one if it was submitted after the FUA had completed.
 """
 
 from __future__ import annotations
@@ -65,16 +66,23 @@ def doubts(log: WriteLog, epochs: Sequence[Epoch]) -> Doubts:
             proofs = [versions[sector][-1][0] for sector, writer in decided.items() if writer is None]
             proven = max(proven, *proofs) if proofs else proven
             for sector, data in written.items():
-                if any(fua > proven and other != data for fua, other in versions[sector]):
+                if any(
+                    fua > proven and other != data and not _is_later(log, entry, fua) for fua, other in versions[sector]
+                ):
                     found.ambiguous[epoch.number].add(entry)
                 fua, other = versions[sector][-1]
-                if fua <= proven:
+                if fua <= proven or _is_later(log, entry, fua):
                     continue
                 found.sectors[epoch.number].append(OpenSector(sector, entry, other == data))
                 writer = decided.get(sector)
                 for number in range(epoch.number + 1, _epoch_of(log, writer) + 1 if writer is not None else 0):
                     found.sectors[number].append(OpenSector(sector, entry, is_alike=False))
     return found
+
+
+def _is_later(log: WriteLog, entry: int, fua: int) -> bool:
+    """Whether an account of submissions says that a W was submitted after a FUA write had completed."""
+    return log.account is not None and bool(log.account.completed[fua] < log.account.submitted[entry])
 
 
 def _with_fuas_in_reach(epochs: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[int, ...]]]:

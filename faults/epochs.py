@@ -22,6 +22,7 @@ import numpy as np
 
 from rig.faults.doubts import OpenSector, doubts
 from rig.faults.log import EntryFlag, WriteLog
+from rig.faults.submissions import Ahead
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,13 @@ class Epoch:
     ambiguous: tuple[int, ...] = ()
     # The sectors of this epoch whose content may be open.
     open_sectors: tuple[OpenSector, ...] = ()
+    # For each number of FUA writes that landed: what may have landed ahead of them, see `faults.submissions`. Without an
+    # account of submissions this is empty, since the log does not tell.
+    ahead: tuple[tuple[int, ...], ...] = ()
+
+    def ahead_at(self, fua_count: int) -> tuple[int, ...]:
+        """Return the writes that may have landed ahead at the cut after so many FUA writes, in log order."""
+        return self.ahead[fua_count] if fua_count < len(self.ahead) else ()
 
     @property
     def doubtful(self) -> bool:
@@ -53,11 +61,16 @@ def epochs(log: WriteLog) -> tuple[Epoch, ...]:
     """Split a log into epochs, the tail last; raise `LogError` where it breaks the kernel's layout."""
     plain = tuple(_split(log))
     found = doubts(log, plain)
+    ahead = Ahead(log, log.account) if log.account else None
     return tuple(
         replace(
             epoch,
             ambiguous=tuple(sorted(found.ambiguous[epoch.number])),
             open_sectors=tuple(found.sectors[epoch.number]),
+            # Where the log leaves content open, nothing is added to what it proves.
+            ahead=ahead.of(epoch.begin, epoch.end, epoch.fuas, epoch.batch)
+            if ahead and not found.sectors[epoch.number]
+            else (),
         )
         for epoch in plain
     )

@@ -26,10 +26,13 @@ from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from rig.faults.submissions import Account
 
 MAGIC = 0x6A736677736872
 VERSION = 1
@@ -89,6 +92,8 @@ class WriteLog:
         self.path = path
         # No entry ends after this.
         self.device_bytes = device_bytes
+        # When each entry was submitted and when it completed; None if only the log is known.
+        self.account: Account | None = None
         # Where the log begins in the file.
         self.begin_bytes = begin_bytes
         self._data = data

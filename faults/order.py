@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, WriteLog
+from rig.faults.submissions import NEVER
 
 # No entry; sorts before every one.
 NONE = -1
@@ -65,6 +66,8 @@ class Order:
     def is_open(self, plain: int, fua: int) -> bool:
         """Whether an ordinary write, or a DISCARD, and a FUA write may have completed in either order."""
         if NONE in (plain, fua) or fua <= self._proven[plain]:
+            return False
+        if self._log.account and self._log.account.completed[fua] < self._log.account.submitted[plain] != NEVER:
             return False
         return bool(self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain])
 

@@ -2,7 +2,8 @@
 
 Model: a disk with a volatile cache. A FLUSH makes durable all writes completed before it was submitted; a FUA write is
 durable when it completes; any other completed write may be on the medium or not, in any combination. For each epoch
-`[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from the log alone:
+`[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from the log alone, and a fourth
+where it is also known when each write was submitted (`faults.submissions`):
 
 (a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch. Legal
     because the former are durable, and whatever part of the batch had completed by then was not flushed, so all of it
@@ -14,11 +15,13 @@ durable when it completes; any other completed write may be on the medium or not
 (c) The same two cuts in doubtful epochs, and with members of the batch in `Epoch.ambiguous`, if writes whose order is
     known cover every sector that is open (`state.is_told`). Legal because every order that the log allows leaves the
     same content.
+(d) The same two cuts with any subset of `Epoch.ahead`: writes that had been submitted by then, in flight or completed,
+    and that were not durable. Legal because a disk may put on its medium whatever it has been sent.
 
-Left out: a subset of the batch without all FUA writes of the epoch (the log does not tell which members of the batch
-had completed by then); writes that were in flight and never completed; states that show an open sector (the log does
-not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Apart from the last
-two, exactly the contents are made that every history of the disk which agrees with the log can leave at one instant.
+Left out: without an account of submissions, a subset of the batch without all FUA writes of the epoch (the log does not
+tell which members of the batch had completed by then) and writes in flight; states that show an open sector (the log does
+not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Without an
+account, and apart from the last two, exactly the contents are made that every history of the disk which agrees with the log can leave at one instant.
 Left out are contents that each of them can leave, but some only before and others only after a FUA write: such a state
 would have to answer for the earlier instant, at which the batch need not have completed.
 """
@@ -52,7 +55,9 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
     def rank(epoch: Epoch) -> Ranking:
         subsets = before_flush(epoch, seed)
         if not epoch.open_sectors:
-            return Ranking(turned(in_turns(subsets.states, after_fuas(epoch)), epoch, seed), subsets.exhaustive)
+            flying = _ahead(epoch, seed)
+            ranked = turned(in_turns(subsets.states, after_fuas(epoch), flying.states), epoch, seed)
+            return Ranking(ranked, subsets.exhaustive and flying.exhaustive)
         known = () if epoch.doubtful else in_turns(subsets.states, after_fuas(epoch))
         hidden = (state for state in _hidden(epoch, seed) if is_told(log, state))
         is_exhaustive = subsets.exhaustive and 2 ** len(epoch.batch) <= SUBSETS_MAX
@@ -86,10 +91,25 @@ def turned(ranked: Iterator[CrashState], epoch: Epoch, seed: int) -> Iterator[Cr
 
 def before_flush(epoch: Epoch, seed: int) -> Ranking:
     """Return family (b): the cut just before the closing FLUSH."""
-    members = landable(epoch)
+    return _at_cut(epoch, len(epoch.fuas), landable(epoch), seed)
+
+
+def _ahead(epoch: Epoch, seed: int) -> Ranking:
+    """Return family (d): what landed ahead of each FUA write, and of the closing FLUSH together with the batch."""
+    found = []
+    for fua_count in spread(len(epoch.ahead)):
+        members = epoch.ahead[fua_count]
+        if members and fua_count == len(epoch.fuas):
+            members = tuple(sorted((*members, *landable(epoch))))
+        if members:
+            found.append(_at_cut(epoch, fua_count, members, seed))
+    return Ranking(in_turns(*(one.states for one in found)), all(one.exhaustive for one in found))
+
+
+def _at_cut(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Ranking:
     if 2 ** len(members) <= SUBSETS_MAX:
-        return Ranking(_subsets(epoch, members, seed), exhaustive=True)
-    return Ranking(_samples(epoch, members, seed), exhaustive=False)
+        return Ranking(_subsets(epoch, fua_count, members, seed), exhaustive=True)
+    return Ranking(_samples(epoch, fua_count, members, seed), exhaustive=False)
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
@@ -104,7 +124,7 @@ def _hidden(epoch: Epoch, seed: int) -> Iterator[CrashState]:
     if epoch.doubtful:
         yield from after_fuas(epoch)
     if 2 ** len(members) <= SUBSETS_MAX:
-        yield from _subsets(epoch, members, seed)
+        yield from _subsets(epoch, fua_count, members, seed)
         return
     yield make_state(epoch, fua_count, whole=members)
     for rank in islice(spread(len(members)), _HIDDEN_MAX):
@@ -125,8 +145,8 @@ def _choice(what: str, epoch: Epoch, seed: int) -> random.Random:
     return random.Random(f"{what} {seed}/{epoch.begin}")
 
 
-def _subsets(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield every subset of a small batch, the corners first, both parts in an order drawn for each epoch."""
+def _subsets(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
+    """Yield every subset of a few writes, the corners first, both parts in an order drawn for each epoch."""
     whole = range(len(members))
     corners = [(), tuple(whole), *((rank,) for rank in whole)]
     corners += [tuple(other for other in whole if other != rank) for rank in whole]
@@ -137,31 +157,37 @@ def _subsets(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[Cras
     choice.shuffle(corners)
     choice.shuffle(rest)
     for ranks in dict.fromkeys(corners + rest):
-        yield make_state(epoch, len(epoch.fuas), whole=(members[rank] for rank in ranks))
+        yield _landed(epoch, fua_count, [members[rank] for rank in ranks])
 
 
-def _samples(epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
+def _landed(epoch: Epoch, fua_count: int, members: Sequence[int]) -> CrashState:
+    """Return the state in which these landed, members of the batch or ahead of the cut."""
+    ahead = [entry for entry in members if entry in epoch.ahead_at(fua_count)]
+    return make_state(epoch, fua_count, whole=(entry for entry in members if entry not in ahead), ahead=ahead)
+
+
+def _samples(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
     """Yield none, all, then beginnings, ends, single writes, all but one, and seeded draws in turn; endless."""
-    fua_count = len(epoch.fuas)
     random_draws = draws(epoch, seed)
     yield make_state(epoch, fua_count)
-    yield _drawn(epoch, members, next(random_draws))
-    yield make_state(epoch, fua_count, whole=members)
+    yield _drawn(epoch, fua_count, members, next(random_draws))
+    yield _landed(epoch, fua_count, members)
     ranks = spread(len(members))
     first = _choice("samples", epoch, seed).randrange(len(ranks))
     for rank in ranks[first:] + ranks[:first]:
-        yield make_state(epoch, fua_count, whole=members[: rank + 1])
-        yield make_state(epoch, fua_count, whole=members[rank + 1 :])
-        yield _drawn(epoch, members, next(random_draws))
-        yield make_state(epoch, fua_count, whole=members[:rank] + members[rank + 1 :])
-        yield make_state(epoch, fua_count, whole=(members[rank],))
+        yield _landed(epoch, fua_count, members[: rank + 1])
+        yield _landed(epoch, fua_count, members[rank + 1 :])
+        yield _drawn(epoch, fua_count, members, next(random_draws))
+        yield _landed(epoch, fua_count, members[:rank] + members[rank + 1 :])
+        yield _landed(epoch, fua_count, (members[rank],))
     for draw in random_draws:
-        yield _drawn(epoch, members, draw)
+        yield _drawn(epoch, fua_count, members, draw)
 
 
-def _drawn(epoch: Epoch, members: tuple[int, ...], draw: Draw) -> CrashState:
-    if len(members) > LISTED_MEMBERS_MAX:
-        return make_state(epoch, len(epoch.fuas), draw=draw)
+def _drawn(epoch: Epoch, fua_count: int, members: tuple[int, ...], draw: Draw) -> CrashState:
+    if len(members) > LISTED_MEMBERS_MAX and members == landable(epoch):
+        return make_state(epoch, fua_count, draw=draw)
     landed = draw.choose(len(members)).tolist()
-    whole = (member for member, has_landed in zip(members, landed, strict=True) if has_landed)
-    return make_state(epoch, len(epoch.fuas), whole=whole)
+    # The id of a long list would be too long, so only its beginning is drawn.
+    chosen = [member for member, has_landed in zip(members, landed, strict=True) if has_landed]
+    return _landed(epoch, fua_count, chosen[:LISTED_MEMBERS_MAX])

@@ -2,7 +2,8 @@
 
 The base is everything durable when the state's epoch starts: the replay of all entries before `base_end`. On top come,
 in log order, the first FUA writes of the epoch, whole; then members of the batch, whole or torn; or, instead of the
-batch, a part of the one FUA write that was in flight. A torn write is a set of its units: 512 or 4096 bytes, aligned on
+batch, a part of the one FUA write that was in flight. Where it is known when writes were submitted, others may have
+landed ahead (`faults.submissions`). A torn write is a set of its units: 512 or 4096 bytes, aligned on
 the device, counted from the unit in which the write begins. A unit has the version of the last member that landed
 there, so a choice that drops the newer of two writes keeps the older version.
 
@@ -82,6 +83,8 @@ class CrashState:
     epoch: Epoch = field(compare=False, repr=False)
     fua_count: int = field(compare=False, repr=False)
     whole: tuple[int, ...] = field(compare=False, repr=False, default=())
+    # Writes that landed whole ahead of the cut, see `Epoch.ahead`.
+    ahead: tuple[int, ...] = field(compare=False, repr=False, default=())
     tears: tuple[Tear, ...] = field(compare=False, repr=False, default=())
     draw: Draw | None = field(compare=False, repr=False, default=None)
     window: Window | None = field(compare=False, repr=False, default=None)
@@ -109,7 +112,7 @@ class CrashState:
     @property
     def unflushed_lost(self) -> bool:
         """Whether this is the plain state of its instant: every FUA before it, and nothing that was not flushed."""
-        return not (self.whole or self.tears or self.draw or self.window or self.damages)
+        return not (self.whole or self.ahead or self.tears or self.draw or self.window or self.damages)
 
     @property
     def unreadable(self) -> tuple[tuple[int, int], ...]:
@@ -141,11 +144,14 @@ class CrashState:
         if self.draw is not None:
             members = self.window.members if self.window else landable(self.epoch)
             return np.concatenate([fuas, _draw_pieces(log, members, self.draw)])
-        if not self.tears:
+        if not (self.tears or self.ahead):
             return np.concatenate([fuas, whole_pieces(log, self.whole)])
-        parts = [whole_pieces(log, [entry]) for entry in self.whole] + [_tear_pieces(log, t) for t in self.tears]
-        entries = [*self.whole, *(tear.entry_index for tear in self.tears)]
-        return np.concatenate([fuas, *(parts[rank] for rank in np.argsort(entries, kind="stable").tolist())])
+        whole = (*self.whole, *self.ahead)
+        parts = [whole_pieces(log, [entry]) for entry in whole] + [_tear_pieces(log, t) for t in self.tears]
+        entries = [*whole, *(tear.entry_index for tear in self.tears)]
+        # A FUA write is in the log ahead of ordinary writes that completed before it.
+        order = log.account.completed[entries] if log.account else entries
+        return np.concatenate([fuas, *(parts[rank] for rank in np.argsort(order, kind="stable").tolist())])
 
     def extents(self, log: WriteLog) -> list[Extent]:
         """Return what to put on top of the base, in order, neighbours joined."""
@@ -165,13 +171,14 @@ def make_state(
     fua_count: int,
     *,
     whole: Iterable[int] = (),
+    ahead: Iterable[int] = (),
     tears: Iterable[Tear] = (),
     draw: Draw | None = None,
     cut_at: int | None = None,
     damages: tuple[Damage, ...] = (),
 ) -> CrashState:
     """Build a state and its id, choices sorted; the caller must ensure that they are legal (`parse_state` checks)."""
-    whole = tuple(sorted(whole))
+    whole, ahead = tuple(sorted(whole)), tuple(sorted(ahead))
     tears = tuple(sorted(tears, key=lambda tear: tear.entry_index))
     text = f"{_name(epoch)}.f{fua_count}"
     if unordered := tuple(entry for entry in whole if entry in epoch.ambiguous):
@@ -179,10 +186,12 @@ def make_state(
         text += f".o{_format_members(unordered, epoch.ambiguous)}"
     else:
         text += _choice_text(whole, landable(epoch))
+    if ahead:
+        text += f".a{_format_members(ahead, epoch.ahead_at(fua_count))}"
     for tear in tears:
         text += f".t{tear.entry_index}:{tear.unit_bytes}:{_format_members(tear.units, range(tear.units[-1] + 1))}"
     text += _tail_text(draw, cut_at, damages)
-    return CrashState(text, epoch, fua_count, whole, tears, draw, None, cut_at, damages)
+    return CrashState(text, epoch, fua_count, whole, ahead, tears, draw, None, cut_at, damages)
 
 
 def make_lying_state(
@@ -193,7 +202,7 @@ def make_lying_state(
     epoch = window.epochs[-1]
     text = f"{_name(epoch)}.l{window.flushes_ignored}" + _choice_text(whole, window.members)
     text += _tail_text(draw, None, damages)
-    return CrashState(text, epoch, 0, whole, (), draw, window, None, damages)
+    return CrashState(text, epoch, 0, whole, (), (), draw, window, None, damages)
 
 
 def window_of(log_epochs: Sequence[Epoch], epoch: Epoch, flushes_ignored: int) -> Window:

@@ -11,6 +11,8 @@ torn:
     all its FUA writes whole, and for each unit of the batch any of its versions: the one before, or that of any write
     of the batch. Legal because the cache holds units and may have written back each of them at any time.
 
+Where it is known when writes were submitted, the writes ahead of a cut are torn as well (`Epoch.ahead`).
+
 The states include shorn writes, for each block of 4096 of a write: its first 1 to 7 sectors are new and the rest old,
 the blocks before it new and those after it old. Every ranking has them, for batch and FUA writes of any length. Every
 ranking also has tails, for each block of 4096 but the first of a write of the batch: old up to this block, new from it
@@ -49,8 +51,8 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         ends = _shorn(log, epoch, members), _tails(log, epoch, members)
         # A small budget reaches only the first of the two.
         ends = ends if epoch.number % 2 else ends[::-1]
-        rankings = batch, _torn_fuas(log, epoch), *ends, _untorn(epoch)
-        return Ranking(in_turns(*rankings), is_small and fuas_small)
+        rankings = batch, _torn_fuas(log, epoch), *ends, _torn_ahead(log, epoch), _untorn(epoch)
+        return Ranking(in_turns(*rankings), is_small and fuas_small and not any(epoch.ahead))
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
@@ -68,6 +70,16 @@ def _torn_fuas(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
 def _torn_fua(log: WriteLog, epoch: Epoch, rank: int) -> Iterator[CrashState]:
     for tear in _tears(log, epoch.fuas[rank]):
         yield make_state(epoch, rank, tears=(tear,))
+
+
+def _torn_ahead(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
+    """Yield each write that may have landed ahead of a cut, torn; with those before it, or alone."""
+    for fua_count in spread(len(epoch.ahead)):
+        members = epoch.ahead[fua_count]
+        for rank in spread(len(members)):
+            for number, tear in enumerate(_tears(log, members[rank])):
+                ahead = members[:rank] if (number + rank) % 2 else ()
+                yield make_state(epoch, fua_count, ahead=ahead, tears=(tear,))
 
 
 def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:

@@ -30,22 +30,23 @@ def traced(device: str) -> Iterator[bytearray]:
 
     Raise RuntimeError, because the account is not complete, if the kernel dropped records.
     """
+    if not (_DEBUGFS / "block").exists():
+        # For good: nothing else here minds it.
+        mounts.mount("debugfs", "debugfs", point=str(_DEBUGFS))
     records = bytearray()
-    with mounts.mounted("debugfs", "debugfs", point=str(_DEBUGFS)):
-        node = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    node = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        folder = _DEBUGFS / "block" / _set_up(node)
+        fcntl.ioctl(node, _START)
         try:
-            name = _set_up(node)
-            fcntl.ioctl(node, _START)
-            try:
-                yield records
-            finally:
-                fcntl.ioctl(node, _STOP)
-                folder = _DEBUGFS / "block" / name
-                dropped = int((folder / "dropped").read_text())
-                records += (folder / "trace0").read_bytes()
-                fcntl.ioctl(node, _TEARDOWN)
+            yield records
         finally:
-            os.close(node)
+            fcntl.ioctl(node, _STOP)
+            dropped = int((folder / "dropped").read_text())
+            records += (folder / "trace0").read_bytes()
+            fcntl.ioctl(node, _TEARDOWN)
+    finally:
+        os.close(node)
     if dropped:
         raise RuntimeError(f"the kernel dropped {dropped} records of the requests to {device}")
 

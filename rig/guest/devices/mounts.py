@@ -26,13 +26,13 @@ def unmount(point: str = MOUNT_POINT) -> None:
 
 
 @contextmanager
-def mounted(device: str, filesystem: str, options: str = "", point: str = MOUNT_POINT) -> Iterator[str]:
+def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
     """Mount for the length of a block; the value is the mount point."""
-    mount(device, filesystem, options, point)
+    mount(device, filesystem, options)
     try:
-        yield point
+        yield MOUNT_POINT
     finally:
-        unmount(point)
+        unmount()
 
 
 def joined(*options: str) -> str:
