@@ -120,7 +120,13 @@ def parse_state(text: str, log: WriteLog, log_epochs: Sequence[Epoch]) -> CrashS
         draw = Draw(int(match["seed"], 16), int(match["percent"]), int(match["unit"] or 0))
     damages = parse_damages(match["damages"])
     if match["ignored"]:
-        if int(match["ignored"]) > epoch.number or match["tears"] or match["at"] or match["unordered"] or match["ahead"]:
+        if (
+            int(match["ignored"]) > epoch.number
+            or match["tears"]
+            or match["at"]
+            or match["unordered"]
+            or match["ahead"]
+        ):
             raise StateIdError(f"{text[:80]!r}: fewer FLUSHes before the cut, or more than a choice of whole writes")
         window = window_of(log_epochs, epoch, int(match["ignored"]))
         whole = _parse_members(match["whole"], window.members, text) if match["whole"] else ()
@@ -202,15 +208,18 @@ def _check(state: CrashState, text: str) -> None:
         legal = not torn
     else:
         is_full = state.fua_count == len(fuas)
-        reach = {*state.epoch.ahead_at(state.fua_count), *(landable(state.epoch) if is_full else [fuas[state.fua_count]])}
+        reach = {
+            *state.epoch.ahead_at(state.fua_count),
+            *(landable(state.epoch) if is_full else [fuas[state.fua_count]]),
+        }
         legal = is_full or not (state.whole or state.draw)
         legal &= set(torn) <= reach - {*state.whole, *state.ahead} and len(set(torn)) == len(torn)
     if not legal:
         raise StateIdError(f"{text[:80]!r}: no cut of an honest disk leaves this choice of writes")
     draw = state.draw
     if draw is not None and (
-        not 0 < draw.percent < 100 or draw.unit_bytes not in (0, *UNIT_BYTES) or state.whole or state.ahead or state.tears
-        or (state.window is not None and draw.unit_bytes)
+        not 0 < draw.percent < 100 or draw.unit_bytes not in (0, *UNIT_BYTES)
+        or state.whole or state.ahead or state.tears or (state.window is not None and draw.unit_bytes)
     ):  # fmt: skip
         raise StateIdError(f"{text[:80]!r}: a draw has 1 to 99 percent, units of 512 or 4096, and stands alone")
     if state.id != text:

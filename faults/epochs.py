@@ -43,8 +43,8 @@ class Epoch:
     ambiguous: tuple[int, ...] = ()
     # The sectors of this epoch whose content may be open.
     open_sectors: tuple[OpenSector, ...] = ()
-    # For each number of FUA writes that landed: what may have landed ahead of them, see `faults.submissions`. Without an
-    # account of submissions this is empty, since the log does not tell.
+    # For each number of FUA writes that landed, what may have landed ahead of the cut, see `faults.submissions`. Empty
+    # without an account of submissions, since the log does not tell.
     ahead: tuple[tuple[int, ...], ...] = ()
 
     def ahead_at(self, fua_count: int) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ the last before the instant, and n the first FLUSH at or after it (or the end of
   a FUA write at the instant itself, because only its completion is missing.
 - Possibly not even submitted, so unknown: FUA writes after the instant up to the FLUSH after n; the ordinary writes
   between k and n at any earlier instant; those after n, which may have completed while n was in flight.
+Where there is an account of submissions (`faults.submissions`), the two are known instead: possibly on the medium is
+every write that had been submitted before the next FUA write or FLUSH after the instant completed, and no other.
 - Where `faults.order` says so, it is open whether an ordinary write or a FUA write of one sector came last.
 
 The rules say which choices among the writes possibly on the medium make a story:
@@ -52,6 +54,8 @@ _Mask = NDArray[np.bool_]
 _BLOCK_SECTORS = 4096 // SECTOR_BYTES
 # Two devices are compared in parts of this size, which fit the processor's cache.
 _CHUNK_BYTES = 1 << 20
+# After all events.
+_NO_MOMENT = np.iinfo(np.int64).max
 
 
 class Legality(StrEnum):
@@ -136,11 +140,20 @@ class Checker:
         rank = int(np.searchsorted(flushes, instant))
         ends = [*flushes.tolist(), log.entry_count, log.entry_count]
         begin, end, after = (0 if rank == 0 else ends[rank - 1] + 1), ends[rank], ends[rank + 1]
+        claimed = instant
         at_once = (log.flags[instant:end] & (EntryFlag.FUA | EntryFlag.MARK)) > 0
         # The target writes its own mark after the last writes when it is removed.
         if end == log.entry_count and len(at_once):
             at_once[-1] &= not log.flags[-1] & EntryFlag.MARK
-        return _Cut(begin, end, after, instant if at_once.any() else end)
+        return _Cut(begin, end, after, instant if at_once.any() else end, self._moment(claimed))
+
+    def _moment(self, instant: int) -> int:
+        """Return the event before which the power went: the next completion that the log has at once, or the last."""
+        flags = self._log.flags[instant:]
+        at_once = np.flatnonzero(flags & (EntryFlag.FUA | EntryFlag.FLUSH))
+        if self._log.account is None or not len(at_once):
+            return _NO_MOMENT
+        return int(self._log.account.completed[instant + int(at_once[0])])
 
     def _has_mark_after_fuas(self, cut: _Cut, instant: int) -> bool:
         fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.end)]
@@ -180,12 +193,16 @@ class Checker:
 
 @dataclass(frozen=True)
 class _Cut:
-    """An instant: its epoch is the entries from `begin` up to the FLUSH at `end`; `after` is the next FLUSH."""
+    """An instant: its epoch is the entries from `begin` up to the FLUSH at `end`; `after` is the next FLUSH.
+
+    `moment` is the instant as an event of the account of submissions.
+    """
 
     begin: int
     end: int
     after: int
     instant: int
+    moment: int
 
 
 class _Story:
@@ -207,11 +224,12 @@ class _Story:
             return self._ordered_offender(wrong)
         covered = np.zeros(len(wrong), dtype=bool)
         writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
-        hidden = self._hidden(writes) if not is_sure else covered
-        for fua in reversed(self._waiting):
-            self._land(fua, self._alike(fua), covered, hidden)
-        for entry in reversed(self._unflushed()):
-            if self._log.payload_bytes[entry]:
+        is_known = is_sure or self._is_accounted
+        hidden = covered if is_known else self._hidden(writes)
+        for entry in self._newest_first():
+            if entry in self._waiting:
+                self._land(entry, self._alike(entry), covered, hidden)
+            elif self._log.payload_bytes[entry]:
                 self._land(entry, self._fits(entry), covered, covered)
             elif self._rule is Rule.DISCARDS:
                 place = self._order.sectors(entry)
@@ -223,8 +241,40 @@ class _Story:
             return None
         return _first(wrong)
 
+    @property
+    def _is_accounted(self) -> bool:
+        """Whether it is known which writes had been submitted; protected disks and systems are judged by the log."""
+        return self._log.account is not None and self._rule in (Rule.WHOLE, Rule.TORN, Rule.SHORN, Rule.DISCARDS)
+
+    def _newest_first(self) -> list[int]:
+        """Return what may be on the medium, the last to complete first; unless that is known, FUA writes first."""
+        found = [*self._unflushed(), *self._waiting]
+        if self._is_accounted and self._log.account:
+            when = self._log.account.completed
+            # A DISCARD has no event; its place in the log is after the ordinary writes that completed before it.
+            last, keys = NONE, {}
+            for entry in self._unflushed():
+                last = max(last, int(when[entry]))
+                keys[entry] = last
+            found.sort(key=lambda entry: keys.get(entry, int(when[entry])))
+        return found[::-1]
+
+    def _submitted(self) -> Int64Array:
+        """Return the writes that had been submitted by the cut without being durable at the start of its epoch."""
+        assert self._log.account
+        submitted = self._log.account.submitted[self._cut.begin :]
+        found: Int64Array = self._cut.begin + np.flatnonzero((submitted != NONE) & (submitted < self._cut.moment))
+        return found[self._log.payload_bytes[found] > 0]
+
     def _unflushed(self) -> list[int]:
         """Return the ordinary writes and DISCARDs that may be on the medium, in order."""
+        if self._is_accounted:
+            plain = [entry for entry in self._submitted().tolist() if not self._log.flags[entry] & EntryFlag.FUA]
+            return sorted({*plain, *(one for one in self._logged_late() if not self._log.payload_bytes[one])})
+        return self._logged_late()
+
+    def _logged_late(self) -> list[int]:
+        """Return the ordinary writes and DISCARDs that may be on the medium as far as the log alone tells."""
         cut = self._cut
         if self._is_sure and (cut.instant < cut.end or self._rule is Rule.DURABLE):
             return []
@@ -237,6 +287,8 @@ class _Story:
     def _in_flight(self) -> list[int]:
         """Return the FUA writes that may be on the medium without being durable."""
         cut, fuas = self._cut, self._order.fuas
+        if self._is_accounted:
+            return [fua for fua in self._submitted().tolist() if fua in fuas and fua >= cut.instant]
         if self._is_sure:
             return [cut.instant] if cut.instant in fuas and self._rule is not Rule.DURABLE else []
         return [fua for fua in fuas.tolist() if cut.instant <= fua < cut.after]

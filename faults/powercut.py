@@ -19,11 +19,12 @@ where it is also known when each write was submitted (`faults.submissions`):
     and that were not durable. Legal because a disk may put on its medium whatever it has been sent.
 
 Left out: without an account of submissions, a subset of the batch without all FUA writes of the epoch (the log does not
-tell which members of the batch had completed by then) and writes in flight; states that show an open sector (the log does
-not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Without an
-account, and apart from the last two, exactly the contents are made that every history of the disk which agrees with the log can leave at one instant.
-Left out are contents that each of them can leave, but some only before and others only after a FUA write: such a state
-would have to answer for the earlier instant, at which the batch need not have completed.
+tell which members of the batch had completed by then) and writes in flight; states that show an open sector (the log
+does not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Apart from the
+last two, exactly the contents are made that a disk with this account can leave; without an account, those that every
+history of the disk which agrees with the log can leave at one instant.
+Without one, contents are left out that each of them can leave, but some only before and others only after a FUA write:
+such a state would have to answer for the earlier instant, at which the batch need not have completed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import CrashState, Draw, is_told, landable, make_state
 
 # An epoch with more subsets than this is sampled.
-SUBSETS_MAX = 64
+SUBSETS_MAX = 256
 # A subset of a longer batch is named by the seed of its draw, because a list would be too long for an id.
 LISTED_MEMBERS_MAX = 48
 # A seed draws which of so many states an epoch begins with: some of the batch, or a cut before a FUA.

@@ -146,7 +146,7 @@ class Ahead:
     and the completed ones that the log has only behind a FLUSH not yet completed. Any of them may be on the medium.
 
     Left out: writes in flight together with another write of the same place, where nobody knows which the disk carries
-    out last; and writes older than a durable one of the same place.
+    out last; and writes that the log has after a FUA write of the same place, though they completed before it.
     """
 
     def __init__(self, log: WriteLog, account: Account) -> None:
@@ -156,7 +156,7 @@ class Ahead:
         submitted = np.where(self._is_write, account.submitted, _FOREVER)
         # No entry from here on was submitted before this event; ascending, so that it can be searched.
         self._soonest = np.minimum.accumulate(submitted[::-1])[::-1]
-        self._contested = self._in_flight_together()
+        self._contested = self._in_flight_together() | self._older_than_a_fua_write(log.flags)
 
     def of(self, begin: int, end: int, fuas: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         """Return the writes for each number of FUA writes of an epoch that landed, its batch being apart at the end."""
@@ -170,15 +170,7 @@ class Ahead:
         bound = int(np.searchsorted(self._soonest, moment))
         is_there = self._is_write[begin:bound] & (self._account.submitted[begin:bound] < moment)
         found = (begin + np.flatnonzero(is_there & ~self._contested[begin:bound])).tolist()
-        return tuple(entry for entry in found if entry not in others and not self._is_older(entry, begin, others))
-
-    def _is_older(self, entry: int, begin: int, durable: set[int]) -> bool:
-        """Whether a durable FUA write of the same place completed after a write."""
-        account = self._account
-        return any(
-            account.completed[entry] < account.submitted[other] and self._overlaps(entry, np.array([other]))[0]
-            for other in durable
-        )
+        return tuple(entry for entry in found if entry not in others)
 
     def _overlaps(self, entry: int, others: Int64Array) -> BoolArray:
         found: BoolArray = (self._begins[others] < self._ends[entry]) & (self._ends[others] > self._begins[entry])
@@ -196,3 +188,13 @@ class Ahead:
             if len(together) and (hits := together[self._overlaps(entry, together)]).size:
                 contested[[entry, *hits.tolist()]] = True
         return contested
+
+    def _older_than_a_fua_write(self, flags: Int64Array) -> BoolArray:
+        """Return which ordinary writes the log has after a FUA write of the same place that was submitted later."""
+        older = np.zeros(len(self._is_write), dtype=bool)
+        for fua in np.flatnonzero(self._is_write & ((flags & EntryFlag.FUA) > 0)).tolist():
+            until = int(np.searchsorted(self._soonest, self._account.submitted[fua]))
+            later = np.arange(fua + 1, until)
+            is_older = self._is_write[later] & (self._account.completed[later] < self._account.submitted[fua])
+            older[later] |= is_older & self._overlaps(fua, later)
+        return older

@@ -1,0 +1,135 @@
+"""A brute-force model of a disk whose requests take time: submission and completion are events of their own.
+
+It emits the log that dm-log-writes would have written and the records of the block trace below it, and remembers which
+contents a cut can leave after each event. Independent of `faults`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from tests.unit.disks import SECTOR, Content, Moment, Op, emit, reachable
+
+_QUEUED, _COMPLETED = 1, 8
+# The categories of include/uapi/linux/blktrace_api.h: a write, a flush, a FUA write.
+_CATEGORIES = {"write": 1 << 17, "flush": 1 << 17 | 1 << 18, "fua": 1 << 17 | 1 << 31}
+
+
+@dataclass
+class Requests:
+    """A disk at work. `moments` has one for each event."""
+
+    # In the order of completion.
+    completed: list[Op] = field(default_factory=list)
+    durable: set[int] = field(default_factory=set)
+    flying: list[Op] = field(default_factory=list)
+    # What a FLUSH in flight took: writes to log, and the numbers of all that had completed.
+    taken: tuple[list[Op], set[int]] = field(default_factory=lambda: ([], set()))
+    waiting: list[Op] = field(default_factory=list)
+    log: list[Op] = field(default_factory=list)
+    records: bytearray = field(default_factory=bytearray)
+    moments: list[Moment] = field(default_factory=list)
+    marks_seen: int = 0
+    # Entry of a FUA write or FLUSH in the log -> the moment just before it completed.
+    before: dict[int, Moment] = field(default_factory=dict)
+
+    def submit(self, op: Op) -> None:
+        """Queue a request; a FLUSH takes what has completed."""
+        self._trace(op, _QUEUED)
+        self.flying.append(op)
+        if op.kind == "flush":
+            self.taken, self.waiting = (self.waiting, set(range(len(self.completed)))), []
+        self._remember()
+
+    def complete(self, op: Op) -> None:
+        """Complete a request in flight."""
+        if op.kind != "write":
+            entry = len(self.log) + (len(self.taken[0]) if op.kind == "flush" else 0)
+            self.before[entry] = self._moment()
+        self._trace(op, _COMPLETED)
+        self.flying.remove(op)
+        if op.kind == "flush":
+            self.log += [*self.taken[0], op]
+            self.durable |= self.taken[1]
+        else:
+            if op.kind == "fua":
+                self.durable.add(len(self.completed))
+            (self.log if op.kind == "fua" else self.waiting).append(op)
+            self.completed.append(op)
+        self._remember()
+
+    def mark(self) -> None:
+        """Write a mark, which the log has at once."""
+        self.log.append(Op("mark"))
+        self.marks_seen += 1
+        self._remember()
+
+    def end(self, path: Path) -> None:
+        """Complete everything, and write the log."""
+        for op in tuple(self.flying):
+            self.complete(op)
+        self.log += [*self.waiting, Op("mark")]
+        emit(path, self.log, 1)
+
+    def contents(self) -> dict[Content, int]:
+        """Return what a cut can leave, with the most marks seen before it."""
+        return reachable(self.moments)
+
+    def view(self) -> Content:
+        """Return what a reader sees in the end."""
+        (content,) = Moment(tuple((op, True) for op in self.completed), 0).whole_contents()
+        return content
+
+    def has_older_plain_write(self) -> bool:
+        """Whether a FUA write completed after a plain write of the same place that no FLUSH had made durable."""
+        places = [(op, set(op.sectors())) for op in self.completed]
+        return any(
+            fua.kind == "fua" and op.kind == "write" and sectors & place
+            for rank, (fua, sectors) in enumerate(places) for op, place in places[:rank]
+        )  # fmt: skip
+
+    def _remember(self) -> None:
+        self.moments.append(self._moment())
+
+    def _moment(self) -> Moment:
+        writes = [(op, rank in self.durable) for rank, op in enumerate(self.completed)]
+        writes += [(op, False) for op in self.flying if op.kind != "flush"]
+        return Moment(tuple(writes), self.marks_seen)
+
+    def _trace(self, op: Op, action: int) -> None:
+        number, length = len(self.records) // 48, op.count * SECTOR
+        self.records += struct.pack(
+            "<IIQQIIIIIHH", 0x65617407, number, number, op.sector if length else 0, length,
+            action | _CATEGORIES[op.kind], 7, 9, 0, 0, 0,
+        )  # fmt: skip
+
+
+@st.composite
+def some_requests(draw: st.DrawFn, sectors: int, *, writes_max: int = 6, fuas_max: int = 2) -> Requests:
+    """Draw a disk at work: at most two flushes, one in flight at a time; no two requests of one place in flight."""
+    disk, left = Requests(), {"write": writes_max, "fua": fuas_max, "flush": 2, "mark": 3}
+    for _ in range(draw(st.integers(1, 22))):
+        busy = {sector for op in disk.flying for sector in op.sectors()}
+        free = [sector for sector in range(sectors) if sector not in busy]
+        is_flushing = any(op.kind == "flush" for op in disk.flying)
+        kinds = [kind for kind, count in left.items() if count and not (kind == "flush" and is_flushing)]
+        choices = [kind for kind in kinds if free or kind in {"flush", "mark"}]
+        kind = draw(st.sampled_from([*choices, *["complete"] * 2 * len(disk.flying)] or ["none"]))
+        if kind == "complete":
+            disk.complete(draw(st.sampled_from(disk.flying)))
+        elif kind == "mark":
+            disk.mark()
+        elif kind == "flush":
+            disk.submit(Op("flush"))
+        elif kind != "none":
+            first = draw(st.sampled_from(free))
+            count = 2 if first + 1 in free and draw(st.booleans()) else 1
+            # Each write has bytes of its own, so that two in flight are never mistaken for each other.
+            disk.submit(Op(kind, first, count, 1 + sum(left.values())))
+        if kind in left:
+            left[kind] -= 1
+    return disk

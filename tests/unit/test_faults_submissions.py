@@ -1,0 +1,112 @@
+"""Submissions: the block trace's account of a log, and the crash states that only it can prove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, plan
+from rig.faults.legality import Checker, Rule
+from rig.faults.submissions import Account
+from tests.unit.disks import DISK_SECTORS, SECTOR, Op, content_of, everything, marks_claimed, rebuild, rebuild_device
+from tests.unit.requests import Requests, some_requests
+from tests.unit.test_faults_legality import device
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("submissions") / "log"
+
+
+@settings(max_examples=300)
+@given(disk=some_requests(4))
+def test_a_power_cut_makes_every_reachable_content_and_no_other_and_claims_its_marks(
+    place: Path, disk: Requests
+) -> None:
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        # A recording that fails this check is void.
+        assume(disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR)))
+        log.account = Account.of(bytes(disk.records), log)
+        states = everything(Fault.POWERCUT, log).states
+        event(f"ahead: {any(state.ahead for state in states)}")
+        made, reached = {rebuild(log, state): marks_claimed(log, state) for state in states}, disk.contents()
+        if disk.has_older_plain_write():
+            assert all(seen <= reached.get(content, -1) for content, seen in made.items())
+        else:
+            assert made == reached
+        checker = Checker(log, DISK_SECTORS * SECTOR)
+        for state in states:
+            assert parse_state(state.id, log, epochs(log)).ahead == state.ahead
+            assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, Rule.WHOLE)), state.id
+
+
+@settings(max_examples=100)
+@given(disk=some_requests(3, writes_max=4))
+def test_the_checker_calls_legal_just_what_a_cut_before_that_entry_can_leave(place: Path, disk: Requests) -> None:
+    disk.end(place)
+    assume(not disk.has_older_plain_write())
+    with WriteLog.open(place) as log:
+        log.account = Account.of(bytes(disk.records), log)
+        checker = Checker(log, DISK_SECTORS * SECTOR)
+        for entry, moment in disk.before.items():
+            for content in disk.contents():
+                expected = "legal" if content in moment.whole_contents() else "illegal"
+                assert expected == checker.check(device(content), entry, Rule.WHOLE).legality
+
+
+@settings(max_examples=60)
+@given(disk=some_requests(4, writes_max=4))
+def test_whatever_else_an_honest_disk_does_is_legal(place: Path, disk: Requests) -> None:
+    disk.end(place)
+    rules = {Fault.TORN: Rule.TORN, Fault.SHORN: Rule.SHORN, Fault.DISCARD: Rule.DISCARDS, Fault.PLP: Rule.ORDERED}
+    with WriteLog.open(place) as log:
+        log.account = Account.of(bytes(disk.records), log)
+        checker = Checker(log, DISK_SECTORS * SECTOR)
+        for fault, rule in rules.items():
+            for state in plan(fault, Logs(log), first_entry=-1, states_max=300, seed=1).states:
+                assert parse_state(state.id, log, epochs(log)) == state
+                assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, rule)), state.id
+
+
+@given(disk=some_requests(4), data=st.data())
+def test_records_that_disagree_with_the_log_are_refused(place: Path, disk: Requests, data: st.DataObject) -> None:
+    disk.end(place)
+    count = len(disk.records) // 48
+    assume(count > 1)
+    rank = data.draw(st.integers(0, count - 1))
+    with WriteLog.open(place) as log:
+        lost = bytes(disk.records[: 48 * rank] + disk.records[48 * (rank + 1) :])
+        with pytest.raises(LogError):
+            Account.of(lost, log)
+        with pytest.raises(LogError):
+            Account.of(bytes(disk.records[:-1]), log)
+
+
+@given(disk=some_requests(4, writes_max=3), noise=st.binary(max_size=200), at=st.integers(0, 500))
+def test_a_damaged_trace_is_refused_or_still_agrees(place: Path, disk: Requests, noise: bytes, at: int) -> None:
+    disk.end(place)
+    records = bytearray(disk.records)
+    records[at : at + len(noise)] = noise
+    with WriteLog.open(place) as log:
+        try:
+            account = Account.of(bytes(records), log)
+        except LogError:
+            return
+        writes = account.completed >= 0
+        assert (account.submitted[writes] < account.completed[writes]).all()
+
+
+def test_a_plain_write_in_flight_may_have_landed_before_a_fua_write_completes(place: Path) -> None:
+    disk, slow, fua = Requests(), Op("write", 1, 1, 1), Op("fua", 0, 1, 2)
+    disk.submit(slow)
+    disk.submit(fua)
+    disk.complete(fua)
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        without = {state.id for state in everything(Fault.POWERCUT, log).states}
+        log.account = Account.of(bytes(disk.records), log)
+        assert {"tail.f0.a1"} == {state.id for state in everything(Fault.POWERCUT, log).states} - without
