@@ -17,6 +17,7 @@ from rig.faults.content import ContentIndex
 from rig.faults.epochs import Epoch, epochs
 from rig.faults.log import DEVICE_BYTES_MAX, WriteLog
 from rig.faults.state import CrashState
+from rig.faults.submissions import Account
 from rig.faults.twodisk import JointIndex, JointState, parse_joint
 from rig.faults.twologs import TwoLogs
 
@@ -31,29 +32,36 @@ class LogFile:
     device_begins_bytes: tuple[int, ...] = (0,)
     # The size of the disk of each log; a log with an entry after its end is damaged.
     devices_bytes: tuple[int, ...] = (DEVICE_BYTES_MAX,)
+    # Where the block trace of each log is in the file, as (offset, length) in bytes; empty if there is none.
+    traces: tuple[tuple[int, int], ...] = ()
 
     @contextmanager
     def opened(self) -> Iterator[Logs]:
-        """Open the logs for the duration of a `with` block; raise `LogError` if one is damaged."""
+        """Open the logs for the length of a `with` block; raise `LogError` if one is damaged or its trace disagrees."""
         with ExitStack() as stack:
-            yield Logs(
-                *(
-                    stack.enter_context(WriteLog.open(self.path, begin_bytes=begin_bytes, device_bytes=device_bytes))
-                    for begin_bytes, device_bytes in zip(self.log_begins_bytes, self.devices_bytes, strict=True)
-                ),
-                device_begins_bytes=self.device_begins_bytes,
-            )
+            logs = [
+                stack.enter_context(WriteLog.open(self.path, begin_bytes=begin_bytes, device_bytes=device_bytes))
+                for begin_bytes, device_bytes in zip(self.log_begins_bytes, self.devices_bytes, strict=True)
+            ]
+            for log, (begin_bytes, length_bytes) in zip(logs, self.traces, strict=False):
+                account = Account.of(_part(self.path, begin_bytes, length_bytes), log)
+                # Two disks are judged by what both logs prove together.
+                log.account = account if len(logs) == 1 else None
+            yield Logs(*logs, device_begins_bytes=self.device_begins_bytes, traces=self.traces)
 
 
 class Logs:
     """Opened logs of one file. The first use of two logs raises `LogError` if their marks differ."""
 
-    def __init__(self, *logs: WriteLog, device_begins_bytes: Sequence[int] = (0,)) -> None:
+    def __init__(
+        self, *logs: WriteLog, device_begins_bytes: Sequence[int] = (0,), traces: tuple[tuple[int, int], ...] = ()
+    ) -> None:
         if not 1 <= len(logs) <= 2:
             raise ValueError(f"{len(logs)} logs: a recording has one or two disks")
         self.all = logs
         self.first = logs[0]
         self._device_begins_bytes = tuple(device_begins_bytes)
+        self._traces = traces
 
     @property
     def file(self) -> LogFile:
@@ -63,6 +71,7 @@ class Logs:
             tuple(log.begin_bytes for log in self.all),
             self._device_begins_bytes,
             tuple(log.device_bytes for log in self.all),
+            self._traces,
         )
 
     @cached_property
@@ -93,3 +102,9 @@ class Logs:
     @cached_property
     def _index(self) -> ContentIndex:
         return ContentIndex(self.first)
+
+
+def _part(path: Path, begin_bytes: int, length_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(begin_bytes)
+        return file.read(length_bytes)

@@ -124,7 +124,7 @@ def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int
 def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashState) -> JointState:
     """Build a joint state and its id; the caller must ensure that it is legal (`parse_joint` checks)."""
     text = addresses.joined(late, of_late.id, late.other, of_early.id)
-    chosen = (of_late.epoch, of_late.fua_count, of_late.whole, of_late.tears, of_late.draw)
+    chosen = (of_late.epoch, of_late.fua_count, of_late.whole, of_late.ahead, of_late.tears, of_late.draw)
     return JointState(text, *chosen, late=late, states={late: of_late, late.other: of_early}, logs=logs)
 
 

@@ -93,11 +93,16 @@ class LiveFinding(TypedDict):
 
 @dataclass(frozen=True)
 class LogFacts:
-    """One write log of a recording; `digest` covers its bytes up to the end of the last entry."""
+    """One write log of a recording; `digest` covers its bytes up to the end of the last entry.
+
+    `trace_digest` covers the block trace, if there is one (`faults.submissions`).
+    """
 
     digest: str
     size_bytes: int
     entry_count: int
+    trace_digest: str = ""
+    trace_bytes: int = 0
 
 
 @dataclass(frozen=True)

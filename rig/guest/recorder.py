@@ -50,7 +50,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
         if journal:
             facts["journal"] = _kept(keep, journal)
         for each in filter(None, (stack, journal)):
-            keep(len(each.requests), [each.requests])
+            keep(len(each.requests), [bytes(each.requests)])
     # Last of all, so that it cannot influence the recording.
     is_plain = orders.shim == Shim.NONE and not orders.injection
     facts["syncs"] = sample(orders).syncs if is_plain else {}

@@ -46,16 +46,18 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     path = folder / "log"
     if "rounds" in told:
         told["live"] = _proven_live(scenario, told, parts, folder)
-    kept = parts[: soundness.log_count(told)]
+    log_count = soundness.log_count(told)
+    # A live cut has no block trace; what it left comes after its log.
+    kept, traces = parts[:log_count], () if "rounds" in told else parts[log_count:]
     origin = Origin(template.identity, template.image, qemu_version())
     try:
-        with archive.write(kept, path).opened() as logs:
+        with archive.write(kept, path, traces).opened() as logs:
             facts = soundness.facts_of(scenario, origin, told, logs)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error
     finally:
         path.unlink(missing_ok=True)
-    return archive.save(folder, kept, replace(facts, reproduced=reproduced))
+    return archive.save(folder, kept, replace(facts, reproduced=reproduced), traces)
 
 
 def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:

@@ -1,8 +1,9 @@
 """The archive of recordings: kept compressed, one folder each, and handed out unpacked.
 
 A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` if the file system has its journal on a
-separate disk; `facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked, the
-logs are in one file at fixed offsets, as on a clone's recording disk.
+separate disk; and for each the block trace of the same requests, `trace-a.zst` and `trace-b.zst`, except for live cuts.
+`facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked, all are in one file at
+fixed offsets, as on a clone's recording disk.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from rig.faults import LogFile, Logs
 
 # The size of a clone's recording disk; a saved template works with no other size.
 RECORDING_BYTES = 4 << 30
+# Where the block trace begins behind the beginning of its log, which is shorter.
+_TRACE_BEGIN_BYTES = 1 << 30
 _FACTS = "facts.json"
 # Where the disk of each log begins on a verifier's one device.
 _DEVICE_BEGINS_BYTES = (0, geometry.JOURNAL_FIRST_BYTE)
@@ -49,18 +52,21 @@ class Recording:
         os.close(descriptor)
         path = Path(name)
         try:
-            made = file_of(path, len(self.facts.logs))
+            made = file_of(path, len(self.facts.logs), [facts.trace_bytes for facts in self.facts.logs])
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
-                archive = self.folder / archive_name(rank)
-                _unpack(archive.read_bytes(), path, archive, begin_bytes)
-                # A truncated frame unpacks without an error, but to less data.
-                if digest(path, facts.size_bytes, begin_bytes) != facts.digest:
-                    raise RecordingError(
-                        f"{archive} is damaged: not what was recorded; remove the folder to record again"
-                    )
+                self._unpack(archive_name(rank), path, begin_bytes, facts.size_bytes, facts.digest)
+                if facts.trace_bytes:
+                    self._unpack(trace_name(rank), path, *made.traces[rank], facts.trace_digest)
             yield made
         finally:
             path.unlink(missing_ok=True)
+
+    def _unpack(self, name: str, path: Path, begin_bytes: int, size_bytes: int, expected: str) -> None:
+        archive = self.folder / name
+        _unpack(archive.read_bytes(), path, archive, begin_bytes)
+        # A truncated frame unpacks without an error, but to less data.
+        if digest(path, size_bytes, begin_bytes) != expected:
+            raise RecordingError(f"{archive} is damaged: not what was recorded; remove the folder to record again")
 
     @contextmanager
     def opened(self) -> Iterator[Logs]:
@@ -74,27 +80,40 @@ def archive_name(rank: int) -> str:
     return f"log-{'ab'[rank]}.zst"
 
 
-def file_of(path: Path, log_count: int) -> LogFile:
-    """Return the layout of an unpacked recording with this many logs."""
+def trace_name(rank: int) -> str:
+    """Return the name of the archive of the block trace of a log."""
+    return f"trace-{'ab'[rank]}.zst"
+
+
+def file_of(path: Path, log_count: int, traces_bytes: Sequence[int] = ()) -> LogFile:
+    """Return the layout of an unpacked recording with this many logs, and block traces of these lengths."""
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
-    return LogFile(path, begins, _DEVICE_BEGINS_BYTES[:log_count], _DEVICES_BYTES[:log_count])
+    traces = tuple((begin + _TRACE_BEGIN_BYTES, length) for begin, length in zip(begins, traces_bytes, strict=False))
+    return LogFile(
+        path, begins, _DEVICE_BEGINS_BYTES[:log_count], _DEVICES_BYTES[:log_count], traces if any(traces_bytes) else ()
+    )
 
 
-def write(logs: Sequence[bytes], path: Path) -> LogFile:
-    """Write logs to a sparse file in the layout of an unpacked recording."""
-    made = file_of(path, len(logs))
+def write(logs: Sequence[bytes], path: Path, traces: Sequence[bytes] = ()) -> LogFile:
+    """Write logs and their block traces to a sparse file in the layout of an unpacked recording."""
+    made = file_of(path, len(logs), [len(trace) for trace in traces])
     with path.open("wb") as file:
         for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
             file.seek(begin_bytes)
             file.write(log)
+        for (begin_bytes, _), trace in zip(made.traces, traces, strict=False):
+            file.seek(begin_bytes)
+            file.write(trace)
         file.truncate(RECORDING_BYTES)
     return made
 
 
-def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts) -> Recording:
+def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts, traces: Sequence[bytes] = ()) -> Recording:
     """Store a sound recording, durably."""
     for rank, log in enumerate(logs):
         host.atomic_write(folder / archive_name(rank), packed(log))
+    for rank, trace in enumerate(traces):
+        host.atomic_write(folder / trace_name(rank), packed(trace))
     host.atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
     return Recording(folder, facts)
 
@@ -112,7 +131,8 @@ def load(folder: Path) -> Recording | None:
         raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
     if not 1 <= len(logs) <= len(_DEVICE_BEGINS_BYTES):
         raise RecordingError(f"{path} is damaged: it lists {len(logs)} logs; remove the folder to record again")
-    for name in map(archive_name, range(len(logs))):
+    names = [archive_name(rank) for rank in range(len(logs))]
+    for name in names + [trace_name(rank) for rank, log in enumerate(logs) if log.trace_bytes]:
         if not (folder / name).exists():
             raise RecordingError(f"{folder} has facts but no {name}; remove the folder to record again")
     return recording

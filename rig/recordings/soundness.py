@@ -1,14 +1,15 @@
 """Checks that a recording is sound, and the facts that are kept of it.
 
 A recording is void, and never kept, unless for each of its disks a replay of every log entry equals the device byte for
-byte and the disk counted as many flushes as the log holds; no log was truncated; nothing was read from the host's disk
+byte, the disk counted as many flushes as the log holds, and the block trace agrees with the log entry by entry (that is
+checked whenever they are opened); no log was truncated; nothing was read from the host's disk
 meanwhile; the engine's settings, read back, are those asked for; and, for two disks, both logs hold the same marks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,7 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
     counts = [_counts(log) for log in logs.all]
     return RecordingFacts(
         key=scenario.recording_key,
-        logs=[
-            LogFacts(archive.digest(log.path, log.end_bytes, log.begin_bytes), log.end_bytes, log.entry_count)
-            for log in logs.all
-        ],
+        logs=_log_facts(logs),
         template=origin.template,
         image=origin.image,
         qemu_version=origin.qemu_version,
@@ -68,6 +66,18 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         live=told["live"],
         clock=told.get("clock", []),
     )
+
+
+def _log_facts(logs: Logs) -> list[LogFacts]:
+    file = logs.file
+    found = [
+        LogFacts(archive.digest(log.path, log.end_bytes, log.begin_bytes), log.end_bytes, log.entry_count)
+        for log in logs.all
+    ]
+    for rank, (begin_bytes, length_bytes) in enumerate(file.traces):
+        traced = archive.digest(file.path, length_bytes, begin_bytes)
+        found[rank] = replace(found[rank], trace_digest=traced, trace_bytes=length_bytes)
+    return found
 
 
 def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> None:
