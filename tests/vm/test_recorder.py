@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from rig.contract.devices import DEVICES
 from rig.contract.errors import RecordingError, VmError
 from rig.contract.scenario import Scenario
-from rig.faults import Logs, WriteLog
+from rig.faults import Fault, Logs, WriteLog, plan
 from rig.machines import record
 from rig.machines.template import Template
 from rig.recordings import archive, soundness
@@ -35,8 +36,9 @@ def test_the_same_scenario_gives_the_same_log_bit_for_bit(
     wal_full: Recording, second_run: tuple[dict[str, Any], list[bytes]], recorder: Template
 ) -> None:
     told, parts = second_run
-    with wal_full.unpacked() as file:
-        recorded = [file.path.read_bytes()[: len(parts[0])]]
+    with wal_full.unpacked() as file, file.path.open("rb") as unpacked:
+        recorded = [os.pread(unpacked.fileno(), len(parts[0]), 0)]
+        recorded += [os.pread(unpacked.fileno(), length, begin) for begin, length in file.traces]
     assert parts == recorded or two_agree(recorded, lambda: record.run(scenario_of("wal_full"), recorder)[1])
     assert told["root_reads"] == 0
     assert wal_full == archive.load(wal_full.folder)
@@ -54,7 +56,7 @@ def test_another_seed_gives_another_log(wal_full: Recording, recorded: Recorder)
 def test_a_scenario_recorded_twice_notes_that_it_was_reproduced(recorder: Template, tmp_path: Path) -> None:
     brief = replace(scenario_of("wal_off"), workload=replace(SHORT, transaction_count=2))
     assert record.record(brief, recorder, tmp_path, reproduce=True).facts.reproduced is True
-    assert {"log-a.zst", "facts.json"} == {path.name for path in tmp_path.iterdir()}
+    assert {"log-a.zst", "trace-a.zst", "facts.json"} == {path.name for path in tmp_path.iterdir()}
     assert json.loads((tmp_path / "facts.json").read_text())["reproduced"] is True
 
 
@@ -91,6 +93,14 @@ def test_what_the_engine_cannot_do_fails_with_its_words_and_what_it_ignores_is_r
     with pytest.raises(RecordingError, match="journal_mode was set to nosuch and reads back delete"):
         record.record(ignored, recorder, tmp_path)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_the_block_trace_shows_what_was_in_flight_when_a_flush_completed(recorded: Recorder) -> None:
+    slow = recorded(replace(scenario_of("delete_full"), device=DEVICES["hdd"]))
+    with slow.opened() as logs:
+        assert logs.first.account
+        found = plan(Fault.POWERCUT, logs, first_entry=-1, states_max=2000, seed=1).states
+        assert any(state.ahead for state in found)
 
 
 def _flip(entries: list[Entry]) -> list[Entry]:
@@ -131,7 +141,7 @@ def test_a_recording_is_void_that_has(
     scenario: Scenario = scenario_of("wal_full")
     # The log must be from the same run as the guest's report: on a busy host runs may differ by some nanoseconds.
     told, parts = second_run
-    with archive.write(parts, tmp_path / "whole").opened() as logs:
+    with archive.write(parts[:1], tmp_path / "whole", parts[1:]).opened() as logs:
         path = write_log(tmp_path / "log", sabotage(entries_of(logs.first)))
     with WriteLog.open(path) as log:
         if words is None:
