@@ -42,6 +42,8 @@ from rig.engines import found, settings_name
 UNJUDGED_SHARE_MAX = 0.01
 # Above this share of epochs that could not be cut, finding nothing new does not make up for too little exposure.
 DOUBTFUL_SHARE_MAX = 0.05
+# Nor does it with less than one file content for this many transactions.
+SEEN_PART = 8
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
@@ -260,10 +262,14 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
     wanted = exposure_wanted(exposure_min, scenario.fault, is_mutant=is_mutant(scenario))
-    # Each transaction changes the files, so a search that saw fewer contents than transactions has missed some; and so
-    # may one that was kept from many epochs.
+    # A search that found nothing new among as many states again has seen what there is to see, unless it saw hardly
+    # anything or was kept from many epochs. A setting that syncs only at checkpoints has few contents.
     is_blind = plan.epochs_doubtful > DOUBTFUL_SHARE_MAX * (plan.epoch_count + plan.epochs_doubtful)
-    has_seen_all = plan.is_saturated and not is_blind and outcome.exposure_count >= scenario.recording.transaction_count
+    has_seen_all = (
+        plan.is_saturated
+        and not is_blind
+        and outcome.exposure_count * SEEN_PART >= scenario.recording.transaction_count
+    )
     is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)
     if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
         found.append(f"{unstable_count} states showed something else when the same files were opened again")

@@ -79,6 +79,8 @@ MAIN_FAULTS = ("oscrash", "powercut", "processkill", "torn")
 # Of all other faults a part of the exposure is asked for, and of a mutant: that it survives says nothing of the engine.
 _SIDE_PART = 5
 _MUTANT_PART = 8
+# Most states of one recovery leave the same files, and each recovery costs a machine.
+_RECOVERY_PART = 16
 HONEST_FAULTS = of(Arm.HONEST)
 # Under these an honest disk loses what was not flushed.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
@@ -89,5 +91,5 @@ ERROR_FAULTS = of(Arm.ERROR)
 
 def exposure_wanted(exposure_min: int, fault: str, *, is_mutant: bool) -> int:
     """Return how many distinct file contents a zero under this fault has to rest on."""
-    part = _MUTANT_PART if is_mutant else 1 if fault in MAIN_FAULTS else _SIDE_PART
-    return -(-exposure_min // part)
+    part = 1 if fault in MAIN_FAULTS else _RECOVERY_PART if SPECS[fault].cuts_recovery else _SIDE_PART
+    return -(-exposure_min // (_MUTANT_PART if is_mutant else part))
