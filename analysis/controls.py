@@ -2,7 +2,7 @@
 
 A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run. A
 scenario can be green only if all required controls of its group fired. The engine's dossier says which settings must
-fail (`rig.analysis.dossiers.Controls`). Required are:
+fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload:
 - the settings that must lose under this fault lose at least one acknowledged transaction, and where writes may be
   reordered or torn, the settings that may be damaged show some damage;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
@@ -14,6 +14,8 @@ fail (`rig.analysis.dossiers.Controls`). Required are:
 - under errors, each scenario whose promise can break saw at least one error;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
 - when the process is killed, every scenario was hit inside commits, and the settings that must be damaged are.
+
+Another workload than the default makes a group of its own, of which only what follows is required.
 
 A scenario whose shim swallows every sync must break its promise to lose nothing. Under a wrong clock, so must one whose
 shim trusts the clock. These controls exist only if such a scenario was run. A scenario whose shim drops one kind of
@@ -32,6 +34,7 @@ from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORG
 from rig.contract.clocks import Clock, is_wrong
 from rig.contract.injections import Injection
 from rig.contract.orders import DROP_PREFIX, Shim
+from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
 from rig.engines import settings_name
 from rig.faults import Holds
 
@@ -48,9 +51,11 @@ class Group:
     engine: str
     filesystem: str
     fault: str
+    workload: str = DEFAULT_WORKLOAD
 
     def __str__(self) -> str:
-        return f"{self.engine} on {self.filesystem}, {self.fault}"
+        text = f"{self.engine} on {self.filesystem}, {self.fault}"
+        return text if self.workload == DEFAULT_WORKLOAD else f"{text}, workload {self.workload}"
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,16 @@ _REORDERING_FAULTS = ("powercut", "torn")
 _SWALLOWED = "every sync is swallowed"
 
 
-def group_of(scenario: MeasuredScenario) -> Group:
+def group_of(scenario: MeasuredScenario | Scenario) -> Group:
     """Return the group that the scenario belongs to."""
-    return Group(scenario.engine, scenario.filesystem, scenario.fault)
+    return Group(scenario.engine, scenario.filesystem, scenario.fault, scenario.workload_name)
 
 
 def is_control(scenario: MeasuredScenario | Scenario) -> bool:
     """Return whether this scenario must fail, because of its settings or because of its shim."""
     if scenario.shim == Shim.NONE:
-        return settings_name(scenario.settings) in control_settings(scenario.engine, scenario.fault)
+        is_default = scenario.workload_name == DEFAULT_WORKLOAD
+        return is_default and settings_name(scenario.settings) in control_settings(scenario.engine, scenario.fault)
     return not is_mutant(scenario)
 
 
@@ -129,7 +135,8 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     results: list[ControlResult] = []
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.scenario) == group]
-        required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ())
+        is_default = group.workload == DEFAULT_WORKLOAD
+        required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ()) if is_default else ()
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
             results += _kill_controls(group, members)
             continue
@@ -295,7 +302,7 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
             continue
         broken_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
         what = f"{_sabotage(scenario)}, so the promise must break; {broken_count} states break it"
-        name = f"{settings_name(scenario.settings)}+{scenario.shim}"
+        name = name_of(scenario.settings, scenario.workload_name, scenario.shim)
         fired = broken_count > 0 and not outcome.settings_mismatches
         results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)

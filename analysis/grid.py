@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Result, Row
 from rig.contract.arms import SPECS, Arm
+from rig.contract.scenario import DEFAULT_WORKLOAD
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,12 +48,14 @@ class Grid:
 
 
 def grids(rows: Sequence[Row]) -> list[Grid]:
-    """Return a grid for each engine, file system and device, in the order of the rows."""
+    """Return a grid for each engine, file system, device and workload, in the order of the rows."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         scenario = row.outcome.scenario
         if scenario.shim == "none":
-            groups.setdefault(f"{scenario.engine} on {scenario.filesystem}, device {scenario.device}", []).append(row)
+            workload = "" if scenario.workload_name == DEFAULT_WORKLOAD else f", workload {scenario.workload_name}"
+            title = f"{scenario.engine} on {scenario.filesystem}, device {scenario.device}{workload}"
+            groups.setdefault(title, []).append(row)
     return [_grid(title, group) for title, group in groups.items()]
 
 

@@ -16,16 +16,17 @@ from rig.analysis.dossiers import KnownBug, Version, dossier_of
 if TYPE_CHECKING:
     from rig.analysis.outcome import Summary
 
-# Every workload has one connection.
+# No workload has two connections at work at the same time.
 _CONNECTIONS = 1
 
 
-def known_bugs(engine: str, version: str, settings: Mapping[str, str]) -> list[KnownBug]:
+def known_bugs(engine: str, version: str, settings: Mapping[str, str], workload: str) -> list[KnownBug]:
     """Return the bugs that a workload can trigger in a release at these settings."""
     return [
         bug
         for bug in dossier_of(engine).KNOWN_BUGS
         if bug.affects(version) and bug.connections_min <= _CONNECTIONS
+        if not bug.workloads or workload in bug.workloads
         if all(settings.get(name) in choices for name, choices in bug.settings.items())
     ]
 
@@ -36,7 +37,7 @@ def warnings(summary: Summary) -> list[str]:
     for row in summary.rows:
         scenario = row.outcome.scenario
         version = scenario.recording.engine_version.partition(" ")[0]
-        for bug in known_bugs(scenario.engine, version, scenario.settings):
+        for bug in known_bugs(scenario.engine, version, scenario.settings, scenario.workload_name):
             _, names = met.setdefault((scenario.engine, version, bug.name), (bug, {}))
             names[row.outcome.settings_name] = None
     return [

@@ -36,7 +36,8 @@ from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import exposure_wanted
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from rig.engines import found, settings_name
+from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
+from rig.engines import found
 
 # Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
@@ -96,9 +97,8 @@ class Outcome:
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as spelled in ids, with the shim if there is one."""
-        name = settings_name(self.scenario.settings)
-        return name if self.scenario.shim == Shim.NONE else f"{name}+{self.scenario.shim}"
+        """Return the settings as spelled in ids, with the workload and the shim if they are named."""
+        return name_of(self.scenario.settings, self.scenario.workload_name, self.scenario.shim)
 
 
 @dataclass(frozen=True)
@@ -298,6 +298,8 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         scenario.engine,
         scenario.filesystem,
         _settings_rank(scenario),
+        scenario.workload_name != DEFAULT_WORKLOAD,
+        scenario.workload_name,
         scenario.shim != Shim.NONE,
         scenario.shim,
         scenario.device,

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rig import host
-from rig.analysis import grid, known_bugs, mutations, protocol
+from rig.analysis import coverage, grid, known_bugs, mutations, protocol
 from rig.analysis.controls import group_of
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import findings
@@ -82,6 +82,8 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         dishonest=DISHONEST_FAULTS,
         kinds=_kinds(summary),
         mutations=mutations.scores(summary),
+        coverages=coverage.coverages(summary),
+        never=coverage.NEVER,
         protocols=_protocols(summary),
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),

@@ -33,7 +33,7 @@ from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
 # Raised with each change that an earlier version could not read, or would misread.
-_FORMAT = 3
+_FORMAT = 4
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
@@ -200,7 +200,7 @@ class Run:
             found.append(
                 MeasuredScenario(
                     scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
-                    scenario.device.name, scenario.shim, recorded.facts, facts, tuple(verdicts),
+                    scenario.device.name, scenario.shim, recorded.facts, facts, tuple(verdicts), scenario.workload_name,
                 )
             )  # fmt: skip
         return found, damaged

@@ -84,6 +84,8 @@ class KnownBug:
     connections_min: int
     signal: str
     source: str
+    # The workloads that can trigger it; empty for all.
+    workloads: tuple[str, ...] = ()
 
     def affects(self, version: str) -> bool:
         """Return whether a release has the bug; `version` as the engine reports it, for example 3.8.7.1."""

@@ -280,4 +280,17 @@ KNOWN_BUGS = (
         "without any crash",
         source="sqlite.org/wal.html, section The WAL-Reset Bug",
     ),
+    KnownBug(
+        name="wal-savepoint",
+        # Since 3.11.0 a page that a transaction writes to the WAL again overwrites its frame (wal-overwrite-frames).
+        first=(3, 11, 0),
+        fixed=(3, 50, 2),
+        backported=(),
+        settings={"journal_mode": ("wal",)},
+        connections_min=1,
+        signal="if a transaction rolls back to a savepoint after its cache has spilled into the WAL more than once,"
+        " recovery ends before it and loses or damages what was committed from then on, even without any cut",
+        source="measured: 3.40.1 to 3.50.1 have it, 3.50.2 has not",
+        workloads=("rough",),
+    ),
 )

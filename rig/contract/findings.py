@@ -53,6 +53,8 @@ class Finding:
     files: str = ""
     # Whether the engine was opened on it, or another state with the same files had shown it before.
     opened: bool = True
+    # What the engine met in the files when it was opened, in its own words: `rig.engines.Spec.met`, by commas.
+    met: str = ""
 
     @property
     def message(self) -> dict[str, Any]:
@@ -60,6 +62,7 @@ class Finding:
         return {
             "kind": str(self.kind), "recovered": self.recovered, "detail": self.detail, "ms": dict(self.ms),
             "clock": self.clock_s, "files": self.files, "opened": self.opened,
+            "met": self.met,
         }  # fmt: skip
 
     @classmethod
@@ -67,5 +70,5 @@ class Finding:
         """Return the finding in a message; raise ValueError for an unknown kind."""
         return cls(
             FindingKind(message["kind"]), message["recovered"], message["detail"], message.get("ms", {}),
-            message.get("clock"), message.get("files", ""), message.get("opened", True),
+            message.get("clock"), message.get("files", ""), message.get("opened", True), message.get("met", ""),
         )  # fmt: skip

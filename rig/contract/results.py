@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
+from rig.contract.scenario import DEFAULT_WORKLOAD
+
 
 class VerdictKind(StrEnum):
     """What reopening one crash state showed, from best to worst; the last group says nothing about the database."""
@@ -67,6 +69,8 @@ class Verdict:
     files: str = ""
     # Whether the database was opened on this state, or the verdict is that of another with the same file content.
     opened: bool = True
+    # What the database met in its files when it was opened, in the engine's words, by commas.
+    met: str = ""
 
     @property
     def exposure(self) -> str:
@@ -139,6 +143,10 @@ class RecordingFacts:
     live: Sequence[LiveFinding]
     # The workload's readings of its clocks if it was given a wrong one: `rig.guest.programs.clock.ProcessClock`.
     clock: Sequence[Sequence[int]] = field(default_factory=list)
+    # What the workload reached, each with the log entries between which a cut hits it: (situation, first, last).
+    reached: Sequence[tuple[str, int, int]] = field(default_factory=list)
+    # Event -> how often it was skipped, because the engine does not know it or these settings do not.
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -190,3 +198,4 @@ class MeasuredScenario:
     recording: RecordingFacts
     plan: PlanFacts
     verdicts: tuple[Verdict, ...]
+    workload_name: str = DEFAULT_WORKLOAD

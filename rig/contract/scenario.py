@@ -1,7 +1,8 @@
 """A scenario, which defines one experiment: engine and settings, file system, device, workload, fault, seed.
 
 A `Scenario` is frozen and complete: two equal scenarios on one template give the same recording, bit for bit.
-Its `id` is what users type: `{engine}-{filesystem}-{settings}_{fault}`.
+Its `id` is what users type: `{engine}-{filesystem}-{settings}_{fault}`. A workload other than the default is named as
+a variant of the settings, for example `wal_full.life`, and a shim after that: `wal_full.life+eatmydata`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from rig.contract.arms import SPECS
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 
+# The workload that ids do not name.
+DEFAULT_WORKLOAD = "ledger"
+
+
+def name_of(settings: Mapping[str, str], workload: str = DEFAULT_WORKLOAD, shim: str = Shim.NONE) -> str:
+    """Return settings, workload and shim as spelled in ids."""
+    named = "_".join(settings.values()) + (f".{workload}" if workload != DEFAULT_WORKLOAD else "")
+    return named if shim == Shim.NONE else f"{named}+{shim}"
+
 
 @dataclass(frozen=True)
 class WorkloadSpec:
@@ -25,7 +35,7 @@ class WorkloadSpec:
     # a file system commits by itself, because the last transaction may become durable only then.
     think_ms: int = 1500
     rest_ms: int = 6000
-    name: str = "ledger"
+    name: str = DEFAULT_WORKLOAD
 
 
 @dataclass(frozen=True)
@@ -52,9 +62,13 @@ class Scenario:
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as spelled in the test id, with the shim if there is one."""
-        name = "_".join(self.settings.values())
-        return name if self.shim == Shim.NONE else f"{name}+{self.shim}"
+        """Return the settings as spelled in the test id, with the workload and the shim if they are named."""
+        return name_of(self.settings, self.workload.name, self.shim)
+
+    @property
+    def workload_name(self) -> str:
+        """Return the name of the workload."""
+        return self.workload.name
 
     @property
     def id(self) -> str:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from rig.workloads.operations import Content, Operation, Table
+from rig.workloads.events import EventKind
+from rig.workloads.operations import Content, Operation, Skill, Table
 
 
 @runtime_checkable
@@ -26,10 +27,10 @@ class Database(Protocol):
         """Create the tables and fill them, in one transaction."""
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after the engine has acknowledged the commit."""
+        """Carry out one transaction, or roll it back if it ends so; return after the engine has acknowledged that."""
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of every table."""
+        """Return every row of those of the tables that exist."""
 
     def problems(self) -> list[str]:
         """Return what the engine's own checks complain about; empty if they find nothing."""
@@ -39,6 +40,22 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close as a careful program would."""
+
+
+@runtime_checkable
+class EventfulDatabase(Database, Protocol):
+    """What an engine needs in addition whose spec lists events that it carries out itself."""
+
+    def happen(self, kind: EventKind, variant: str) -> bool:
+        """Carry out an event; return False if these settings have nothing of the kind."""
+
+
+@runtime_checkable
+class ObservantDatabase(Database, Protocol):
+    """What an engine needs in addition whose spec lists situations."""
+
+    def seen(self) -> list[str]:
+        """Return the situations, in words of `Spec.situations`, that came about since the last call."""
 
 
 @runtime_checkable
@@ -68,6 +85,14 @@ class Driver(Protocol):
 
     def open_database(self, directory: str, settings: Mapping[str, str]) -> Database:
         """Open the database in a directory, or make a new one there, and recover it if necessary."""
+
+
+@runtime_checkable
+class ObservantDriver(Driver, Protocol):
+    """A driver that can tell what it would meet in the files of a closed database."""
+
+    def met(self, directory: str) -> list[str]:
+        """Return what opening the database will meet, in words of `Spec.met`; raise nothing, whatever is there."""
 
 
 @runtime_checkable
@@ -105,6 +130,17 @@ class Spec:
     settings: Choices
     # setting -> default, for settings that matter to an experiment and are not part of its id.
     tuning: Mapping[str, str] = field(default_factory=dict)
+    # The same for one workload; by the workload's name.
+    tuning_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # What its transactions can do besides changing rows ...
+    skills: frozenset[Skill] = frozenset()
+    # ... and which events it knows, each with its variants in the engine's own words; ("",) if there is only one.
+    events: Mapping[EventKind, tuple[str, ...]] = field(default_factory=dict)
+    # Situations that its transactions and events can bring about, and that an opening can meet after a cut, in a few
+    # words each: the report counts them, so that what was never reached is said. See `ObservantDatabase` and
+    # `ObservantDriver`.
+    situations: tuple[str, ...] = ()
+    met: tuple[str, ...] = ()
     # setting -> the choices under which the engine promises nothing when the power goes ...
     unprotected: Choices = field(default_factory=dict)
     # ... and those under which it promises nothing even when only its process dies.

@@ -20,11 +20,13 @@ def chosen(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
 
 def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
     """Return the scenarios and the controls of their groups, each once, sorted by id."""
-    from rig.analysis.controls import is_control
+    from rig.analysis.controls import group_of, is_control
     from rig.planning import matrix
 
-    groups = {_group(scenario) for scenario in scenarios}
-    controls = [scenario for scenario in matrix.all_scenarios() if _group(scenario) in groups and is_control(scenario)]
+    groups = {group_of(scenario) for scenario in scenarios}
+    controls = [
+        scenario for scenario in matrix.all_scenarios() if group_of(scenario) in groups and is_control(scenario)
+    ]
     found = {scenario.id: scenario for scenario in (*controls, *scenarios)}
     return [found[name] for name in sorted(found)]
 
@@ -38,7 +40,3 @@ def added_line(asked: Sequence[Scenario], measured: Sequence[Scenario]) -> str:
     names = sorted({scenario.settings_name for scenario in added})
     what = "1 control is measured" if len(added) == 1 else f"{len(added)} controls are measured"
     return f"{what} too ({', '.join(names)}): without them nothing is green; --no-controls leaves them out"
-
-
-def _group(scenario: Scenario) -> tuple[str, str, str]:
-    return scenario.engine, scenario.filesystem, scenario.fault

@@ -195,7 +195,7 @@ def run(round_: _Round) -> dict[str, Any]:
     where = cut_point(orders.seed, round_.number, orders.transaction_count)
     cutter = Cutter(round_, mapper, mark)
     database = site.open_database()
-    database.create(work.tables, work.initial)
+    database.create(work.first_tables, work.initial)
     read_back = database.settings()
     workload.make_durable(site.device)
     mark("setup")

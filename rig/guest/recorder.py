@@ -17,6 +17,7 @@ from typing import Any, cast
 from rig.contract.geometry import DATA_DISK_MIB, JOURNAL_DISK_MIB, disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
+from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.filesystems import filesystem_named, with_journal_disk
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper
@@ -51,8 +52,8 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
             facts["journal"] = _kept(keep, journal)
         for each in filter(None, (stack, journal)):
             keep(len(each.requests), [bytes(each.requests)])
-    # Last of all, so that it cannot influence the recording.
-    is_plain = orders.shim == Shim.NONE and not orders.injection
+    # Last of all, so that it cannot influence the recording. What a transaction syncs is documented for plain ones.
+    is_plain = orders.shim == Shim.NONE and not orders.injection and orders.workload == DEFAULT_WORKLOAD
     facts["syncs"] = sample(orders).syncs if is_plain else {}
     return facts
 

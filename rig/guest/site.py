@@ -9,7 +9,7 @@ from typing import Any
 
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
-from rig.engines import Database, opener
+from rig.engines import Database, load, opener
 from rig.filesystems import FileSystem, filesystem_named
 from rig.workloads import Work
 
@@ -47,8 +47,9 @@ class Site:
 
     @property
     def work(self) -> Work:
-        """Return the workload of the orders."""
-        return Work(self.orders.workload, self.orders.seed, self.orders.transaction_count)
+        """Return the workload of the orders, as far as the engine can do it."""
+        skills = load(self.orders.engine_module).spec.skills
+        return Work(self.orders.workload, self.orders.seed, self.orders.transaction_count, skills)
 
     @property
     def message(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from typing import Any
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import DISK_MIB, JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
 from rig.contract.orders import Orders
-from rig.engines import load
+from rig.engines import ObservantDriver, load
 from rig.filesystems import with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
@@ -70,6 +70,7 @@ class Verifier:
         self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layers = layers
+        self._driver = load(orders.engine_module).driver()
         self._known = _Known() if load(orders.engine_module).spec.depends_on_files_alone else None
         # The node of the journal's disk while a state is checked; empty if the journal has no disk of its own.
         self._journal = ""
@@ -142,7 +143,8 @@ class Verifier:
 
     def _open(self, files: str) -> Finding:
         """Open the engine on the files that are mounted, and judge what it shows."""
-        return replace(self._oracle.judge(self._site.open_database), files=files)
+        met = ", ".join(self._driver.met(self._site.directory)) if isinstance(self._driver, ObservantDriver) else ""
+        return replace(self._oracle.judge(self._site.open_database), files=files, met=met)
 
     def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         try:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from rig.contract.devices import DEVICES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
+from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.engines import Engine, engines
 from rig.filesystems import FileSystem, filesystems
+from rig.workloads import MEASURED
 
 # A disk on which every operation takes time, so that the warm-up takes every code path.
 _DEVICE = DEVICES["hdd"]
@@ -20,7 +22,9 @@ def warm_orders(libraries: Sequence[str]) -> Iterator[Orders]:
     first_engine, first_filesystem = engines()[0], filesystems()[0]
     for engine in engines():
         for name in engine.spec.warm:
-            yield _orders(engine, first_filesystem, engine.spec.settings_named(name), _TRANSACTION_COUNT)
+            for workload in MEASURED:
+                settings = {**engine.spec.tuning_of.get(workload, {}), **engine.spec.settings_named(name)}
+                yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT, workload)
         if engine.part("builds"):
             for library in libraries:
                 settings = {**engine.spec.settings_named(engine.spec.warm[0]), "library": library}
@@ -30,9 +34,15 @@ def warm_orders(libraries: Sequence[str]) -> Iterator[Orders]:
         yield _orders(first_engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
 
 
-def _orders(engine: Engine, filesystem: FileSystem, settings: Mapping[str, str], transaction_count: int) -> Orders:
+def _orders(
+    engine: Engine,
+    filesystem: FileSystem,
+    settings: Mapping[str, str],
+    transaction_count: int,
+    workload: str = DEFAULT_WORKLOAD,
+) -> Orders:
     return Orders(
         engine=engine.name, engine_module=engine.module, settings=settings, filesystem=filesystem.word,
-        mount_options=filesystem.mount_options, device=_DEVICE, workload="ledger",
+        mount_options=filesystem.mount_options, device=_DEVICE, workload=workload,
         transaction_count=transaction_count, think_ms=10, rest_ms=10, shim=Shim.NONE, injection=Injection.NONE, seed=0,
     )  # fmt: skip

@@ -13,10 +13,11 @@ from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.scenario import Scenario, WorkloadSpec
+from rig.contract.scenario import DEFAULT_WORKLOAD, Scenario, WorkloadSpec
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, JournalDisk, filesystems
+from rig.workloads import MEASURED, NAMES, workload_named
 
 _DEFAULT_FAULTS = ("powercut", "torn")
 _BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
@@ -151,11 +152,17 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
 def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[Scenario]:
     """Yield every scenario of an engine on a file system under a fault: plain, sabotaged, or with one sync left out."""
     spec, injection = engine.spec, SPECS[fault].injection
-    for settings in spec.all_settings():
+    for settings, workload in itertools.product(spec.all_settings(), NAMES):
+        is_default = workload == DEFAULT_WORKLOAD
+        # Other workloads roll back, which volatile settings may not be able to, and no injection knows their events.
+        if not is_default and (injection or spec.is_volatile(settings)):
+            continue
+        if not spec.skills >= workload_named(workload).NEEDS:
+            continue
         name = settings_name(settings)
         plain = Scenario(
-            engine.name, filesystem.word, settings, fault, dict(spec.tuning), _options(filesystem, fault),
-            engine_module=engine.module,
+            engine.name, filesystem.word, settings, fault, {**spec.tuning, **spec.tuning_of.get(workload, {})},
+            _options(filesystem, fault), workload=WorkloadSpec(name=workload), engine_module=engine.module,
         )  # fmt: skip
         yield plain
         # Controls: a sync that does nothing must break the promise of strict settings, and a fault that does not
@@ -166,7 +173,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             if name in program.settings and injection in program.injections:
                 yield replace(plain, shim=word)
         # Volatile settings have no promise to break.
-        if fault in _MUTATION_FAULTS and not spec.is_volatile(settings):
+        if fault in _MUTATION_FAULTS and not spec.is_volatile(settings) and is_default:
             for kind in kinds(engine, settings):
                 yield replace(plain, shim=f"{DROP_PREFIX}{kind}")
 
@@ -193,12 +200,24 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
+    if scenario.workload_name != DEFAULT_WORKLOAD:
+        is_measured = scenario.workload_name in MEASURED
+        return is_measured and scenario.fault == _DEFAULT_FAULTS[0] and _has_own_promise(scenario)
     is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
     is_wanted = is_control or not named(scenario.engine).spec.is_volatile(scenario.settings)
     return scenario.fault in _DEFAULT_FAULTS and is_wanted and not scenario.dropped_sync
 
 
+def _has_own_promise(scenario: Scenario) -> bool:
+    """Return whether the engine promises something under these settings that no equal settings show as well."""
+    same_as = named(scenario.engine).spec.same_as
+    return settings_name(scenario.settings) not in same_as and not is_unprotected(scenario)
+
+
 def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
+    if scenario.workload_name != DEFAULT_WORKLOAD:
+        is_measured = scenario.workload_name in MEASURED
+        return is_measured and scenario.fault in _DEFAULT_FAULTS and _has_own_promise(scenario)
     spec, name = named(scenario.engine).spec, settings_name(scenario.settings)
     is_shown = name in spec.cross_checks or name in controls(scenario.engine, scenario.fault)
     if spec.is_unprotected(scenario.settings) and scenario.fault not in _BARE_FAULTS and not is_shown:
@@ -231,7 +250,12 @@ def configured(
     `library` is the user's own build; engines without a module `builds` are unaffected.
     """
     found = [
-        replace(scenario, workload=WorkloadSpec(wanted.transactions_of(scenario)), device=device, seed=seed)
+        replace(
+            scenario,
+            workload=replace(scenario.workload, transaction_count=wanted.transactions_of(scenario)),
+            device=device,
+            seed=seed,
+        )
         for scenario in scenarios
     ]
     if not library:

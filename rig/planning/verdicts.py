@@ -67,6 +67,7 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
         detail=detail,
         files=finding.files,
         opened=finding.opened,
+        met=finding.met,
     )
 
 

@@ -126,7 +126,8 @@ def load(folder: Path) -> Recording | None:
     try:
         known = json.loads(path.read_text())
         logs = [LogFacts(**log) for log in known["logs"]]
-        recording = Recording(folder, RecordingFacts(**{**known, "logs": logs}))
+        reached = [tuple(one) for one in known["reached"]]
+        recording = Recording(folder, RecordingFacts(**{**known, "logs": logs, "reached": reached}))
     except (ValueError, TypeError, KeyError) as error:
         raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
     if not 1 <= len(logs) <= len(_DEVICE_BEGINS_BYTES):

@@ -65,6 +65,8 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         syncs=told["syncs"],
         live=told["live"],
         clock=told.get("clock", []),
+        reached=[(word, *timeline.span(ending, number)) for ending, number, word in told.get("reached", [])],
+        skipped=told.get("skipped", {}),
     )
 
 

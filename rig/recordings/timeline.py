@@ -18,7 +18,7 @@ from typing import Protocol
 from rig.contract.errors import RecordingError
 
 _OURS = re.compile(
-    r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack|fail|inject|heal|drop)-(?P<number>[0-9]+))-(?P<time>[0-9]+)"
+    r"(?:(?P<kind>setup|end|tick)|(?P<of>begin|ack|fail|inject|heal|drop|event|done)-(?P<number>[0-9]+))-(?P<time>[0-9]+)"
 )
 
 
@@ -32,7 +32,7 @@ class _Mark(Protocol):
 
 @dataclass(frozen=True)
 class Moment:
-    """One timed mark; `number` is that of the transaction, or 0 for a mark without one."""
+    """One timed mark; `number` is that of the transaction or event, or 0 for a mark without one."""
 
     kind: str
     number: int
@@ -71,6 +71,12 @@ class Timeline:
         """Return how many transactions had begun at a cut just before an entry."""
         before = bisect.bisect_left(self._begin_entries, entry)
         return max((moment.number for moment in self.begins[:before]), default=0)
+
+    def span(self, ending: str, number: int) -> tuple[int, int]:
+        """Return the entries of the marks that begin and end a transaction (`ack`) or an event (`done`)."""
+        kinds = ({"ack": "begin", "done": "event"}[ending], ending)
+        found = [moment.entry_index for moment in self.moments if moment.kind in kinds and moment.number == number]
+        return found[0], found[-1]
 
     def lost_ns(self, recovered: int, entry: int) -> int:
         """Return the time from the ack of the first lost transaction to the last mark before the cut; 0 if none is."""

@@ -8,29 +8,36 @@ transaction of which anything is visible:
 - stale: a transaction before `top` is visible only in part;
 - torn: `top` itself is visible only in part.
 
-A row says nothing about the transactions that wrote it before its visible version. An absent row was never there or has
-been deleted. If the transaction after `top` would have deleted it, that transaction counts as visible and becomes
-`top`, because a transaction in flight is more likely than the loss of an old one.
+A table that is not always there counts as a row of its own: whether it exists. What a transaction rolled back to a
+savepoint it has not written. A row says nothing about the transactions that wrote it before its visible version. An
+absent row was never there or has been deleted. If the transaction after `top` would have deleted it, that transaction
+counts as visible and becomes `top`, because a transaction in flight is more likely than the loss of an old one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
 from rig.contract.findings import Finding, FindingKind
-from rig.workloads.operations import Content, Operation, Row, Table
+from rig.workloads.operations import Content, Operation, Row, Table, effective
 
 _SHOWN_CHARS = 60
+# The key of the row that says that a table exists; workloads count from 0.
+_EXISTS_KEY = -1
+_EXISTS: Row = ("the table exists",)
+# (table, key), and what a content holds there.
+_Place = tuple[str, int]
+_Flat = Mapping[_Place, Row]
 
 
 class Readable(Protocol):
     """What the oracle needs of an open database; see `rig.engines.Database`."""
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of every table."""
+        """Return every row of those of the tables that exist."""
 
     def problems(self) -> list[str]:
         """Return what the engine's own checks complain about."""
@@ -51,6 +58,7 @@ class Oracle:
         self._tables = tables
         self._models = models
         self._transaction = transaction
+        self._histories: dict[frozenset[str], _History] = {}
 
     def judge(self, open_database: Callable[[], Readable], *, keep_open: bool = False) -> Finding:
         """Open, check and compare; the engine's exceptions become findings."""
@@ -83,15 +91,70 @@ class Oracle:
         for count in reversed(range(len(self._models))):
             if content == self._models[count]:
                 return Finding(FindingKind.PREFIX, recovered=count)
-        return self._diagnosed(content)
+        every = (*self._models, content)
+        # Whether a table exists says something only where it may be missing.
+        names = {name for one in every for name in one}
+        changing = frozenset(name for name in names if not all(name in one for one in every))
+        if changing not in self._histories:
+            self._histories[changing] = _History(self._models, self._transaction, changing)
+        return _Diagnosis(self._histories[changing], content).finding
 
-    def _diagnosed(self, content: Content) -> Finding:
-        difference = self._first_difference(content)
-        foreign = self._foreign(content)
+
+class _History:
+    """The models with one row for each place, and who wrote what."""
+
+    def __init__(
+        self,
+        models: Sequence[Content],
+        transaction: Callable[[int], tuple[Operation, ...]],
+        changing: frozenset[str],
+    ) -> None:
+        self._changing = changing
+        self._transaction = transaction
+        self.models = [self.flat(model) for model in models]
+
+    def flat(self, content: Content) -> dict[_Place, Row]:
+        """Return a content as one mapping."""
+        found = {(table, key): row for table, rows in content.items() for key, row in rows.items()}
+        return found | {(table, _EXISTS_KEY): _EXISTS for table in content if table in self._changing}
+
+    @cached_property
+    def versions(self) -> dict[_Place, list[tuple[int, Row | None]]]:
+        """The versions of each row, oldest first, each with the transaction that wrote it; -1 for never written."""
+        versions: dict[_Place, list[tuple[int, Row | None]]] = defaultdict(lambda: [(-1, None)])
+        for place, row in self.models[0].items():
+            versions[place].append((0, row))
+        for number in range(1, len(self.models)):
+            for place in self.written(number):
+                versions[place].append((number, self.models[number].get(place)))
+        return dict(versions)
+
+    def written(self, number: int) -> set[_Place]:
+        """Return the places that a transaction wrote. With a table its rows go, and whether it exists changes."""
+        before, after = self.models[number - 1], self.models[number]
+        operations = effective(self._transaction(number))
+        tables = {one.table for one in operations if one.made}
+        of_tables = {place for place in before.keys() | after.keys() if place[0] in tables}
+        rows = {(one.table, one.key) for one in operations if not one.made}
+        return rows | {place for place in of_tables if before.get(place) != after.get(place)}
+
+
+class _Diagnosis:
+    """What is wrong with a content that is no model."""
+
+    def __init__(self, history: _History, content: Content) -> None:
+        self._history = history
+        self._models = history.models
+        self._content = history.flat(content)
+
+    @property
+    def finding(self) -> Finding:
+        difference = self._first_difference()
+        foreign = self._foreign()
         if foreign:
             return Finding(FindingKind.FOREIGN, detail=f"{foreign}; {difference}")
-        top = self._top(content)
-        visible, undone = self._visible_and_undone(content, top)
+        top = self._top()
+        visible, undone = self._visible_and_undone(top)
         missing = undone - visible
         if missing:
             return Finding(FindingKind.HOLE, detail=f"transaction {min(missing)} is missing before {top}; {difference}")
@@ -101,66 +164,54 @@ class Oracle:
             )
         return Finding(FindingKind.TORN, detail=f"transaction {top} is partly there; {difference}")
 
-    def _first_difference(self, content: Content) -> str:
+    def _first_difference(self) -> str:
         """Return the first row in which the content differs from the nearest model."""
-        nearest = min(range(len(self._models)), key=lambda count: len(_differences(content, self._models[count])))
-        table, key = min(_differences(content, self._models[nearest]))
-        expected, found = self._models[nearest][table].get(key), content[table].get(key)
-        return f"{table}/{key} (nearest model {nearest}): expected {_shown(expected)}, found {_shown(found)}"
+        nearest = min(range(len(self._models)), key=lambda count: len(_differences(self._content, self._models[count])))
+        place = min(_differences(self._content, self._models[nearest]))
+        expected, found = self._models[nearest].get(place), self._content.get(place)
+        return f"{_named(place)} (nearest model {nearest}): expected {_shown(expected)}, found {_shown(found)}"
 
-    def _foreign(self, content: Content) -> str:
-        for table, rows in content.items():
-            for key, row in rows.items():
-                if not any(model[table].get(key) == row for model in self._models):
-                    return f"{table}/{key} holds {_shown(row)}, which no transaction wrote"
+    def _foreign(self) -> str:
+        for place, row in self._content.items():
+            if not any(model.get(place) == row for model in self._models):
+                return f"{_named(place)} holds {_shown(row)}, which no transaction wrote"
         return ""
 
-    @cached_property
-    def _versions(self) -> dict[tuple[str, int], list[tuple[int, Row | None]]]:
-        """The versions of each row, oldest first, each with the transaction that wrote it; -1 for never written."""
-        versions: dict[tuple[str, int], list[tuple[int, Row | None]]] = defaultdict(lambda: [(-1, None)])
-        for table, rows in self._models[0].items():
-            for key, row in rows.items():
-                versions[table, key].append((0, row))
-        for number in range(1, len(self._models)):
-            for table, key in {(operation.table, operation.key) for operation in self._transaction(number)}:
-                versions[table, key].append((number, self._models[number][table].get(key)))
-        return dict(versions)
-
-    def _top(self, content: Content) -> int:
+    def _top(self) -> int:
         """Return the last transaction of which anything is visible."""
         top = 0
-        for (table, key), versions in self._versions.items():
-            found = content[table].get(key)
+        for place, versions in self._history.versions.items():
+            found = self._content.get(place)
             top = max(top, next(number for number, row in versions if row == found))
-        while top + 1 < len(self._models) and self._has_begun(content, top + 1):
+        while top + 1 < len(self._models) and self._has_begun(top + 1):
             top += 1
         return top
 
-    def _has_begun(self, content: Content, number: int) -> bool:
+    def _has_begun(self, number: int) -> bool:
         """Whether some row is as the transaction leaves it and not as it found it."""
         before, after = self._models[number - 1], self._models[number]
-        places = [(operation.table, operation.key) for operation in self._transaction(number)]
-        return any(content[t].get(key) == after[t].get(key) != before[t].get(key) for t, key in places)
+        return any(
+            self._content.get(place) == after.get(place) != before.get(place) for place in self._history.written(number)
+        )
 
-    def _visible_and_undone(self, content: Content, top: int) -> tuple[set[int], set[int]]:
+    def _visible_and_undone(self, top: int) -> tuple[set[int], set[int]]:
         """Return the transactions up to `top` with a visible row, and those with a row that is older than theirs."""
         visible, undone = set(), set()
-        for (table, key), versions in self._versions.items():
-            found = content[table].get(key)
+        for place, versions in self._history.versions.items():
+            found = self._content.get(place)
             seen = max(number for number, row in versions if row == found and number <= top)
             visible.add(seen)
             undone |= {number for number, _ in versions if seen < number <= top}
         return visible, undone
 
 
-def _differences(content: Content, model: Content) -> list[tuple[str, int]]:
-    return [
-        (table, key)
-        for table, rows in model.items()
-        for key in rows.keys() | content[table].keys()
-        if rows.get(key) != content[table].get(key)
-    ]
+def _differences(content: _Flat, model: _Flat) -> list[_Place]:
+    return [place for place in model.keys() | content.keys() if model.get(place) != content.get(place)]
+
+
+def _named(place: _Place) -> str:
+    table, key = place
+    return table if key == _EXISTS_KEY else f"{table}/{key}"
 
 
 def _shown(row: Row | None) -> str:

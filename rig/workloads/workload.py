@@ -1,34 +1,44 @@
-"""A workload: transactions as pure functions of (seed, number), and the content after each number of transactions."""
+"""A workload: transactions as pure functions of (seed, number), what happens between them, and the content after each.
+
+A workload does the same with every engine, except for what an engine cannot do: see `operations.within` and `events`.
+"""
 
 from __future__ import annotations
 
 import importlib
-from functools import partial
+from collections.abc import Collection
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from rig.contract.errors import UsageError
-from rig.workloads.operations import Content, Operation, Table
+from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.workloads.events import Event
+from rig.workloads.operations import Content, Operation, Skill, Table, models, within
 from rig.workloads.oracle import Oracle
 
-# Modules of this package.
-NAMES = ("ledger",)
-DEFAULT = "ledger"
+# Modules of this package, and those that are measured where none is named.
+NAMES = (DEFAULT_WORKLOAD, "life", "rough")
+MEASURED = NAMES[:2]
 
 
 @runtime_checkable
 class Workload(Protocol):
     """A module of this package. Everything but the tables is a pure function of its arguments."""
 
+    # The tables that exist from the start, and those that transactions make and drop.
     TABLES: tuple[Table, ...]
+    LATER: tuple[Table, ...]
+    # The skills without which it would be another workload.
+    NEEDS: frozenset[Skill]
 
     def initial(self, seed: int) -> tuple[Operation, ...]:
         """Return the inserts that make the content before transaction 1."""
 
     def transaction(self, seed: int, number: int) -> tuple[Operation, ...]:
-        """Return the operations of transaction `number`, counted from 1."""
+        """Return the operations of transaction `number`, counted from 1; each leaves a content never seen before."""
 
-    def models(self, seed: int, transaction_count: int) -> tuple[Content, ...]:
-        """Return the content after p transactions for every p from 0 to `transaction_count`."""
+    def events(self, seed: int, number: int) -> tuple[Event, ...]:
+        """Return what happens just before transaction `number`."""
 
 
 def workload_named(name: str) -> Workload:
@@ -41,24 +51,43 @@ def workload_named(name: str) -> Workload:
 
 
 class Work:
-    """One workload with its seed and length, as a guest runs and judges it."""
+    """One workload with its seed and length, as an engine with these skills carries it out."""
 
-    def __init__(self, name: str, seed: int, transaction_count: int) -> None:
+    def __init__(
+        self, name: str, seed: int, transaction_count: int, skills: Collection[Skill] = frozenset(Skill)
+    ) -> None:
         self._workload = workload_named(name)
         self._seed = seed
-        self.tables = self._workload.TABLES
-        self.initial = self._workload.initial(seed)
-        self.transaction = partial(self._workload.transaction, seed)
         self._count = transaction_count
+        self._skills = skills
+        # The tables that exist from the start, and all that may ever exist.
+        self.first_tables = self._workload.TABLES
+        self.tables = (*self._workload.TABLES, *(self._workload.LATER if Skill.SCHEMA in skills else ()))
+        self.initial = self._workload.initial(seed)
 
+    def transaction(self, number: int) -> tuple[Operation, ...]:
+        """Return the operations of transaction `number`, counted from 1."""
+        return self._within(self._workload.transaction(self._seed, number))
+
+    def events(self, number: int) -> tuple[Event, ...]:
+        """Return what happens just before transaction `number`."""
+        return tuple(
+            Event(event.kind, event.draw, self._within(event.operations))
+            for event in self._workload.events(self._seed, number)
+        )
+
+    @cached_property
     def models(self) -> tuple[Content, ...]:
         """Return the content after each number of transactions, from none to all."""
-        return self._workload.models(self._seed, self._count)
+        return models(self.first_tables, self.initial, self.transaction, self._count)
 
     def oracle(self) -> Oracle:
         """Return the oracle that judges a database after this work."""
-        return Oracle(self.tables, self.models(), self.transaction)
+        return Oracle(self.tables, self.models, self.transaction)
 
     def user_bytes(self, issued: int) -> int:
         """Return the bytes of keys and values that the first `issued` transactions pass to the engine."""
         return sum(one.user_bytes for number in range(1, issued + 1) for one in self.transaction(number))
+
+    def _within(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        return within(operations, self._skills, self.first_tables)

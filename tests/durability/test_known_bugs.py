@@ -97,6 +97,41 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert (bad.outcome.flush_per_transaction or 0) + 0.5 < (good.outcome.flush_per_transaction or 0)
 
 
+def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing_in_3_51_2(
+    machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
+) -> None:
+    """`life` leaves out the one transaction that meets this bug; `rough` has it."""
+    from rig.analysis.outcome import Result, summarise
+    from rig.analysis.table import table_text
+    from rig.machines import campaign
+    from rig.store import Run
+
+    def measured(library: str) -> tuple[Row, str]:
+        chosen = matrix.select(["sqlite-ext4-wal_full.rough_powercut", "sqlite-ext4-wal_full.rough+eatmydata_powercut"])
+        scenarios = [
+            replace(one, workload=replace(one.workload, transaction_count=28, think_ms=300))
+            for one in matrix.configured(chosen, _LOOK, library=library)
+        ]
+        run = Run.create(tmp_path / (library or "guest"), {"library": library})
+        campaign.Campaign(run, _LOOK, machines_with_old_builds, campaign.Silent()).measure(scenarios)
+        results, damaged = run.results()
+        assert ({}, []) == (run.failures(), damaged)
+        summary = summarise(results, _LOOK.exposure_min)
+        row = next(row for row in summary.rows if row.outcome.settings_name == "wal_full.rough")
+        text = table_text(summary, 400)
+        version = row.outcome.scenario.recording.engine_version.split()[0]
+        record_property(f"sqlite {version}", f"{row.outcome.losing_count} of {row.outcome.database_count} states lose")
+        print(text)  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
+        return row, text
+
+    bad, text = measured("")
+    assert Result.BROKEN == bad.judgement.result, text
+    assert "3.46.1 has the known bug wal-savepoint" in text
+    good, text = measured(old_builds["apsw==3.51.2.0"].name)
+    assert (Result.KEPT, 0) == (good.judgement.result, good.outcome.losing_count), text
+    assert "wal-savepoint" not in text
+
+
 @pytest.mark.durability("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
 def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra_nothing(durability: Measured) -> None:
     outcome = durability.row.outcome

@@ -147,7 +147,7 @@ def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> No
     assert 0 == result.returncode
     default = matrix.default_scenarios(matrix.profile("quick"), control_settings)
     assert [scenario.id for scenario in default] == result.stdout.splitlines()
-    assert "34 scenarios from 17 recordings; at most 4640 crash states and 1020 cut instants" in result.stderr
+    assert "44 scenarios from 27 recordings; at most 6160 crash states and 1620 cut instants" in result.stderr
     words = ["plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", SCENARIO, "--profile", "nightly"]
     some = rig(*words, "--no-controls")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]

@@ -17,7 +17,7 @@ from rig.analysis.table import table_text
 from rig.contract.results import MeasuredScenario
 from tests.unit import samples
 
-TRUNCATE, RESET = KNOWN_BUGS
+TRUNCATE, RESET, SAVEPOINT = KNOWN_BUGS
 
 
 def measured(version: str, settings: dict[str, str], **read_back: str) -> MeasuredScenario:
@@ -33,6 +33,8 @@ def measured(version: str, settings: dict[str, str], **read_back: str) -> Measur
         (TRUNCATE, "3.40.1", False),
         (RESET, "3.6.23", False), (RESET, "3.7.0", True), (RESET, "3.51.2", True), (RESET, "3.51.3", False),
         (RESET, "3.44.5", True), (RESET, "3.44.6", False), (RESET, "3.45.0", True), (RESET, "3.50.6", True),
+        (SAVEPOINT, "3.40.1", True), (SAVEPOINT, "3.50.1", True), (SAVEPOINT, "3.50.2", False),
+        (SAVEPOINT, "3.51.0", False),
         (RESET, "3.50.7", False), (RESET, "3.51.0", True), (RESET, "3.53.0", False),
     ],
 )  # fmt: skip
@@ -52,6 +54,14 @@ def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> N
         assert "sqlite 3.8.5, source id 2014-01-01 abc, library so-1" in text
         assert "3.8.5 has the known bug truncate-not-synced, corrected in 3.8.7.1" in text
         assert "it affects truncate_full" in text
+
+
+def test_a_bug_that_only_a_workload_can_meet_is_named_with_that_workload_alone() -> None:
+    plain = measured("3.46.1", samples.sqlite("wal", "full"))
+    summary = summarise([plain, replace(plain, id="x", workload_name="rough")], 1)
+    (line,) = known_bugs.warnings(summary)
+    assert "3.46.1 has the known bug wal-savepoint, corrected in 3.50.2" in line
+    assert line.endswith("it affects wal_full.rough")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.engines import opener
 from rig.engines.sqlite import driver as sqlite
 from rig.engines.sqlite.lastwriter import LastWriter
-from rig.workloads import ledger
+from rig.workloads import Work, ledger
 from rig.workloads.oracle import Oracle
 
 SEED = 3
@@ -41,7 +41,7 @@ def written(folder: Path, stamps_ns: Sequence[int]) -> None:
 
 
 def finding_at(folder: Path, now_ns: int, count: int) -> Finding:
-    oracle = Oracle(ledger.TABLES, ledger.models(SEED, count), partial(ledger.transaction, SEED))
+    oracle = Oracle(ledger.TABLES, Work("ledger", SEED, count).models, partial(ledger.transaction, SEED))
     return oracle.judge(lambda: LastWriter(path_in(folder), QUICK, lambda: now_ns))
 
 

@@ -14,6 +14,7 @@ from rig.contract import arms
 from rig.contract.devices import DEVICES, device_named
 from rig.contract.errors import UsageError
 from rig.contract.orders import Shim
+from rig.engines import named
 from rig.faults import Fault
 from rig.guest.programs.kills import KILLS_PER_TRANSACTION
 from rig.planning import matrix
@@ -25,7 +26,7 @@ DEFAULT = matrix.default_scenarios(matrix.profile("quick"), control_settings)
 
 def test_ids_are_unique_sorted_and_plain_ascii() -> None:
     assert sorted(set(IDS)) == IDS
-    assert all(name.isascii() and not set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-_+") for name in IDS)
+    assert all(name.isascii() and not set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-_+.") for name in IDS)
 
 
 def test_every_fault_of_a_scenario_is_a_fault_model_that_exists() -> None:
@@ -33,13 +34,19 @@ def test_every_fault_of_a_scenario_is_a_fault_model_that_exists() -> None:
     assert set(arms.FAULTS) == {scenario.fault for scenario in SCENARIOS}
 
 
-def test_the_default_job_is_the_sixteen_settings_and_the_control_with_teeth() -> None:
+def test_the_default_job_is_the_sixteen_settings_the_lives_of_those_that_promise_and_controls_with_teeth() -> None:
     modes, levels = ("delete", "truncate", "persist", "wal"), ("off", "normal", "full", "extra")
     settings = [f"{mode}_{level}" for mode, level in itertools.product(modes, levels)] + ["wal_full+eatmydata"]
     expected = {f"sqlite-ext4-{name}_{fault}" for name, fault in itertools.product(settings, ("powercut", "torn"))}
+    # A setting documented as equal to another has no life of its own.
+    lives = set(settings) - {f"{mode}_off" for mode in modes} - {f"{mode}_extra" for mode in modes[1:]}
+    lives -= {"wal_full+eatmydata"}
+    expected |= {f"sqlite-ext4-{name}.life_powercut" for name in lives} | {
+        "sqlite-ext4-wal_full.life+eatmydata_powercut"
+    }
     default = [scenario.id for scenario in DEFAULT]
     assert sorted(expected) == default
-    assert [Shim.EATMYDATA] * 2 == [scenario.shim for scenario in DEFAULT if "+eatmydata" in scenario.id]
+    assert [Shim.EATMYDATA] * 3 == [scenario.shim for scenario in DEFAULT if "+eatmydata" in scenario.id]
 
 
 def test_scenarios_that_differ_in_the_fault_alone_share_a_recording() -> None:
@@ -70,6 +77,26 @@ def test_there_is_a_mutant_for_every_sync_of_every_setting_and_none_in_the_defau
     assert not any("_off+" in name for name in names)
     assert 100 == len(mutants)
     assert not any("+drop-" in scenario.id for scenario in DEFAULT)
+
+
+def test_another_workload_is_named_as_a_variant_of_the_settings_and_needs_no_injection() -> None:
+    lives = [scenario for scenario in SCENARIOS if scenario.workload_name == "life"]
+    assert all(".life" in scenario.id and not arms.SPECS[scenario.fault].injection for scenario in lives)
+    assert {"wal_full.life", "wal_full.life+eatmydata", "delete_off.life"} < {one.settings_name for one in lives}
+    assert not any(named(one.engine).spec.is_volatile(one.settings) for one in lives)
+    assert {"10"} == {scenario.tuning["cache_size"] for scenario in lives}
+    ledgers = [one for one in SCENARIOS if one.workload_name == "ledger"]
+    assert not any("." in one.id for one in ledgers)
+    assert not any("cache_size" in one.tuning for one in ledgers)
+    # What pytest's -k selects by the name of a scenario, and what a pattern without the workload selects.
+    assert ["sqlite-ext4-wal_full_powercut"] == [name for name in IDS if "wal_full_powercut" in name]
+    assert all(one in ledgers for one in matrix.select(["sqlite-ext4-wal_full_*"]))
+
+
+def test_a_configured_scenario_keeps_its_workload() -> None:
+    (life,) = matrix.configured(matrix.select(["sqlite-ext4-wal_full.life_torn"]), matrix.profile("nightly"))
+    assert ("life", 120) == (life.workload.name, life.workload.transaction_count)
+    assert "life" == life.orders.workload
 
 
 def test_a_dishonest_disk_needs_no_shim_to_break_a_promise() -> None:

@@ -18,13 +18,13 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.engines import Database
 from rig.engines.sqlite import driver as sqlite
-from rig.workloads import ledger
+from rig.workloads import Work, ledger
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 from rig.workloads.oracle import Oracle
 
 COUNT = 40
 SEED = 3
-MODELS = ledger.models(SEED, COUNT)
+MODELS = Work("ledger", SEED, COUNT).models
 ORACLE = Oracle(ledger.TABLES, MODELS, partial(ledger.transaction, SEED))
 DAMAGE = ("hole", "stale", "torn")
 

@@ -178,4 +178,4 @@ def test_known_bugs_are_selected_by_that_name_and_may_name_scenarios_of_their_ow
     assert {"tests/durability/test_known_bugs.py"} == {line.partition("::")[0] for line in found}
     scenarios = [id_of(line) for line in found if "[" in line]
     assert ["sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut"] == scenarios
-    assert 4 == len(found)
+    assert 5 == len(found)

@@ -31,6 +31,9 @@ OTHERS: dict[str, object] = {
 def test_the_id_is_what_users_type() -> None:
     assert "sqlite-ext4-wal_normal_powercut" == WAL.id
     assert "sqlite-ext4-wal_normal+eatmydata_torn" == replace(WAL, shim=Shim.EATMYDATA, fault="torn").id
+    life = replace(WAL, workload=WorkloadSpec(name="life"))
+    assert "sqlite-ext4-wal_normal.life_powercut" == life.id
+    assert "sqlite-ext4-wal_normal.life+eatmydata_powercut" == replace(life, shim=Shim.EATMYDATA).id
 
 
 def test_the_fault_alone_does_not_decide_the_recording() -> None:

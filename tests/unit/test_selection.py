@@ -28,6 +28,11 @@ def test_a_scenario_is_measured_together_with_the_controls_of_its_fault(fault: s
     assert {fault} == {one.fault for one in measured}
 
 
+def test_a_life_has_a_control_of_its_own() -> None:
+    measured = with_controls(matrix.select(["sqlite-ext4-persist_full.life_powercut"]))
+    assert ["persist_full.life", "wal_full.life+eatmydata"] == [one.settings_name for one in measured]
+
+
 @pytest.mark.parametrize("profile", matrix.PROFILES.values(), ids=matrix.PROFILES)
 def test_what_is_measured_by_default_has_its_controls(profile: matrix.Profile) -> None:
     asked = chosen((), profile)

@@ -14,11 +14,11 @@ from rig.contract.errors import UsageError
 from rig.engines import Database
 from rig.engines.sqlite import driver as sqlite
 from rig.engines.sqlite.spec import SPEC
-from rig.workloads import ledger
+from rig.workloads import Work, ledger
 from rig.workloads.oracle import Oracle
 
 SEED, COUNT = 2, 30
-MODELS = ledger.models(SEED, COUNT)
+MODELS = Work("ledger", SEED, COUNT).models
 ORACLE = Oracle(ledger.TABLES, MODELS, partial(ledger.transaction, SEED))
 QUICK = {"journal_mode": "memory", "synchronous": "off"}
 

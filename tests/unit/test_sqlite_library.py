@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.engines.sqlite import driver as sqlite
 from rig.engines.sqlite import library as sqlite_library
 from rig.engines.sqlite.library import APSW, SHARED, Connection, LibraryError
-from rig.workloads import ledger
+from rig.workloads import Work, ledger
 from rig.workloads.oracle import Oracle
 from tests.durability import builds
 
@@ -143,7 +143,7 @@ def test_the_engine_works_with_it_and_reads_back_which_it_was(
     assert (OLD if library.startswith(SHARED) else "3.51.2") == read_back["version"]
     assert read_back["source_id"].startswith("20")
     database.close()
-    oracle = Oracle(ledger.TABLES, ledger.models(3, 5), partial(ledger.transaction, 3))
+    oracle = Oracle(ledger.TABLES, Work("ledger", 3, 5).models, partial(ledger.transaction, 3))
     for settings_ in (asked, {}):
         found = oracle.judge(lambda chosen=settings_: sqlite.open_database(str(tmp_path), chosen))  # type: ignore[misc]
         assert ("prefix", 5) == (found.kind, found.recovered)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.workloads import ledger
+from rig.workloads import Work, ledger
 from rig.workloads.operations import Operation, Row, Verb, apply
 
 COUNT = 60
@@ -19,11 +19,11 @@ seeds = st.integers(0, 2**31)
 @settings(max_examples=10)
 @given(seed=seeds, number=st.integers(1, COUNT))
 def test_a_transaction_follows_from_seed_and_number_alone(seed: int, number: int) -> None:
-    models = ledger.models(seed, number)
+    models = Work("ledger", seed, number).models
     content = {table: dict(rows) for table, rows in models[number - 1].items()}
     apply(content, ledger.transaction(seed, number))
     assert models[number] == content
-    assert models == ledger.models(seed, COUNT)[: number + 1]
+    assert models == Work("ledger", seed, COUNT).models[: number + 1]
 
 
 def test_another_seed_or_number_is_another_transaction() -> None:
@@ -34,7 +34,7 @@ def test_another_seed_or_number_is_another_transaction() -> None:
 @settings(max_examples=5)
 @given(seed=seeds)
 def test_no_two_models_are_equal_and_each_transaction_changes_two_tables(seed: int) -> None:
-    models = ledger.models(seed, COUNT)
+    models = Work("ledger", seed, COUNT).models
     for earlier, later in itertools.combinations(models, 2):
         assert earlier != later
     for before, after in itertools.pairwise(models):
@@ -56,14 +56,14 @@ def test_an_updated_row_tells_which_transaction_wrote_it() -> None:
 
 
 def test_the_size_of_the_database_settles() -> None:
-    sizes = [len(model["entry"]) for model in ledger.models(1, COUNT)]
+    sizes = [len(model["entry"]) for model in Work("ledger", 1, COUNT).models]
     assert 2 * ledger.ENTRY_LIFE == max(sizes) == sizes[-1]
-    assert all(ledger.ACCOUNT_COUNT == len(model["account"]) for model in ledger.models(1, 3))
+    assert all(ledger.ACCOUNT_COUNT == len(model["account"]) for model in Work("ledger", 1, 3).models)
 
 
 def test_a_row_fits_the_columns_of_its_table_and_refers_to_a_row_that_is_there() -> None:
     columns = {table.name: [kind for _, kind in table.columns] for table in ledger.TABLES}
-    for model in ledger.models(1, COUNT):
+    for model in Work("ledger", 1, COUNT).models:
         for table, rows in model.items():
             assert all([type(value) for value in row] == columns[table] for row in rows.values())
         assert all(row[0] in model["account"] for row in model["entry"].values())

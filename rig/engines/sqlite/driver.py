@@ -1,7 +1,7 @@
 """SQLite through Python's own driver, or the user's build: the setting `library`, see `rig.engines.sqlite.library`.
 
 `synchronous` is a property of the connection and not stored, so it is set at every open and read back. With the default
-`cache_size` a transaction of the workloads fits in memory, so nothing spills before the commit.
+`cache_size` a transaction of the ledger fits in memory, so nothing spills before the commit.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rig.engines.sqlite import library as sqlite_library
+from rig.engines.sqlite import situations, statements, upkeep
 from rig.engines.sqlite.library import Connection
 from rig.engines.sqlite.spec import SPEC
-from rig.workloads.operations import Content, Operation, Row, Table, Verb
+from rig.workloads.events import EventKind
+from rig.workloads.operations import ROW_VERBS, Content, Operation, Row, Table, Verb
 
 FILE = "test.db"
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 _SYNCHRONOUS = SPEC.settings["synchronous"]
-_TYPES = {int: "INTEGER", str: "TEXT"}
+_AUTO_VACUUM = ("none", "full", "incremental")
+# Settings that only some workloads name, and so are read back only there.
+_OF_WORKLOADS = ("auto_vacuum", "cache_size")
 
 
 class SqliteDatabase:
@@ -27,12 +31,16 @@ class SqliteDatabase:
 
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
         self._library = settings.get("library", "")
+        is_new = not Path(path).exists()
         self._connection = _connected(path, self._library)
+        self._watch = situations.Watch(path)
         self._columns: dict[str, list[str]] = {}
         self._journal_mode = settings.get("journal_mode", "")
+        self._read_back = tuple(name for name in _OF_WORKLOADS if name in settings)
+        # page_size and auto_vacuum first: they cannot change once journal_mode=wal has written the header.
+        names = ("page_size", *(("auto_vacuum",) if is_new else ()), "journal_mode", "synchronous")
         try:
-            # page_size first: it cannot change once journal_mode=wal has written the header.
-            for name in ("page_size", "journal_mode", "synchronous", "wal_autocheckpoint"):
+            for name in (*names, "wal_autocheckpoint", "cache_size"):
                 if name in settings:
                     self._connection.execute(f"PRAGMA {name}={settings[name]}")
             self._connection.execute("PRAGMA foreign_keys=on")
@@ -44,26 +52,28 @@ class SqliteDatabase:
         """Create the tables and fill them, in one transaction."""
         self._connection.execute("BEGIN IMMEDIATE")
         for table in tables:
-            columns = [f"{name} {_TYPES[kind]} NOT NULL" for name, kind in table.columns]
-            if table.refers:
-                columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {table.refers[1]}(id)")
-            self._connection.execute(f"CREATE TABLE {table.name} (id INTEGER PRIMARY KEY, {', '.join(columns)})")
-            if table.index:
-                self._connection.execute(f"CREATE INDEX {table.name}_{table.index} ON {table.name}({table.index})")
+            for statement in statements.of_table(table):
+                self._connection.execute(statement)
         self._carry_out(rows)
         self._connection.execute("COMMIT")
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after COMMIT has returned."""
+        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
+        self._watch.begin()
         self._connection.execute("BEGIN IMMEDIATE")
-        self._carry_out(operations)
-        self._connection.execute("COMMIT")
+        is_undone = bool(operations) and operations[-1].verb is Verb.ROLL_BACK
+        self._carry_out(operations[:-1] if is_undone else operations)
+        self._watch.carried_out()
+        self._connection.execute("ROLLBACK" if is_undone else "COMMIT")
+        self._watch.ended()
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of every table."""
+        """Return every row of those of the tables that exist."""
+        known = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master WHERE type='table'")}
         return {
             table.name: {row[0]: row[1:] for row in self._connection.execute(f"SELECT * FROM {table.name} ORDER BY id")}
             for table in tables
+            if table.name in known
         }
 
     def problems(self) -> list[str]:
@@ -75,13 +85,23 @@ class SqliteDatabase:
     def settings(self) -> dict[str, str]:
         """Return settings and version, read back."""
         names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint", "foreign_keys", "locking_mode")
-        found = {name: str(self._scalar(f"PRAGMA {name}")) for name in names}
+        found = {name: str(self._scalar(f"PRAGMA {name}")) for name in (*names, *self._read_back)}
+        if "auto_vacuum" in found:
+            found["auto_vacuum"] = _AUTO_VACUUM[int(found["auto_vacuum"])]
         found["synchronous"] = _SYNCHRONOUS[int(found["synchronous"])]
         found["version"] = str(self._scalar("SELECT sqlite_version()"))
         found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
         if self._library:
             found["library"] = sqlite_library.digest(self._library)
         return found
+
+    def happen(self, kind: EventKind, variant: str) -> bool:
+        """Carry out an event; return False if this journal mode has nothing of the kind."""
+        return upkeep.happen(self._connection, self._journal_mode, kind, variant, self._watch)
+
+    def seen(self) -> list[str]:
+        """Return what has happened to the files since the last call."""
+        return self._watch.taken()
 
     def rollback(self) -> None:
         """Roll back the transaction that raised, if SQLite has not done so itself."""
@@ -118,7 +138,11 @@ class SqliteDatabase:
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
-            self._connection.execute(self._statement(operation), _parameters(operation))
+            if operation.verb in ROW_VERBS:
+                self._connection.execute(self._statement(operation), _parameters(operation))
+                continue
+            for statement in statements.of_other(operation):
+                self._connection.execute(statement)
 
     def _statement(self, operation: Operation) -> str:
         table = operation.table
@@ -136,6 +160,11 @@ class SqliteDatabase:
 def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase:
     """Open the database in a directory; recovery happens here or at the first read."""
     return SqliteDatabase(str(Path(directory) / FILE), settings)
+
+
+def met(directory: str) -> list[str]:
+    """Return what opening the database will meet."""
+    return list(situations.met(str(Path(directory) / FILE)))
 
 
 def is_fault(error: Exception) -> bool:

@@ -117,7 +117,7 @@ class _Lives:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._work = site.work
-        self._models = self._work.models()
+        self._models = self._work.models
         self._oracle = self._work.oracle()
         self._is_set_up = False
         self._log = workload.marker(DeviceMapper(), LOG)
@@ -172,10 +172,10 @@ class _Lives:
         database = reopened()
         rows = [
             Operation(Verb.INSERT, table.name, key, row)
-            for table in self._work.tables
+            for table in self._work.first_tables
             for key, row in self._models[acked][table.name].items()
         ]
-        database.create(self._work.tables, rows)
+        database.create(self._work.first_tables, rows)
         if not self._is_set_up:
             send({"settings": database.settings()})
             workload.make_durable(self._site.device)

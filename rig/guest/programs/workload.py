@@ -3,8 +3,9 @@
 It is a process of its own, so that it can be killed: a fork, or a program with a preloaded shim, which reads its orders
 as JSON from standard input and writes a JSON object to standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
-it thinks, `end-T`. In the error arm `rig.guest.programs.survivor` runs the transactions and adds `fail-N-T`,
-`inject-N-T` and `heal-N-T`. If the journal has a disk of its own, both logs get the marks, and ticks during commits.
+it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. In the error arm
+`rig.guest.programs.survivor` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If the journal has
+a disk of its own, both logs get the marks, and ticks during commits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from rig.contract.injections import ERRORS
@@ -23,6 +25,7 @@ from rig.engines import Database
 from rig.guest.devices import disks, journaldisk
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs.clock import ProcessClock
+from rig.guest.programs.connections import Connections
 from rig.guest.programs.survivor import Survivor
 from rig.guest.site import LOG, Site
 
@@ -39,7 +42,7 @@ def run(
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
     database = site.open_database()
-    database.create(work.tables, work.initial)
+    database.create(work.first_tables, work.initial)
     read_back = database.settings()
     make_durable(site.device)
     mark("setup")
@@ -51,7 +54,8 @@ def run(
 
     live: list[dict[str, Any]] = []
     issued = orders.transaction_count
-    last: Database | None = database
+    connections = Connections(site, database, mark, partial(_think, mark=mark))
+    last: Connections | Database | None = connections
     if orders.injection in ERRORS:
         survivor = Survivor(site, database, mark, think)
         survivor.run()
@@ -59,18 +63,22 @@ def run(
     else:
         for number in range(1, issued + 1):
             operations = work.transaction(number)
+            for event in work.events(number):
+                connections.happen(event)
             think()
             clock.before(number)
             mark(f"begin-{number}")
             with while_committing():
-                database.commit(operations)
+                connections.commit(operations)
             mark(f"ack-{number}")
+            connections.acknowledged()
     _think(orders.rest_ms, mark)
     mark("end")
     if last:
         last.close()
     return {
-        "settings": read_back, "user_bytes": work.user_bytes(issued), "live": live, "clock": clock.readings
+        "settings": read_back, "user_bytes": work.user_bytes(issued), "live": live, "clock": clock.readings,
+        "reached": connections.reached, "skipped": connections.skipped,
     }  # fmt: skip
 
 

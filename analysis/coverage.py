@@ -1,0 +1,123 @@
+"""Which situations the workloads reached, and how many crash states cut into each: what was never reached is said.
+
+Two kinds are counted. A situation *comes about* while a workload is recorded, in a transaction or an event; a crash
+state cuts into it if its instant lies between the marks around that. A situation is *met* when a database is opened on
+a crash state. Controls and mutants count too: their workloads go the same ways. A recording counts once, however many
+scenarios are cut from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rig.engines import found
+from rig.workloads import situations
+
+if TYPE_CHECKING:
+    from rig.analysis.outcome import Summary
+    from rig.contract.results import MeasuredScenario
+
+NEVER = "never reached"
+_NAMES_MAX = 4
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How often a situation was reached: in the recordings, and by crash states that were judged."""
+
+    recorded_count: int
+    state_count: int
+
+    @property
+    def text(self) -> str:
+        """Return both counts in a few words."""
+        if not self.recorded_count and not self.state_count:
+            return NEVER
+        return f"{self.recorded_count} recorded, {self.state_count} cut"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The situations of one engine: for each a column for each workload."""
+
+    engine: str
+    workloads: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Reached, ...]], ...]
+    # What opening met, likewise; there is nothing to count in a recording.
+    met: tuple[tuple[str, tuple[int, ...]], ...]
+    # Workload -> the events that were skipped, and how often.
+    skipped: tuple[tuple[str, str], ...]
+
+
+def coverages(summary: Summary) -> list[Coverage]:
+    """Return the situations of each engine whose recordings tell any."""
+    scenarios = sorted((row.outcome.scenario for row in summary.rows), key=lambda one: one.engine)
+    engines = {engine: list(own) for engine, own in groupby(scenarios, key=lambda one: one.engine)}
+    return [
+        _coverage(engine, own)
+        for engine, own in engines.items()
+        if found(engine) and any(one.recording.reached for one in own)
+    ]
+
+
+def lines(summary: Summary) -> list[str]:
+    """Return a line for each workload, for the text table: how many situations it reached, and some that it did not."""
+    told = []
+    for one in coverages(summary):
+        for index, workload in enumerate(one.workloads):
+            missing = [word for word, columns in one.lines if columns[index].text == NEVER]
+            missing += [word for word, counts in one.met if not counts[index]]
+            count = len(one.lines) + len(one.met)
+            more = [f"and {len(missing) - _NAMES_MAX} more (see the report)"] if len(missing) > _NAMES_MAX else []
+            names = f"; {NEVER}: {', '.join([*missing[:_NAMES_MAX], *more])}" if missing else ""
+            told.append(f"{one.engine}, {workload}: {count - len(missing)} of {count} situations reached{names}")
+    return told
+
+
+def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
+    known = found(engine)
+    assert known
+    workloads = tuple(sorted({one.workload_name for one in scenarios}))
+    by_workload = [[one for one in scenarios if one.workload_name == name] for name in workloads]
+    reached = [_reached(own) for own in by_workload]
+    met = [
+        Counter(word for one in own for verdict in one.verdicts for word in _words(verdict.met)) for own in by_workload
+    ]
+    spec = known.spec
+    named = (*situations.OF_TRANSACTIONS, *spec.situations, *situations.of_events(spec.events))
+    nothing = Reached(0, 0)
+    return Coverage(
+        engine,
+        workloads,
+        tuple((word, tuple(own.get(word, nothing) for own in reached)) for word in named),
+        tuple((word, tuple(own[word] for own in met)) for word in spec.met),
+        tuple((name, _skipped(own)) for name, own in zip(workloads, by_workload, strict=True) if _skipped(own)),
+    )
+
+
+def _reached(scenarios: Sequence[MeasuredScenario]) -> dict[str, Reached]:
+    recorded, states = Counter[str](), Counter[str]()
+    keys: set[str] = set()
+    for one in scenarios:
+        is_new = one.recording.key not in keys
+        keys.add(one.recording.key)
+        entries = [verdict.entry for verdict in one.verdicts]
+        for word, first, last in one.recording.reached:
+            recorded[word] += is_new
+            states[word] += sum(first < entry <= last for entry in entries)
+    return {word: Reached(recorded[word], states[word]) for word in recorded | states}
+
+
+def _skipped(scenarios: Iterable[MeasuredScenario]) -> str:
+    counts = Counter[str]()
+    for recording in {one.recording.key: one.recording for one in scenarios}.values():
+        counts.update(recording.skipped)
+    return ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+
+
+def _words(met: str) -> list[str]:
+    return met.split(", ") if met else []

@@ -1,0 +1,46 @@
+"""The SQL of operations, other than those on rows."""
+
+from __future__ import annotations
+
+from rig.workloads.operations import Operation, Table, Verb
+
+_TYPES = {int: "INTEGER", str: "TEXT"}
+# Savepoints nest under one name: RELEASE and ROLLBACK TO mean the innermost (lang_savepoint.html).
+_CONTROL = {
+    Verb.SAVEPOINT: "SAVEPOINT s",
+    Verb.RELEASE: "RELEASE s",
+    Verb.ROLL_BACK_TO: "ROLLBACK TO s",
+    Verb.ROLL_BACK: "ROLLBACK",
+}
+
+
+def of_table(table: Table) -> tuple[str, ...]:
+    """Return the statements that make a table and its index."""
+    columns = [f"{name} {_TYPES[kind]} NOT NULL" for name, kind in table.columns]
+    if table.refers:
+        columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {table.refers[1]}(id)")
+    made = f"CREATE TABLE {table.name} (id INTEGER PRIMARY KEY, {', '.join(columns)})"
+    return (made, _of_index(table)) if table.index else (made,)
+
+
+def of_other(operation: Operation) -> tuple[str, ...]:
+    """Return the statements of an operation that is not about a row."""
+    if operation.verb in _CONTROL:
+        return (_CONTROL[operation.verb],)
+    table = operation.made
+    assert table, f"{operation.verb} names no table"
+    if operation.verb is Verb.MAKE_TABLE:
+        return of_table(table)
+    if operation.verb is Verb.DROP_TABLE:
+        return (f"DROP TABLE {table.name}",)
+    if operation.verb is Verb.MAKE_INDEX:
+        return (_of_index(table),)
+    return (f"DROP INDEX {_index(table)}",)
+
+
+def _of_index(table: Table) -> str:
+    return f"CREATE INDEX {_index(table)} ON {table.name}({table.index})"
+
+
+def _index(table: Table) -> str:
+    return f"{table.name}_{table.index}"

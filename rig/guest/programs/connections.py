@@ -1,0 +1,168 @@
+"""The connections of a workload: who commits the next transaction, and what happens between two.
+
+Every event is between the marks `event-K-T` and `done-K-T`, and K counts them from 1. Only one process and one
+connection is at work at a time, so on one vCPU under icount every run is the same. What the engine's spec does not
+list, or what has no meaning under these settings, is skipped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from rig.engines import Database, EventfulDatabase, ObservantDatabase, load
+from rig.guest.site import Site
+from rig.guest.watch.forks import Fork
+from rig.workloads import situations
+from rig.workloads.events import ALONE, Event, EventKind
+from rig.workloads.operations import Operation
+
+# Longer than the 5 s after which a file system commits by itself.
+IDLE_MS = 6000
+
+
+class Connections:
+    """The open database, further connections to it, and who is to commit next."""
+
+    def __init__(
+        self,
+        site: Site,
+        database: Database,
+        mark: Callable[[str], None],
+        idle: Callable[[float], None],
+    ) -> None:
+        self._site = site
+        self._spec = load(site.orders.engine_module).spec
+        self._mark = mark
+        self._idle = idle
+        self._first: Database | None = database
+        self._second: Database | None = None
+        # Holds a snapshot.
+        self._reader: Database | None = None
+        self._next: EventKind | None = None
+        self._count = self._transaction_count = 0
+        # What came about: the kind of mark that ends it, its number, and a situation.
+        self.reached: list[tuple[str, int, str]] = []
+        self.skipped: Counter[str] = Counter()
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Carry out a transaction as the last event asks."""
+        kind, self._next = self._next, None
+        self._transaction_count += 1
+        self._note("ack", self._transaction_count, situations.of_transaction(operations))
+        if kind is EventKind.OTHER_PROCESS:
+            ending = Fork(partial(self._commit_apart, operations)).wait()
+            if ending.exit_code:
+                raise RuntimeError(f"the other process failed: {ending.why}")
+        elif kind is EventKind.OTHER_CONNECTION:
+            self._second = self._second or self._site.open_database()
+            self._second.commit(operations)
+        else:
+            self._opened.commit(operations)
+
+    def acknowledged(self) -> None:
+        """Note what the transaction did, now that its acknowledgement is marked; open what another process left."""
+        self._note("ack", self._transaction_count, self._seen())
+        if self._first is None:
+            with self._marked():
+                self._first = self._site.open_database()
+                self._note("done", self._count, [situations.AFTER_ANOTHER])
+
+    def happen(self, event: Event) -> None:
+        """Carry out an event between two marks."""
+        variants = self._spec.events.get(event.kind, ())
+        variant = variants[event.draw % len(variants)] if variants else ""
+        with self._marked():
+            if self._done(event, variant, is_known=bool(variants)):
+                self._note("done", self._count, [situations.of_event(event.kind, variant)])
+            else:
+                self.skipped[situations.of_event(event.kind, variant)] += 1
+        self._note("done", self._count, self._seen())
+
+    def close(self) -> None:
+        """Close every connection, as a careful program would."""
+        self._drop()
+        for database in (self._second, self._first):
+            if database:
+                database.close()
+        self._first = self._second = None
+
+    def _note(self, ending: str, number: int, words: Iterable[str]) -> None:
+        self.reached += [(ending, number, word) for word in words]
+
+    def _seen(self) -> list[str]:
+        """Return what the engine has seen since the last call, over any connection."""
+        opened = (self._first, self._second)
+        return [word for one in opened if isinstance(one, ObservantDatabase) for word in one.seen()]
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        self._count += 1
+        self._mark(f"event-{self._count}")
+        yield
+        self._mark(f"done-{self._count}")
+
+    def _done(self, event: Event, variant: str, *, is_known: bool) -> bool:
+        kind = event.kind
+        if kind in ALONE:
+            self._drop()
+        if kind is EventKind.IDLE:
+            self._idle(IDLE_MS)
+        elif kind is EventKind.ROLLBACK and event.operations:
+            self._opened.commit(event.operations)
+        elif kind is EventKind.REOPEN:
+            self.close()
+            self._first = self._site.open_database()
+        elif kind is EventKind.OTHER_PROCESS:
+            self.close()
+            self._next = kind
+        elif kind is EventKind.OTHER_CONNECTION and is_known:
+            self._next = kind
+        else:
+            return is_known and self._carried_out(kind, variant)
+        return True
+
+    def _carried_out(self, kind: EventKind, variant: str) -> bool:
+        """Let the engine carry out an event that its spec lists."""
+        if kind is EventKind.HOLD:
+            return self._hold(variant)
+        if kind is EventKind.DROP:
+            return self._drop(variant)
+        if kind in ALONE and self._second:
+            self._second.close()
+            self._second = None
+        return _eventful(self._opened).happen(kind, variant)
+
+    def _hold(self, variant: str) -> bool:
+        self._drop()
+        reader = self._site.open_database()
+        if not _eventful(reader).happen(EventKind.HOLD, variant):
+            reader.close()
+            return False
+        self._reader = reader
+        return True
+
+    def _drop(self, variant: str = "") -> bool:
+        reader, self._reader = self._reader, None
+        if reader:
+            _eventful(reader).happen(EventKind.DROP, variant)
+            reader.close()
+        return reader is not None
+
+    def _commit_apart(self, operations: Sequence[Operation], send: Callable[[Any], None]) -> None:  # noqa: ARG002
+        """Commit in another process, which ends without closing: what is left open is left to the next one."""
+        self._site.open_database().commit(operations)
+
+    @property
+    def _opened(self) -> Database:
+        assert self._first, "another process is to commit next"
+        return self._first
+
+
+def _eventful(database: Database) -> EventfulDatabase:
+    if not isinstance(database, EventfulDatabase):
+        raise TypeError(f"{type(database).__name__} cannot do what its spec lists as events; see docs/extending.md")
+    return database
