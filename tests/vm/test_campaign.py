@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,12 +87,7 @@ def whole(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def copy_of(run: Run, folder: Path) -> Run:
     """Return a run with the same recordings and no verdicts; the recordings take most of the time."""
     copy = Run.create(folder, DEFINITION)
-    for path in (run.folder / "recordings").glob("*/[!l]*"):
-        archive = path.with_name("log-a.zst")
-        target = folder / "recordings" / path.parent.name
-        target.mkdir(parents=True)
-        (target / path.name).write_bytes(path.read_bytes())
-        (target / archive.name).write_bytes(archive.read_bytes())
+    shutil.copytree(run.folder / "recordings", folder / "recordings", ignore=shutil.ignore_patterns("lock"))
     return copy
 
 
@@ -219,7 +215,7 @@ def test_a_void_recording_costs_its_own_scenarios_only_and_is_named(
     assert rows(whole)[IDS[2]] == rows(run)[IDS[2]]
     assert [] == rows_of_nothing(run)
     left = [path.name for path in folder.iterdir()]
-    assert set(left) <= {"log-a.zst", "facts.json", "lock"}
+    assert set(left) <= {"log-a.zst", "trace-a.zst", "facts.json", "lock"}
 
 
 def rows_of_nothing(run: Run) -> list[str]:

@@ -280,7 +280,7 @@ def test_a_run_that_is_stopped_ends_at_once_and_leaves_nothing(
     assert [] == processes_of(scratch)
     assert set() == set(SHARED_MEMORY.iterdir()) - shared_memory
     assert [] == list(scratch.rglob("*"))
-    known = {"lock", "log-a.zst", "facts.json", "plan.json", "verdicts.jsonl", "manifest.json"}
+    known = {"lock", "log-a.zst", "trace-a.zst", "facts.json", "plan.json", "verdicts.jsonl", "manifest.json"}
     assert [] == [path for path in run.rglob("*") if path.is_file() and path.name not in known]
     if stage == "checking":
         found = [verdict for scenario in SCENARIOS[:2] for verdict in Run.open(run).verdicts(scenario)[0]]
