@@ -99,7 +99,8 @@ def _ahead(epoch: Epoch, seed: int) -> Ranking:
     """Return family (d): what landed ahead of each FUA write, and of the closing FLUSH together with the batch."""
     found = []
     for fua_count in spread(len(epoch.ahead)):
-        members = epoch.ahead[fua_count]
+        # Where the FUA write of the cut itself landed, the next cut has the same content and has seen more.
+        members = tuple(entry for entry in epoch.ahead[fua_count] if entry not in epoch.fuas[fua_count : fua_count + 1])
         if members and fua_count == len(epoch.fuas):
             members = tuple(sorted((*members, *landable(epoch))))
         if members:

@@ -78,8 +78,9 @@ def _torn_ahead(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
         members = epoch.ahead[fua_count]
         for rank in spread(len(members)):
             for number, tear in enumerate(_tears(log, members[rank])):
-                ahead = members[:rank] if (number + rank) % 2 else ()
-                yield make_state(epoch, fua_count, ahead=ahead, tears=(tear,))
+                # Where the FUA write of the cut itself landed whole, the next cut has seen more.
+                before = [entry for entry in members[:rank] if entry not in epoch.fuas[fua_count : fua_count + 1]]
+                yield make_state(epoch, fua_count, ahead=before if (number + rank) % 2 else (), tears=(tear,))
 
 
 def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
