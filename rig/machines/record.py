@@ -19,7 +19,7 @@ from rig.recordings.archive import Recording
 from rig.recordings.soundness import Origin
 
 _RECORD_LIMIT_S = 900
-_RUNS_MAX = 4
+_RUNS_MAX = 8
 # Everything that live cuts left, kept if no honest disk could have left it.
 _EVIDENCE = "illegal-rounds.bin"
 # A log of the longest workload, uncompressed, and its archive.
