@@ -43,6 +43,7 @@ class Connections:
         # Holds a snapshot.
         self._reader: Database | None = None
         self._next: EventKind | None = None
+        self._last: Sequence[Operation] = ()
         self._count = self._transaction_count = 0
         # What came about: the kind of mark that ends it, its number, and a situation.
         self.reached: list[tuple[str, int, str]] = []
@@ -52,7 +53,7 @@ class Connections:
         """Carry out a transaction as the last event asks."""
         kind, self._next = self._next, None
         self._transaction_count += 1
-        self._note("ack", self._transaction_count, situations.of_transaction(operations))
+        self._last = operations
         if kind is EventKind.OTHER_PROCESS:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             if ending.exit_code:
@@ -65,7 +66,7 @@ class Connections:
 
     def acknowledged(self) -> None:
         """Note what the transaction did, now that its acknowledgement is marked; open what another process left."""
-        self._note("ack", self._transaction_count, self._seen())
+        self._note("ack", self._transaction_count, [*situations.of_transaction(self._last), *self._seen()])
         if self._first is None:
             with self._marked():
                 self._first = self._site.open_database()
