@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.faults.ahead import Ahead
 from rig.faults.doubts import OpenSector, doubts
 from rig.faults.log import EntryFlag, WriteLog
-from rig.faults.submissions import Ahead
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Epoch:
     ambiguous: tuple[int, ...] = ()
     # The sectors of this epoch whose content may be open.
     open_sectors: tuple[OpenSector, ...] = ()
-    # For each number of FUA writes that landed, what may have landed ahead of the cut, see `faults.submissions`. Empty
+    # For each number of FUA writes that landed, what may have landed ahead of the cut, see `faults.ahead`. Empty
     # without an account of submissions, since the log does not tell.
     ahead: tuple[tuple[int, ...], ...] = ()
 

@@ -3,7 +3,7 @@
 The base is everything durable when the state's epoch starts: the replay of all entries before `base_end`. On top come,
 in log order, the first FUA writes of the epoch, whole; then members of the batch, whole or torn; or, instead of the
 batch, a part of the one FUA write that was in flight. Where it is known when writes were submitted, others may have
-landed ahead (`faults.submissions`). A torn write is a set of its units: 512 or 4096 bytes, aligned on
+landed ahead (`faults.ahead`). A torn write is a set of its units: 512 or 4096 bytes, aligned on
 the device, counted from the unit in which the write begins. A unit has the version of the last member that landed
 there, so a choice that drops the newer of two writes keeps the older version.
 

@@ -1,7 +1,7 @@
 """When requests of a device were submitted and when they completed, by the kernel's block trace.
 
 The interface is that of include/uapi/linux/blktrace_api.h: three ioctls on the block device, and a file of records in
-debugfs. `rig.recordings.submissions` reads the records.
+debugfs. `faults.submissions` reads the records.
 """
 
 from __future__ import annotations

@@ -1,0 +1,71 @@
+"""Which writes may have landed ahead of a cut: submitted by then, not durable, and later in the log than the cut.
+
+At a cut just before a FUA write or a FLUSH completes, these are the writes in flight, that FUA write among them;
+and the completed ones that the log has only behind a FLUSH not yet completed. Any of them may be on the medium.
+
+Left out: writes in flight together with another write of the same place, where nobody knows which the disk carries
+out last; and writes that the log has after a FUA write of the same place, though they completed before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rig.faults.log import BoolArray, EntryFlag, Int64Array, WriteLog
+from rig.faults.submissions import NEVER, Account
+
+_FOREVER = np.iinfo(np.int64).max
+
+
+class Ahead:
+    """The writes ahead of each cut, found by the account of submissions of a log."""
+
+    def __init__(self, log: WriteLog, account: Account) -> None:
+        self._account = account
+        self._begins, self._ends = log.offset_bytes, log.offset_bytes + log.payload_bytes
+        self._is_write = (log.payload_bytes > 0) & (account.submitted != NEVER)
+        submitted = np.where(self._is_write, account.submitted, _FOREVER)
+        # No entry from here on was submitted before this event; ascending, so that it can be searched.
+        self._soonest = np.minimum.accumulate(submitted[::-1])[::-1]
+        self._contested = self._in_flight_together() | self._older_than_a_fua_write(log.flags)
+
+    def of(self, begin: int, end: int, fuas: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """Return the writes for each number of FUA writes of an epoch that landed, its batch being apart at the end."""
+        has_flush = end < len(self._is_write)
+        cuts = [*fuas, end if has_flush else None]
+        return tuple(self._at(begin, cut, set(fuas[:rank]) | set(batch if cut in (end, None) else ()))
+                     for rank, cut in enumerate(cuts))  # fmt: skip
+
+    def _at(self, begin: int, cut: int | None, others: set[int]) -> tuple[int, ...]:
+        moment = _FOREVER if cut is None else int(self._account.completed[cut])
+        bound = int(np.searchsorted(self._soonest, moment))
+        is_there = self._is_write[begin:bound] & (self._account.submitted[begin:bound] < moment)
+        found = (begin + np.flatnonzero(is_there & ~self._contested[begin:bound])).tolist()
+        return tuple(entry for entry in found if entry not in others)
+
+    def _overlaps(self, entry: int, others: Int64Array) -> BoolArray:
+        found: BoolArray = (self._begins[others] < self._ends[entry]) & (self._ends[others] > self._begins[entry])
+        return found
+
+    def _in_flight_together(self) -> BoolArray:
+        """Return which writes were in flight together with another write of the same place."""
+        contested = np.zeros(len(self._is_write), dtype=bool)
+        writes = np.flatnonzero(self._is_write)
+        by_time = writes[np.argsort(self._account.submitted[writes])]
+        submitted = self._account.submitted[by_time]
+        for rank, entry in enumerate(by_time.tolist()):
+            until = int(np.searchsorted(submitted, self._account.completed[entry]))
+            together = by_time[rank + 1 : until]
+            if len(together) and (hits := together[self._overlaps(entry, together)]).size:
+                contested[[entry, *hits.tolist()]] = True
+        return contested
+
+    def _older_than_a_fua_write(self, flags: Int64Array) -> BoolArray:
+        """Return which ordinary writes the log has after a FUA write of the same place that was submitted later."""
+        older = np.zeros(len(self._is_write), dtype=bool)
+        for fua in np.flatnonzero(self._is_write & ((flags & EntryFlag.FUA) > 0)).tolist():
+            until = int(np.searchsorted(self._soonest, self._account.submitted[fua]))
+            later = np.arange(fua + 1, until)
+            is_older = self._is_write[later] & (self._account.completed[later] < self._account.submitted[fua])
+            older[later] |= is_older & self._overlaps(fua, later)
+        return older
