@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rig import host
-from rig.analysis import coverage, grid, known_bugs, mutations, protocol
+from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol
 from rig.analysis.controls import group_of
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import findings
@@ -84,6 +84,8 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         mutations=mutations.scores(summary),
         coverages=coverage.coverages(summary),
         never=coverage.NEVER,
+        phases=phases.phases(summary),
+        pairs_text=phases.pairs_text,
         protocols=_protocols(summary),
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rig.analysis import coverage, grid, known_bugs, mutations
+from rig.analysis import coverage, grid, known_bugs, mutations, phases
 from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Outcome, Result, Row, Summary
 from rig.contract.arms import DISHONEST_FAULTS
@@ -47,6 +47,8 @@ def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
     for line in mutations.lines(summary):
         console.print(Text(line), soft_wrap=True)
     for line in coverage.lines(summary):
+        console.print(Text(line), soft_wrap=True)
+    for line in phases.lines(summary):
         console.print(Text(line), soft_wrap=True)
     for line in known_bugs.warnings(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)

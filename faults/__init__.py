@@ -13,6 +13,7 @@ from rig.faults.extents import Extent, base_extents
 from rig.faults.log import EntryFlag, LogError, Mark, WriteLog
 from rig.faults.logs import LogFile, Logs
 from rig.faults.models import Fault, plan
+from rig.faults.paircoverage import tried
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.selection import Plan
 from rig.faults.state import CrashState, Draw, Tear
@@ -46,4 +47,5 @@ __all__ = [
     "parse_joint",
     "parse_state",
     "plan",
+    "tried",
 ]

@@ -26,11 +26,11 @@ from itertools import chain
 
 import numpy as np
 
+from rig.faults.agenda import SUBSETS_MAX
 from rig.faults.damage import Discarded
 from rig.faults.epochs import Epoch
 from rig.faults.extents import overlaps
 from rig.faults.log import EntryFlag, WriteLog
-from rig.faults.powercut import SUBSETS_MAX
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import CrashState, landable, make_state
 

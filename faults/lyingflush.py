@@ -23,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from rig.faults.agenda import LISTED_MEMBERS_MAX, SUBSETS_MAX
 from rig.faults.epochs import Epoch
 from rig.faults.log import WriteLog
-from rig.faults.powercut import LISTED_MEMBERS_MAX, SUBSETS_MAX, draws
+from rig.faults.powercut import draws
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import CrashState, Draw, Window, make_lying_state, window_of
 

@@ -18,6 +18,8 @@ where it is also known when each write was submitted (`faults.submissions`):
 (d) The same two cuts with any subset of `Epoch.ahead`: writes that had been submitted by then, in flight or completed,
     and that were not durable. Legal because a disk may put on its medium whatever it has been sent.
 
+Which subsets of (b) an epoch tries first depends on those like it: they share one agenda (`faults.phases`, `agenda`).
+
 Left out: without an account of submissions, a subset of the batch without all FUA writes of the epoch (the log does not
 tell which members of the batch had completed by then) and writes in flight; states that show an open sector (the log
 does not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Apart from the
@@ -31,20 +33,18 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from rig.faults.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_small
 from rig.faults.epochs import Epoch
 from rig.faults.log import WriteLog
+from rig.faults.phases import phases
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import CrashState, Draw, is_told, landable, make_state
 
-# An epoch with more subsets than this is sampled.
-SUBSETS_MAX = 256
-# A subset of a longer batch is named by the seed of its draw, because a list would be too long for an id.
-LISTED_MEMBERS_MAX = 48
-# A seed draws which of so many states an epoch begins with: some of the batch, or a cut before a FUA.
-_FIRST_STATES = 4
+# A seed draws which family an epoch begins with: subsets of the batch in half of the epochs, others in a quarter each.
+_OPENINGS = (0, 0, 1, 2)
 # So many places at which a longer batch is split to hide what is open.
 _HIDDEN_MAX = 16
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
@@ -52,17 +52,19 @@ DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
     """Plan the crash states of a power cut at instants after entry `first_entry`; deterministic under `seed`."""
+    turns = Turns(log, [epoch for epoch in log_epochs if epoch.end > first_entry], seed)
 
     def rank(epoch: Epoch) -> Ranking:
-        subsets = before_flush(epoch, seed)
+        subsets = before_flush(epoch, turns)
         if not epoch.open_sectors:
             flying = _ahead(epoch, seed)
-            ranked = turned(in_turns(subsets.states, after_fuas(epoch), flying.states), epoch, seed)
-            return Ranking(ranked, subsets.exhaustive and flying.exhaustive)
+            families = (subsets.states, after_fuas(epoch), flying.states)
+            first = opening(epoch, seed)
+            return Ranking(in_turns(*families[first:], *families[:first]), subsets.exhaustive and flying.exhaustive)
         known = () if epoch.doubtful else in_turns(subsets.states, after_fuas(epoch))
         hidden = (state for state in _hidden(epoch, seed) if is_told(log, state))
-        is_exhaustive = subsets.exhaustive and 2 ** len(epoch.batch) <= SUBSETS_MAX
-        return Ranking(turned(in_turns(known, hidden), epoch, seed), is_exhaustive)
+        is_exhaustive = subsets.exhaustive and is_small(len(epoch.batch))
+        return Ranking(in_turns(known, hidden), is_exhaustive)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max, cuts_doubtful=True)
 
@@ -78,21 +80,40 @@ def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry:
     return make_state(epoch, bisect_left(epoch.fuas, entry))
 
 
-def turned(ranked: Iterator[CrashState], epoch: Epoch, seed: int) -> Iterator[CrashState]:
-    """Put a state of the first few first, drawn for each epoch.
+def opening(epoch: Epoch, seed: int) -> int:
+    """Return which family of states comes first: 0 for subsets of the batch, 1 after FUA writes, 2 ahead of the cut.
 
-    Transactions have as many epochs as each other. By a rule that counts epochs, a small budget would get the same kind
-    of state from the same phase of every commit.
+    Drawn for each epoch: by a rule that counts epochs, the same phase of every commit would begin with the same one.
     """
-    skipped = list(islice(ranked, _choice("turn", epoch, seed).randrange(_FIRST_STATES)))
-    yield from islice(ranked, 1)
-    yield from skipped
-    yield from ranked
+    return _chance("opening", epoch, seed).choice(_OPENINGS) if epoch.fuas or any(epoch.ahead) else 0
 
 
-def before_flush(epoch: Epoch, seed: int) -> Ranking:
+class Turns:
+    """Whose turn is which choice: the agenda of each phase, and the ranks of its epochs in an order drawn by a seed."""
+
+    def __init__(self, log: WriteLog, log_epochs: Sequence[Epoch], seed: int) -> None:
+        self._seed = seed
+        self._order: dict[int, tuple[list[Choice], int, int]] = {}
+        for phase in phases(log, log_epochs):
+            chance = random.Random(f"phase {seed}/{phase.text}")
+            choices = agenda(len(phase.roles), chance)
+            shuffled = chance.sample(phase.epochs, len(phase.epochs))
+            # Epochs that begin with another family come later to their first choice.
+            shuffled.sort(key=lambda epoch: opening(epoch, seed) != 0)
+            for rank, epoch in enumerate(shuffled):
+                self._order[epoch.number] = choices, rank, len(shuffled)
+
+    def of(self, epoch: Epoch) -> Iterator[CrashState]:
+        """Yield the states of an epoch's batch: every subset of a small one; endless for others."""
+        members = landable(epoch)
+        if epoch.number not in self._order:
+            return _in_order(epoch, len(epoch.fuas), members, self._seed)
+        return _taken(epoch, len(epoch.fuas), members, in_turn(*self._order[epoch.number]), self._seed)
+
+
+def before_flush(epoch: Epoch, turns: Turns) -> Ranking:
     """Return family (b): the cut just before the closing FLUSH."""
-    return _at_cut(epoch, len(epoch.fuas), landable(epoch), seed)
+    return Ranking(turns.of(epoch), is_small(len(landable(epoch))))
 
 
 def _ahead(epoch: Epoch, seed: int) -> Ranking:
@@ -104,14 +125,8 @@ def _ahead(epoch: Epoch, seed: int) -> Ranking:
         if members and fua_count == len(epoch.fuas):
             members = tuple(sorted((*members, *landable(epoch))))
         if members:
-            found.append(_at_cut(epoch, fua_count, members, seed))
+            found.append(Ranking(_in_order(epoch, fua_count, members, seed), is_small(len(members))))
     return Ranking(in_turns(*(one.states for one in found)), all(one.exhaustive for one in found))
-
-
-def _at_cut(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Ranking:
-    if 2 ** len(members) <= SUBSETS_MAX:
-        return Ranking(_subsets(epoch, fua_count, members, seed), exhaustive=True)
-    return Ranking(_samples(epoch, fua_count, members, seed), exhaustive=False)
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
@@ -125,8 +140,8 @@ def _hidden(epoch: Epoch, seed: int) -> Iterator[CrashState]:
     members, fua_count = epoch.batch, len(epoch.fuas)
     if epoch.doubtful:
         yield from after_fuas(epoch)
-    if 2 ** len(members) <= SUBSETS_MAX:
-        yield from _subsets(epoch, fua_count, members, seed)
+    if is_small(len(members)):
+        yield from _in_order(epoch, fua_count, members, seed)
         return
     yield make_state(epoch, fua_count, whole=members)
     for rank in islice(spread(len(members)), _HIDDEN_MAX):
@@ -143,47 +158,34 @@ def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:
             yield Draw(generator.getrandbits(64), percent, unit_bytes)
 
 
-def _choice(what: str, epoch: Epoch, seed: int) -> random.Random:
+def _chance(what: str, epoch: Epoch, seed: int) -> random.Random:
     return random.Random(f"{what} {seed}/{epoch.begin}")
 
 
-def _subsets(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield every subset of a few writes, the corners first, both parts in an order drawn for each epoch."""
-    whole = range(len(members))
-    corners = [(), tuple(whole), *((rank,) for rank in whole)]
-    corners += [tuple(other for other in whole if other != rank) for rank in whole]
-    corners += [tuple(part) for count in whole for part in (whole[:count], whole[count:])]
-    masks = range(2 ** len(members))
-    rest = [tuple(rank for rank in whole if mask >> rank & 1) for mask in masks]
-    choice = _choice("subsets", epoch, seed)
-    choice.shuffle(corners)
-    choice.shuffle(rest)
-    for ranks in dict.fromkeys(corners + rest):
-        yield _landed(epoch, fua_count, [members[rank] for rank in ranks])
+def _in_order(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
+    """Yield the states of an epoch that shares its choices with no other."""
+    return _taken(epoch, fua_count, members, agenda(len(members), _chance("subsets", epoch, seed)), seed)
+
+
+def _taken(
+    epoch: Epoch, fua_count: int, members: tuple[int, ...], choices: Iterable[Choice], seed: int
+) -> Iterator[CrashState]:
+    """Yield the states of these choices; of a long batch seeded draws go on without end."""
+    random_draws = draws(epoch, seed)
+    for choice in choices:
+        if choice is None:
+            yield _drawn(epoch, fua_count, members, next(random_draws))
+        else:
+            yield _landed(epoch, fua_count, [members[rank] for ranks in choice for rank in ranks])
+    if not is_small(len(members)):
+        for draw in random_draws:
+            yield _drawn(epoch, fua_count, members, draw)
 
 
 def _landed(epoch: Epoch, fua_count: int, members: Sequence[int]) -> CrashState:
     """Return the state in which these landed, members of the batch or ahead of the cut."""
     ahead = [entry for entry in members if entry in epoch.ahead_at(fua_count)]
     return make_state(epoch, fua_count, whole=(entry for entry in members if entry not in ahead), ahead=ahead)
-
-
-def _samples(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield none, all, then beginnings, ends, single writes, all but one, and seeded draws in turn; endless."""
-    random_draws = draws(epoch, seed)
-    yield make_state(epoch, fua_count)
-    yield _drawn(epoch, fua_count, members, next(random_draws))
-    yield _landed(epoch, fua_count, members)
-    ranks = spread(len(members))
-    first = _choice("samples", epoch, seed).randrange(len(ranks))
-    for rank in ranks[first:] + ranks[:first]:
-        yield _landed(epoch, fua_count, members[: rank + 1])
-        yield _landed(epoch, fua_count, members[rank + 1 :])
-        yield _drawn(epoch, fua_count, members, next(random_draws))
-        yield _landed(epoch, fua_count, members[:rank] + members[rank + 1 :])
-        yield _landed(epoch, fua_count, (members[rank],))
-    for draw in random_draws:
-        yield _drawn(epoch, fua_count, members, draw)
 
 
 def _drawn(epoch: Epoch, fua_count: int, members: tuple[int, ...], draw: Draw) -> CrashState:

@@ -28,7 +28,7 @@ the early disk follows from that of the late one; it is there for the reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rig.faults import addresses
@@ -37,7 +37,7 @@ from rig.faults.content import ContentIndex
 from rig.faults.epochs import Epoch
 from rig.faults.extents import Extent
 from rig.faults.log import WriteLog
-from rig.faults.powercut import after_fuas, before_flush, turned
+from rig.faults.powercut import Turns, after_fuas, before_flush, opening
 from rig.faults.selection import Plan, Ranking, in_turns, select
 from rig.faults.state import CrashState, make_state
 from rig.faults.twologs import Disk, TwoLogs
@@ -175,13 +175,16 @@ def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, st
     ends = {epoch.number: is_proven(make_state(epoch, len(epoch.fuas))) for epoch in side.epochs}
     fuas = {epoch.number: [one for one in after_fuas(epoch) if is_proven(one)] for epoch in side.epochs}
 
-    def rank(epoch: Epoch) -> Ranking:
-        before_end = before_flush(epoch, seed) if ends[epoch.number] else Ranking((), exhaustive=False)
-        ranked: Iterator[CrashState] = in_turns(before_end.states, fuas[epoch.number])
-        is_whole = before_end.exhaustive and len(fuas[epoch.number]) == len(epoch.fuas)
-        return Ranking(turned(ranked, epoch, seed), is_whole)
-
     first_entry = side.marks[first_mark]
+    turns = Turns(side.log, [epoch for epoch in side.epochs if epoch.end > first_entry and ends[epoch.number]], seed)
+
+    def rank(epoch: Epoch) -> Ranking:
+        before_end = before_flush(epoch, turns) if ends[epoch.number] else Ranking((), exhaustive=False)
+        families = [before_end.states, fuas[epoch.number]]
+        ranked = in_turns(*(reversed(families) if opening(epoch, seed) == 1 else families))
+        is_whole = before_end.exhaustive and len(fuas[epoch.number]) == len(epoch.fuas)
+        return Ranking(ranked, is_whole)
+
     claimed = [epoch for epoch in side.epochs if ends[epoch.number] or fuas[epoch.number]]
     plan = select(
         side.log, claimed, rank,

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TextIO
 from rig import host
 from rig.contract.devices import Device
 from rig.contract.errors import RecordingError, RigError, StoreError
-from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, PhaseFacts, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
@@ -268,6 +268,8 @@ def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
         known = plan["scenario"]
         parts = {"device": Device.of(known["device"]), "workload": WorkloadSpec(**known["workload"])}
         scenario = Scenario(**{**known, **parts})
-        return scenario, PlanFacts(**plan["plan"])
+        facts = plan["plan"]
+        phases = tuple(PhaseFacts(**phase) for phase in facts.get("phases", ()))
+        return scenario, PlanFacts(**{**facts, "phases": phases})
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the scenario again") from None

@@ -160,6 +160,29 @@ class RecordingFacts:
 
 
 @dataclass(frozen=True)
+class PhaseFacts:
+    """A phase of a commit: alike epochs, and which choices of their writes the states of a plan have tried.
+
+    See `faults.phases` and `faults.paircoverage`.
+    """
+
+    what: str
+    epoch_count: int
+    # Writes in the batch of each of these epochs.
+    write_count: int
+    # Of the ordered pairs of them, those of which in some state the first landed and the second did not.
+    pairs_tried: int
+    # Writes that were lost while all others landed, and that landed while all others were lost.
+    lost_alone_count: int
+    landed_alone_count: int
+
+    @property
+    def pair_count(self) -> int:
+        """Return the number of ordered pairs of writes."""
+        return self.write_count * (self.write_count - 1)
+
+
+@dataclass(frozen=True)
 class PlanFacts:
     """How many of the legal crash states were planned."""
 
@@ -182,6 +205,18 @@ class PlanFacts:
     is_saturated: bool = False
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
+    # Where the fault loses whole writes of one disk, what was tried of each phase of a commit.
+    phases: Sequence[PhaseFacts] = ()
+
+    @property
+    def pair_count(self) -> int:
+        """Return the number of ordered pairs of writes, of all phases."""
+        return sum(phase.pair_count for phase in self.phases)
+
+    @property
+    def pairs_tried(self) -> int:
+        """Return of how many of these pairs the first landed and the second did not."""
+        return sum(phase.pairs_tried for phase in self.phases)
 
 
 @dataclass(frozen=True)

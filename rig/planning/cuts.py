@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from rig.contract.arms import SPECS, Arm
 from rig.contract.clocks import AFTER_CUT, Clock
-from rig.contract.results import PlanFacts, Verdict
+from rig.contract.results import PhaseFacts, PlanFacts, Verdict
 from rig.contract.scenario import Scenario
-from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything_unflushed_lost, plan
+from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything_unflushed_lost, plan, tried
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
 
@@ -69,6 +69,23 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
         apart_count=sum(cut.state.is_apart for cut in found), epochs_doubtful=planned.epochs_doubtful,
     )  # fmt: skip
     return Cuts(tuple(found), facts)
+
+
+def phases(scenario: Scenario, logs: Logs, timeline: Timeline, found: Sequence[Cut]) -> tuple[PhaseFacts, ...]:
+    """Return what these cuts have tried of each phase of a commit; nothing where the fault does not lose whole writes.
+
+    Other faults choose among parts of writes or prefixes, so of their pairs most are not to be tried.
+    """
+    if SPECS[scenario.fault].model != Fault.POWERCUT:
+        return ()
+    reached = [epoch for epoch in logs.epochs if epoch.end > timeline.setup.entry_index]
+    return tuple(
+        PhaseFacts(
+            one.phase.text, len(one.phase.epochs), len(one.phase.roles),
+            one.pair_count, one.lost_alone_count, one.landed_alone_count,
+        )
+        for one in tried(logs.first, reached, [cut.state for cut in found])
+    )  # fmt: skip
 
 
 def _planned(scenario: Scenario, states_max: int, logs: Logs, timeline: Timeline) -> Plan:

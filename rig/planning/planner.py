@@ -17,7 +17,7 @@ from rig.contract.scenario import Scenario
 from rig.faults import Logs
 from rig.planning import recoverycuts
 from rig.planning.audit import Auditor
-from rig.planning.cuts import Cut, beyond, cuts, verdicts_of
+from rig.planning.cuts import Cut, beyond, cuts, phases, verdicts_of
 from rig.planning.matrix import Profile
 from rig.recordings.recoveries import OpenRecovery, Recoveries
 from rig.recordings.timeline import Timeline
@@ -88,5 +88,10 @@ class Planner:
         fresh = beyond(planned.cuts, known)
         audited_count += self._auditor.audit(scenario, fresh, self._profile.audit_count)
         together = (*known, *fresh)
-        facts = replace(planned.facts, state_count=len(together), audited_count=audited_count)
+        facts = replace(
+            planned.facts,
+            state_count=len(together),
+            audited_count=audited_count,
+            phases=phases(scenario, self.logs, self.timeline, together),
+        )
         return Planned(scenario, [(None, together)], facts, states_max)

@@ -100,3 +100,15 @@ def test_a_run_that_goes_on_plans_what_it_would_have_planned(planner: Planner) -
     # All verdicts of both rounds are there when the first is planned again.
     again = planner.more(planner.first(POWERCUT), judged(second.batches[0][1], 1000))
     assert second == again
+
+
+def test_the_facts_count_what_all_rounds_have_tried_of_each_phase(planner: Planner) -> None:
+    first = planner.first(POWERCUT)
+    second = planner.more(first, judged(first.batches[0][1], 1000))
+    assert isinstance(second, Planned)
+    (few,), (more,) = first.facts.phases, second.facts.phases
+    assert ("new data x4", 10, 4) == (few.what, few.epoch_count, few.write_count)
+    # The first plan skips two of the ten epochs.
+    assert 8 <= few.pairs_tried < few.pair_count == more.pairs_tried == 12
+    assert few.lost_alone_count + few.landed_alone_count < more.lost_alone_count + more.landed_alone_count
+    assert () == planner.first(replace(POWERCUT, fault="torn")).facts.phases

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rig import store
 from rig.contract.devices import DEVICES
 from rig.contract.errors import HostError, RecordingError, StoreError
-from rig.contract.results import PlanFacts, Verdict, VerdictKind
+from rig.contract.results import PhaseFacts, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.host import free_bytes
 from rig.planning import matrix
@@ -31,7 +31,7 @@ from tests.unit import samples
 from tests.unit.littleroom import little_room, output
 
 DEFINITION = {"profile": "quick", "scenarios": ["a"], "orders": {"a": {"seed": 1}}}
-PLAN = PlanFacts(220, 40, 30, 10, 60)
+PLAN = PlanFacts(220, 40, 30, 10, 60, phases=(PhaseFacts("new data, journal x4", 38, 5, 20, 4, 5),))
 (SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
 (OTHER,) = matrix.select(["sqlite-ext4-wal_off_powercut"])
 
@@ -119,6 +119,9 @@ def test_the_scenario_of_a_scenario_is_read_back_whole(run: Run) -> None:
     scenario = replace(SCENARIO, workload=WorkloadSpec(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
     run.write_plan(scenario, PLAN)
     assert scenario == run.scenario(scenario.id)
+    with_scenario(run, SCENARIO, rows(1))
+    ((measured,), _) = run.results([SCENARIO.id])
+    assert PLAN == measured.plan
     with pytest.raises(StoreError, match=rf"no scenario 'sqlite-none'; it has: {SCENARIO.id}$".replace("+", r"\+")):
         run.scenario("sqlite-none")
 

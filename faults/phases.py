@@ -1,0 +1,79 @@
+"""The phases of a commit: which epochs of a log are alike.
+
+A write log tells sectors, not files. But what it tells of a write is enough to know a phase of a commit again:
+
+- whether the file system flagged it as metadata. Then it belongs to a journal if it begins where the previous
+  metadata write ended, or the last FUA one; a write elsewhere is in place.
+- for data, whether the place in which it begins was written before: a file that grows or a file that is written again.
+
+Epochs are alike if their batches have as many writes, with the same roles in the same order. FUA writes do not count:
+they end the phase before. Left out: epochs with open sectors, of which a plan cannot take every subset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from rig.faults.epochs import Epoch
+from rig.faults.log import EntryFlag, WriteLog
+from rig.faults.state import landable
+
+_BLOCK_BYTES = 4096
+
+
+class Role(StrEnum):
+    """What a write is for, as far as the log tells."""
+
+    JOURNAL = "journal"
+    METADATA = "metadata in place"
+    GROWING = "new data"
+    REWRITING = "data written again"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Alike epochs, in the order of the log. The members of a batch are those that may land in any state."""
+
+    roles: tuple[Role, ...]
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the roles in words, such as `new data, journal x7`."""
+        runs = ((role, len(list(run))) for role, run in groupby(self.roles))
+        return ", ".join(role.value + (f" x{count}" if count > 1 else "") for role, count in runs)
+
+
+def phases(log: WriteLog, log_epochs: Sequence[Epoch]) -> list[Phase]:
+    """Return the phases of these epochs, those of most epochs first; epochs without a batch belong to none."""
+    known = _roles(log)
+    alike: dict[tuple[Role, ...], list[Epoch]] = {}
+    for epoch in log_epochs:
+        members = landable(epoch)
+        if members and not epoch.open_sectors:
+            alike.setdefault(tuple(known[entry] for entry in members), []).append(epoch)
+    found = [Phase(roles, tuple(own)) for roles, own in alike.items()]
+    return sorted(found, key=lambda phase: -len(phase.epochs))
+
+
+def _roles(log: WriteLog) -> dict[int, Role]:
+    """Return the role of each entry that writes something."""
+    found: dict[int, Role] = {}
+    written: set[int] = set()
+    end = fua_end = -1
+    flags, begins, ends = log.flags.tolist(), log.offset_bytes.tolist(), (log.offset_bytes + log.payload_bytes).tolist()
+    for entry, flag in enumerate(flags):
+        if flag & (EntryFlag.MARK | EntryFlag.DISCARD) or begins[entry] == ends[entry]:
+            continue
+        begin, previous_end, end_of_this = begins[entry], end, ends[entry]
+        if flag & EntryFlag.METADATA:
+            found[entry] = Role.JOURNAL if begin in (previous_end, fua_end) else Role.METADATA
+            end = end_of_this
+            fua_end = end if flag & EntryFlag.FUA else fua_end
+        else:
+            found[entry] = Role.REWRITING if begin // _BLOCK_BYTES in written else Role.GROWING
+            written.update(range(begin // _BLOCK_BYTES, -(-end_of_this // _BLOCK_BYTES)))
+    return found
