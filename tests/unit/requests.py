@@ -7,8 +7,10 @@ contents a cut can leave after each event. Independent of `faults`.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -111,25 +113,35 @@ class Requests:
 @st.composite
 def some_requests(draw: st.DrawFn, sectors: int, *, writes_max: int = 6, fuas_max: int = 2) -> Requests:
     """Draw a disk at work: at most two flushes, one in flight at a time; no two requests of one place in flight."""
-    disk, left = Requests(), {"write": writes_max, "fua": fuas_max, "flush": 2, "mark": 3}
-    for _ in range(draw(st.integers(1, 22))):
+    disk = Requests()
+    step_count = draw(st.integers(1, 22))
+    writes = {"write": writes_max, "fua": fuas_max}
+    work(disk, lambda options: draw(st.sampled_from(options)), step_count, sectors, writes)
+    return disk
+
+
+def work(
+    disk: Requests, chosen: Callable[[Sequence[Any]], Any], step_count: int, sectors: int, writes: Mapping[str, int]
+) -> None:
+    """Let a disk take so many steps, each chosen among those that are possible; `writes` is the most of each kind."""
+    left = {**writes, "flush": 2, "mark": 3}
+    for _ in range(step_count):
         busy = {sector for op in disk.flying for sector in op.sectors()}
         free = [sector for sector in range(sectors) if sector not in busy]
         is_flushing = any(op.kind == "flush" for op in disk.flying)
         kinds = [kind for kind, count in left.items() if count and not (kind == "flush" and is_flushing)]
         choices = [kind for kind in kinds if free or kind in {"flush", "mark"}]
-        kind = draw(st.sampled_from([*choices, *["complete"] * 2 * len(disk.flying)] or ["none"]))
+        kind = chosen([*choices, *["complete"] * 2 * len(disk.flying)] or ["none"])
         if kind == "complete":
-            disk.complete(draw(st.sampled_from(disk.flying)))
+            disk.complete(chosen(disk.flying))
         elif kind == "mark":
             disk.mark()
         elif kind == "flush":
             disk.submit(Op("flush"))
         elif kind != "none":
-            first = draw(st.sampled_from(free))
-            count = 2 if first + 1 in free and draw(st.booleans()) else 1
+            first = chosen(free)
+            count = 2 if first + 1 in free and chosen([False, True]) else 1
             # Each write has bytes of its own, so that two in flight are never mistaken for each other.
             disk.submit(Op(kind, first, count, 1 + sum(left.values())))
         if kind in left:
             left[kind] -= 1
-    return disk

@@ -12,6 +12,7 @@ from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, pla
 from rig.faults.legality import Checker, Rule
 from rig.faults.submissions import Account
 from tests.unit.disks import DISK_SECTORS, SECTOR, Op, content_of, everything, marks_claimed, rebuild, rebuild_device
+from tests.unit.reachable import Kind, tables
 from tests.unit.requests import Requests, some_requests
 from tests.unit.test_faults_legality import device
 
@@ -42,6 +43,16 @@ def test_a_power_cut_makes_every_reachable_content_and_no_other_and_claims_its_m
         for state in states:
             assert parse_state(state.id, log, epochs(log)).ahead == state.ahead
             assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, Rule.WHOLE)), state.id
+
+
+def test_of_every_kind_a_power_cut_makes_all_that_is_reachable(place: Path) -> None:
+    plain, with_older, void_count = tables(150, 1, place)
+    assert all(plain.reached[kind] >= 10 for kind in Kind)
+    assert plain.reached == plain.made
+    assert 0 == plain.wrong_count + with_older.wrong_count
+    # What only the block trace proves, the log alone does not give.
+    assert 0 == sum(plain.by_log_alone[kind] for kind in Kind if kind > Kind.OLDER)
+    assert void_count < 30
 
 
 @settings(max_examples=100)
