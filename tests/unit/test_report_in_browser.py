@@ -18,7 +18,7 @@ from matplotlib import image as pictures
 
 from rig.analysis.outcome import Summary, summarise
 from rig.analysis.report import report_html
-from rig.contract.results import VerdictKind
+from rig.contract.results import PhaseFacts, VerdictKind
 from tests.unit import samples
 
 _LIMIT_S = 60
@@ -183,7 +183,11 @@ def full_page() -> str:
         )
         for one in scenarios
     ]
-    scenarios = [replace(one, recording=fact) for one, fact in zip(scenarios, facts, strict=True)]
+    phase = PhaseFacts("metadata in place x2, journal, metadata in place x3, new data, journal x17", 39, 24, 211, 13, 7)
+    scenarios = [
+        replace(one, recording=fact, plan=replace(one.plan, phases=[phase]))
+        for one, fact in zip(scenarios, facts, strict=True)
+    ]
     return report_html(summarise(scenarios, 100), {"run": "synthetic"})
 
 
