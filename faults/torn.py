@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rig.faults.damage import block_rests
 from rig.faults.epochs import Epoch
 from rig.faults.log import WriteLog
+from rig.faults.phases import phases
 from rig.faults.powercut import after_fuas, draws
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import UNIT_BYTES, CrashState, Tear, landable, make_state, unit_count
@@ -42,6 +43,9 @@ UNITS_LISTED_MAX = 8
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
     """Plan crash states with torn writes, at instants after entry `first_entry`; deterministic under `seed`."""
+    reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
+    # The place of each epoch among those like it; by its number the same phase of every commit could be odd.
+    place = {epoch.number: place for phase in phases(log, reached) for place, epoch in enumerate(phase.epochs)}
 
     def rank(epoch: Epoch) -> Ranking:
         members = landable(epoch)
@@ -50,7 +54,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
         batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
         ends = _shorn(log, epoch, members), _tails(log, epoch, members)
         # A small budget reaches only the first of the two.
-        ends = ends if epoch.number % 2 else ends[::-1]
+        ends = ends if place.get(epoch.number, epoch.number) % 2 else ends[::-1]
         rankings = batch, _torn_fuas(log, epoch), *ends, _torn_ahead(log, epoch), _untorn(epoch)
         return Ranking(in_turns(*rankings), is_small and fuas_small and not any(epoch.ahead))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -230,6 +231,18 @@ def test_choices_differ_over_epochs_that_are_alike(place: Path, seed: int, perio
     pairs = {(here, gone) for subset in subsets for here in subset for gone in range(batch) if gone not in subset}
     assert batch * (batch - 1) == len(pairs)
     assert 15 <= len(subsets) <= 32
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_alike_epochs_are_torn_at_either_end_whatever_their_numbers(place: Path, period: int) -> None:
+    """Ten transactions of one long write, each followed by as many other epochs: two states of each write."""
+    others = [op for other in range(period - 1) for op in (Op("write", 24 + other, 1, 1), *FLUSH)]
+    run_of(place, [op for number in range(10) for op in (Op("write", 0, 24, 1 + number), *FLUSH, *others)])
+    with WriteLog.open(place) as log:
+        alike = [epoch for epoch in epochs(log)[:-1] if epoch.number % period == 0]
+        chosen = plan(Fault.TORN, Logs(log), alike, first_entry=-1, states_max=20, seed=1)
+    has_beginning = Counter(tear.units[0] == 0 for state in chosen.states for tear in state.tears)
+    assert min(has_beginning[True], has_beginning[False]) >= 4
 
 
 @pytest.mark.parametrize(("fault", "state_count"), [(Fault.POWERCUT, 8), (Fault.TORN, 64)])
