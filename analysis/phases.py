@@ -34,10 +34,11 @@ def pairs_text(outcome: Outcome) -> str:
 
 
 def phases(summary: Summary) -> list[Phases]:
-    """Return the phases of every scenario that has any with pairs."""
+    """Return the phases of every scenario that has any with pairs, but for sabotaged ones, which rest on no zero."""
     found = [
         Phases(row.outcome, tuple(one for one in row.outcome.scenario.plan.phases if one.pair_count))
         for row in summary.rows
+        if not row.is_sabotaged
     ]
     return [one for one in found if one.rows]
 

@@ -56,6 +56,11 @@ def test_the_report_has_every_phase_with_pairs_and_a_dash_for_faults_without(sum
     assert '<td class="n" data-label="pairs of writes tried">35 % of 20</td>' in page
 
 
+def test_mutants_are_not_told_of() -> None:
+    mutant = replace(measured("full", 20), shim="drop-journal1")
+    assert [] == phases.lines(summarise([mutant], 1))
+
+
 def test_without_pairs_nothing_is_said() -> None:
     summary = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(3))], 1)
     assert [] == phases.lines(summary)
