@@ -171,6 +171,14 @@ class WriteLog:
             device[begin:end] = np.frombuffer(self.payload(entry_index), dtype=np.uint8)
         return device
 
+    def reorder(self, order: Int64Array) -> None:
+        """Number the entries anew: those of the old numbers `order`, in this order; MARKs must stay in theirs."""
+        for name in ("flags", "header_offset_bytes", "offset_bytes", "length_bytes", "payload_bytes"):
+            setattr(self, name, _frozen(getattr(self, name)[order]))
+        self.payload_offset_bytes = _frozen(self.payload_offset_bytes[order])
+        place = np.argsort(order)
+        self.marks = tuple(Mark(int(place[mark.entry_index]), mark.text) for mark in self.marks)
+
     def error(self, entry_index: int, reason: str) -> LogError:
         """Return a `LogError` that points at an entry of this log."""
         return LogError(self.path, entry_index, int(self.header_offset_bytes[entry_index]), reason)
@@ -189,7 +197,10 @@ class _Rows:
 
 
 def _column(values: Iterable[int]) -> Int64Array:
-    column: Int64Array = np.array(list(values), dtype=np.int64)
+    return _frozen(np.array(list(values), dtype=np.int64))
+
+
+def _frozen(column: Int64Array) -> Int64Array:
     column.setflags(write=False)
     return column
 

@@ -17,7 +17,7 @@ from rig.faults.content import ContentIndex
 from rig.faults.epochs import Epoch, epochs
 from rig.faults.log import DEVICE_BYTES_MAX, WriteLog
 from rig.faults.state import CrashState
-from rig.faults.submissions import Account
+from rig.faults.submissions import attach
 from rig.faults.twodisk import JointIndex, JointState, parse_joint
 from rig.faults.twologs import TwoLogs
 
@@ -44,9 +44,9 @@ class LogFile:
                 for begin_bytes, device_bytes in zip(self.log_begins_bytes, self.devices_bytes, strict=True)
             ]
             for log, (begin_bytes, length_bytes) in zip(logs, self.traces, strict=False):
-                account = Account.of(_part(self.path, begin_bytes, length_bytes), log)
+                attach(_part(self.path, begin_bytes, length_bytes), log)
                 # Two disks are judged by what both logs prove together.
-                log.account = account if len(logs) == 1 else None
+                log.account = log.account if len(logs) == 1 else None
             yield Logs(*logs, device_begins_bytes=self.device_begins_bytes, traces=self.traces)
 
 

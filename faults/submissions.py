@@ -9,6 +9,9 @@ with these events, and so finds the event of each entry:
 - a FUA write is logged when it completes;
 - at the end, whatever waits is logged.
 
+FLUSHes can be in flight together, a sync beside the commit of a file system's journal, and complete in another order.
+The place of a commit's FLUSH tells them apart, and `attach` numbers writes that were durable earlier anew.
+
 The two accounts must agree entry by entry, or the recording is void. MARKs and DISCARDs are not requests of the device
 below: a MARK is logged at once, and the target itself completes a DISCARD that the device does not support.
 
@@ -65,6 +68,37 @@ class Account:
         return cls(submitted, completed)
 
 
+def attach(records: bytes, log: WriteLog) -> None:
+    """Give a log its account; raise `LogError` where they disagree.
+
+    Of two FLUSHes in flight together the later one may complete first. The log then has the writes that the earlier one
+    took after both, though the later one made them durable as well: they are numbered anew, before the later one.
+    """
+    account = Account.of(records, log)
+    order = _durable_order(account, log.flags)
+    if (order != np.arange(log.entry_count)).any():
+        log.reorder(order)
+        account = Account(account.submitted[order], account.completed[order])
+    log.account = account
+
+
+def _durable_order(account: Account, flags: Int64Array) -> Int64Array:
+    """Return the entries, with each ordinary write before the first FLUSH in the log that makes it durable."""
+    flushes = np.flatnonzero((flags & EntryFlag.FLUSH) > 0)
+    # Of each FLUSH and those before it in the log the last submission; ascending, so that it can be searched.
+    latest = np.maximum.accumulate(account.submitted[flushes])
+    places = np.arange(len(flags), dtype=np.float64)
+    is_plain = (account.completed != NEVER) & ((flags & (EntryFlag.FLUSH | EntryFlag.FUA)) == 0)
+    for entry in np.flatnonzero(is_plain).tolist():
+        rank = int(np.searchsorted(latest, account.completed[entry]))
+        if rank < len(flushes) and flushes[rank] < entry:
+            before = int(flushes[rank])
+            while before and is_plain[before - 1] and account.completed[before - 1] > account.completed[entry]:
+                before -= 1
+            places[entry] = before - 0.5
+    return np.lexsort((account.completed, places))
+
+
 @dataclass(frozen=True)
 class _Key:
     """What both accounts say of a request."""
@@ -74,7 +108,8 @@ class _Key:
     length_bytes: int
 
     def __str__(self) -> str:
-        return f"a {self.kind}" + (f" of {self.length_bytes} bytes at {self.offset_bytes}" if self.length_bytes else "")
+        size = f" of {self.length_bytes} bytes" if self.length_bytes else ""
+        return f"a {self.kind}{size} at {self.offset_bytes}"
 
 
 @dataclass
@@ -89,7 +124,8 @@ class _Request:
 def _key_of(log: WriteLog, entry: int) -> _Key:
     flags = int(log.flags[entry])
     if flags & EntryFlag.FLUSH:
-        return _Key("FLUSH", 0, 0)
+        # That of a commit has the place of the block that it goes before, so two in flight can be told apart.
+        return _Key("FLUSH", int(log.offset_bytes[entry]), 0)
     kind = "FUA write" if flags & EntryFlag.FUA else "write"
     return _Key(kind, int(log.offset_bytes[entry]), int(log.length_bytes[entry]))
 
@@ -133,6 +169,6 @@ def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key]]:
             continue
         is_completion = action & 0xFFFF == _COMPLETED
         if not length:
-            yield is_completion, _Key("FLUSH", 0, 0)
+            yield is_completion, _Key("FLUSH", sector * SECTOR_BYTES, 0)
         else:
             yield is_completion, _Key("FUA write" if action & _FUA else "write", sector * SECTOR_BYTES, length)

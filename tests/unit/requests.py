@@ -29,8 +29,8 @@ class Requests:
     completed: list[Op] = field(default_factory=list)
     durable: set[int] = field(default_factory=set)
     flying: list[Op] = field(default_factory=list)
-    # What a FLUSH in flight took: writes to log, and the numbers of all that had completed.
-    taken: tuple[list[Op], set[int]] = field(default_factory=lambda: ([], set()))
+    # What each FLUSH in flight took: writes to log, and the numbers of all that had completed.
+    taken: dict[Op, tuple[list[Op], set[int]]] = field(default_factory=dict)
     waiting: list[Op] = field(default_factory=list)
     log: list[Op] = field(default_factory=list)
     records: bytearray = field(default_factory=bytearray)
@@ -44,19 +44,20 @@ class Requests:
         self._trace(op, _QUEUED)
         self.flying.append(op)
         if op.kind == "flush":
-            self.taken, self.waiting = (self.waiting, set(range(len(self.completed)))), []
+            self.taken[op], self.waiting = (self.waiting, set(range(len(self.completed)))), []
         self._remember()
 
     def complete(self, op: Op) -> None:
         """Complete a request in flight."""
         if op.kind != "write":
-            entry = len(self.log) + (len(self.taken[0]) if op.kind == "flush" else 0)
+            entry = len(self.log) + (len(self.taken[op][0]) if op.kind == "flush" else 0)
             self.before[entry] = self._moment()
         self._trace(op, _COMPLETED)
         self.flying.remove(op)
         if op.kind == "flush":
-            self.log += [*self.taken[0], op]
-            self.durable |= self.taken[1]
+            writes, durable = self.taken.pop(op)
+            self.log += [*writes, op]
+            self.durable |= durable
         else:
             if op.kind == "fua":
                 self.durable.add(len(self.completed))
@@ -105,14 +106,14 @@ class Requests:
     def _trace(self, op: Op, action: int) -> None:
         number, length = len(self.records) // 48, op.count * SECTOR
         self.records += struct.pack(
-            "<IIQQIIIIIHH", 0x65617407, number, number, op.sector if length else 0, length,
+            "<IIQQIIIIIHH", 0x65617407, number, number, op.sector, length,
             action | _CATEGORIES[op.kind], 7, 9, 0, 0, 0,
         )  # fmt: skip
 
 
 @st.composite
 def some_requests(draw: st.DrawFn, sectors: int, *, writes_max: int = 6, fuas_max: int = 2) -> Requests:
-    """Draw a disk at work: at most two flushes, one in flight at a time; no two requests of one place in flight."""
+    """Draw a disk at work: at most two flushes, maybe in flight together; no two writes of one place in flight."""
     disk = Requests()
     step_count = draw(st.integers(1, 22))
     writes = {"write": writes_max, "fua": fuas_max}
@@ -128,8 +129,7 @@ def work(
     for _ in range(step_count):
         busy = {sector for op in disk.flying for sector in op.sectors()}
         free = [sector for sector in range(sectors) if sector not in busy]
-        is_flushing = any(op.kind == "flush" for op in disk.flying)
-        kinds = [kind for kind, count in left.items() if count and not (kind == "flush" and is_flushing)]
+        kinds = [kind for kind, count in left.items() if count]
         choices = [kind for kind in kinds if free or kind in {"flush", "mark"}]
         kind = chosen([*choices, *["complete"] * 2 * len(disk.flying)] or ["none"])
         if kind == "complete":
@@ -137,7 +137,8 @@ def work(
         elif kind == "mark":
             disk.mark()
         elif kind == "flush":
-            disk.submit(Op("flush"))
+            # Two in flight are told apart by their places.
+            disk.submit(Op("flush", left["flush"]))
         elif kind != "none":
             first = chosen(free)
             count = 2 if first + 1 in free and chosen([False, True]) else 1
