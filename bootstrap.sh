@@ -19,7 +19,8 @@ needs_of_run=(
     "$DEBIAN_KEYRING     debian-archive-keyring"
 )
 # chromium opens the report as a reader would; vagrant (or ruby, where vagrant is not packaged) reads the Vagrantfile; npm
-# fetches old releases of SQLite with known bugs; gcc and the C library's headers build them; cpio unpacks our archives.
+# fetches the source of releases of SQLite; gcc and the C library's headers build them, some with a bug planted; cpio
+# unpacks our archives.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"

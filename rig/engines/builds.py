@@ -15,7 +15,7 @@ from rig.engines.registry import named
 
 @dataclass(frozen=True)
 class Library:
-    """A build, kept in the cache; guest and scenarios call it `name`."""
+    """A build, kept in the cache; guest and scenarios call it `name`, which begins with its kind and a dash."""
 
     engine: str
     name: str

@@ -21,7 +21,7 @@ class EventKind(StrEnum):
     REOPEN = "reopen"
     # The database is closed; the next transaction is committed by another process, which ends without closing it.
     OTHER_PROCESS = "other-process"
-    # The next transaction is committed over a second connection, which stays open.
+    # The next transaction is committed over a second connection, which stays open and takes turns with the first.
     OTHER_CONNECTION = "other-connection"
     # A reader takes a snapshot, and lets go of it.
     HOLD = "hold-snapshot"

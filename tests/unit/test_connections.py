@@ -128,6 +128,28 @@ def test_another_connection_and_another_process_commit_and_the_first_one_sees_it
     assert Finding(FindingKind.PREFIX, 3) == work.oracle().judge(site.open_database)
 
 
+def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_path: Path) -> None:
+    scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
+    site = Site(scenario.orders, str(tmp_path))
+    work = site.work
+    database = site.open_database()
+    database.create(work.first_tables, work.initial)
+    connections = Connections(site, database, lambda _: None, lambda _: None)
+
+    def commits(number: int) -> bool:
+        """Whether the first connection committed a transaction: only it counts its own changes."""
+        before = database._connection.total_changes
+        connections.commit(work.transaction(number))
+        return bool(database._connection.total_changes > before)
+
+    assert [True, True] == [commits(1), commits(2)]
+    connections.happen(Event(EventKind.OTHER_CONNECTION))
+    assert [False, True, False, True] == [commits(number) for number in range(3, 7)]
+    connections.happen(Event(EventKind.CHANGE))
+    assert [True, True] == [commits(7), commits(8)]
+    connections.close()
+
+
 def test_a_transaction_that_fails_in_another_process_is_an_error_with_its_words(tmp_path: Path) -> None:
     site = Site(LIFE[0].orders, str(tmp_path))
     database = site.open_database()

@@ -15,6 +15,7 @@ from rig.contract.results import PlanFacts
 from rig.engines.sqlite import builds as libraries
 from rig.engines.sqlite.library import FUNCTIONS
 from rig.front import cli
+from rig.machines.warmup import warm_orders
 from rig.planning import matrix
 from rig.store import Run
 
@@ -164,3 +165,8 @@ def test_a_replay_refuses_another_library_than_the_runs(tmp_path: Path) -> None:
     assert (2, True) == (result.exit_code, "made with so-0123456789abcdef" in result.output)
     result = CliRunner().invoke(cli.main, line)
     assert (3, True) == (result.exit_code, "which is no longer in the cache" in result.output)
+
+
+def test_one_build_of_each_kind_warms_a_machine() -> None:
+    orders = list(warm_orders(["so-2", "so-1", "apsw-1"]))
+    assert ["apsw-1", "so-2"] == sorted(one.settings["library"] for one in orders if "library" in one.settings)

@@ -40,6 +40,8 @@ class Connections:
         self._idle = idle
         self._first: Database | None = database
         self._second: Database | None = None
+        # While it is open, the two take turns.
+        self._is_seconds_turn = False
         # Holds a snapshot.
         self._reader: Database | None = None
         self._next: EventKind | None = None
@@ -58,11 +60,13 @@ class Connections:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             if ending.exit_code:
                 raise RuntimeError(f"the other process failed: {ending.why}")
-        elif kind is EventKind.OTHER_CONNECTION:
+        elif kind is EventKind.OTHER_CONNECTION or (self._second and self._is_seconds_turn):
             self._second = self._second or self._site.open_database()
             self._second.commit(operations)
+            self._is_seconds_turn = False
         else:
             self._opened.commit(operations)
+            self._is_seconds_turn = True
 
     def acknowledged(self) -> None:
         """Note what the transaction did, now that its acknowledgement is marked; open what another process left."""

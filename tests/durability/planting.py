@@ -1,0 +1,147 @@
+"""Bugs planted in SQLite, harmless twins of them, and what the rig finds of each.
+
+Each patch in `planted/` changes `sqlite3.c` of one release. The lines above the change say what a careless maintainer
+thought, what breaks, in which settings, which situation it needs, and in which scenario it is measured. The patch of a
+twin begins with "Harmless".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.planning import matrix
+
+# Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
+if TYPE_CHECKING:
+    from rig.contract.findings import Finding
+    from rig.contract.scenario import Scenario
+    from rig.engines.builds import Library
+    from rig.machines.campaign import Machines
+
+RELEASE = "3.53.2"
+FOLDER = Path(__file__).with_name("planted")
+PROFILE = matrix.profile("quick")
+_HEAD = re.compile(r"^(\w+): (.+?)(?=\n\w+: |\n\n)", re.DOTALL | re.MULTILINE)
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One patch and what its head says."""
+
+    patch: Path
+    # The situation without which nothing breaks; empty for a twin.
+    needs: str
+    settings: str
+    fault: str
+    is_harmless: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name of the patch."""
+        return self.patch.stem
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a scenario showed of a patch."""
+
+    state_count: int
+    file_content_count: int
+    # The states that break the promise, and which of all states, in the order of the recording, is the first of them.
+    breaking_count: int
+    first: int | None
+    # The judgement, and the first few states that break the promise.
+    reasons: str
+
+    @property
+    def text(self) -> str:
+        """Return the finding in a few words."""
+        of = f"of {self.state_count} states, {self.file_content_count} file contents"
+        return f"{self.breaking_count} {of}" + (f", the first is number {self.first}" if self.first else "")
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether as many file contents were seen as the profile wants."""
+        return self.file_content_count >= PROFILE.exposure_min
+
+
+def planted() -> list[Planted]:
+    """Return all patches, by name."""
+    return [_read(path) for path in sorted(FOLDER.glob("*.patch"))]
+
+
+def libraries(wanted: Sequence[Planted]) -> dict[str, Library]:
+    """Return the patched builds, by the name of the patch; compile those that the cache lacks."""
+    from rig.engines.sqlite import builds as known
+    from tests.durability import builds
+
+    builds.source(RELEASE)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        paths = pool.map(lambda one: builds.shared_library(RELEASE, one.patch), wanted)
+        return {one.name: known.library(str(path)) for one, path in zip(wanted, paths, strict=True)}
+
+
+def scenario(one: Planted, workload: str, library: str) -> Scenario:
+    """Return the scenario of a patch under a workload."""
+    variant = "" if workload == DEFAULT_WORKLOAD else f".{workload}"
+    chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{one.fault}"])
+    (found,) = matrix.configured(chosen, PROFILE, library=library)
+    return found
+
+
+def worked(one: Planted, library: Library, folder: Path) -> Finding:
+    """Carry out the workload `life` on this machine, without any cut; return what the database shows at its end."""
+    from rig.guest.programs.connections import Connections
+    from rig.guest.site import Site
+
+    # The driver looks for a name in the guest's folder, and takes a path as it is.
+    site = Site(scenario(one, "life", str(library.path)).orders, str(folder), "", "")
+    work = site.work
+    database = site.open_database()
+    database.create(work.first_tables, work.initial)
+    connections = Connections(site, database, mark=lambda _: None, idle=lambda _: None)
+    for number in range(1, site.orders.transaction_count + 1):
+        for event in work.events(number):
+            connections.happen(event)
+        connections.commit(work.transaction(number))
+        connections.acknowledged()
+    connections.close()
+    return work.oracle().judge(site.open_database)
+
+
+def measured(wanted: Scenario, machines: Machines, folder: Path, jobs: int = 0) -> Found:
+    """Measure a scenario in a new run directory. Its controls are left to the tests of the matrix."""
+    from rig.analysis.outcome import judge, outcome
+    from rig.analysis.promises import promise_for
+    from rig.machines import campaign
+    from rig.store import Run
+
+    run = Run.create(folder, {"library": wanted.tuning["library"]})
+    campaign.Campaign(run, PROFILE, machines, campaign.Silent(), jobs).measure([wanted])
+    results, damaged = run.results()
+    assert ({}, []) == (run.failures(), damaged)
+    (result,) = results
+    seen = outcome(result)
+    promise = promise_for(result.engine, result.settings, result.fault, result.shim)
+    judgement = judge(seen, promise, PROFILE.exposure_min)
+    breaking = {verdict.state for verdict in judgement.broken_by}
+    in_order = sorted(result.verdicts, key=lambda verdict: (verdict.entry, verdict.state))
+    first = next((place for place, verdict in enumerate(in_order, 1) if verdict.state in breaking), None)
+    shown = [f"{one.state}: {one.kind}, lost {one.lost}; {one.detail}" for one in judgement.broken_by[:_SHOWN_MAX]]
+    reasons = "\n".join([judgement.result, *judgement.reasons, *shown])
+    return Found(seen.state_count, seen.exposure_count, len(judgement.broken_by), first, reasons)
+
+
+def _read(path: Path) -> Planted:
+    head, _, _ = path.read_text().partition("--- a/")
+    said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
+    settings, _, fault = said["Scenario"].rpartition("_")
+    return Planted(path, said.get("Needs", ""), settings, fault, head.startswith("Harmless"))
