@@ -13,6 +13,7 @@ import pytest
 
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
+from rig.engines.sqlite.driver import SqliteDatabase
 from rig.engines.sqlite.spec import SPEC
 from rig.guest.programs.connections import Connections
 from rig.guest.site import Site
@@ -133,6 +134,7 @@ def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_p
     site = Site(scenario.orders, str(tmp_path))
     work = site.work
     database = site.open_database()
+    assert isinstance(database, SqliteDatabase)
     database.create(work.first_tables, work.initial)
     connections = Connections(site, database, lambda _: None, lambda _: None)
 
