@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -135,14 +136,16 @@ def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_p
     work = site.work
     database = site.open_database()
     assert isinstance(database, SqliteDatabase)
+    first = database._connection
+    assert isinstance(first, sqlite3.Connection)
     database.create(work.first_tables, work.initial)
     connections = Connections(site, database, lambda _: None, lambda _: None)
 
     def commits(number: int) -> bool:
         """Whether the first connection committed a transaction: only it counts its own changes."""
-        before = database._connection.total_changes
+        before = first.total_changes
         connections.commit(work.transaction(number))
-        return bool(database._connection.total_changes > before)
+        return first.total_changes > before
 
     assert [True, True] == [commits(1), commits(2)]
     connections.happen(Event(EventKind.OTHER_CONNECTION))
