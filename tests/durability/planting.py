@@ -2,7 +2,7 @@
 
 Each patch in `planted/` changes `sqlite3.c` of one release. The lines above the change say what a careless maintainer
 thought, what breaks, in which settings, which situation it needs, and in which scenario it is measured. The patch of a
-twin begins with "Harmless".
+twin begins with "Harmless"; one that loses something even while the power stays says how under "Shows".
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Planted:
     settings: str
     fault: str
     is_harmless: bool
+    # Whether it loses nothing as long as the power stays.
+    needs_cut: bool
 
     @property
     def name(self) -> str:
@@ -51,21 +53,24 @@ class Planted:
 
 @dataclass(frozen=True)
 class Found:
-    """What a scenario showed of a patch."""
+    """What a scenario showed of a patch, and the judgement on it."""
 
+    result: str
     state_count: int
     file_content_count: int
     # The states that break the promise, and which of all states, in the order of the recording, is the first of them.
     breaking_count: int
     first: int | None
-    # The judgement, and the first few states that break the promise.
+    # Why, and the first few states that break the promise.
     reasons: str
 
     @property
     def text(self) -> str:
         """Return the finding in a few words."""
-        of = f"of {self.state_count} states, {self.file_content_count} file contents"
-        return f"{self.breaking_count} {of}" + (f", the first is number {self.first}" if self.first else "")
+        found = f"{self.breaking_count} of {self.state_count} states, {self.file_content_count} file contents"
+        if self.first:
+            return f"{found}, the first is number {self.first}"
+        return found + ("" if self.result == "kept" else f" ({self.result})")
 
     @property
     def is_exposed(self) -> bool:
@@ -127,7 +132,9 @@ def measured(wanted: Scenario, machines: Machines, folder: Path, jobs: int = 0) 
     run = Run.create(folder, {"library": wanted.tuning["library"]})
     campaign.Campaign(run, PROFILE, machines, campaign.Silent(), jobs).measure([wanted])
     results, damaged = run.results()
-    assert ({}, []) == (run.failures(), damaged)
+    if not results or damaged:
+        # A build that cannot even be recorded is no finding of a power cut.
+        return Found("not measured", 0, 0, 0, None, "\n".join([*run.failures().values(), *map(str, damaged)]))
     (result,) = results
     seen = outcome(result)
     promise = promise_for(result.engine, result.settings, result.fault, result.shim)
@@ -136,12 +143,12 @@ def measured(wanted: Scenario, machines: Machines, folder: Path, jobs: int = 0) 
     in_order = sorted(result.verdicts, key=lambda verdict: (verdict.entry, verdict.state))
     first = next((place for place, verdict in enumerate(in_order, 1) if verdict.state in breaking), None)
     shown = [f"{one.state}: {one.kind}, lost {one.lost}; {one.detail}" for one in judgement.broken_by[:_SHOWN_MAX]]
-    reasons = "\n".join([judgement.result, *judgement.reasons, *shown])
-    return Found(seen.state_count, seen.exposure_count, len(judgement.broken_by), first, reasons)
+    reasons = "\n".join([*judgement.reasons, *shown])
+    return Found(judgement.result, seen.state_count, seen.exposure_count, len(judgement.broken_by), first, reasons)
 
 
 def _read(path: Path) -> Planted:
     head, _, _ = path.read_text().partition("--- a/")
     said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
     settings, _, fault = said["Scenario"].rpartition("_")
-    return Planted(path, said.get("Needs", ""), settings, fault, head.startswith("Harmless"))
+    return Planted(path, said.get("Needs", ""), settings, fault, head.startswith("Harmless"), "Shows" not in said)

@@ -29,8 +29,9 @@ def patched() -> dict[str, Library]:
     return planting.libraries(_ALL)
 
 
-def test_there_are_twelve_bugs_and_four_twins() -> None:
-    assert (12, 4) == (len(_BUGS), len(_TWINS))
+def test_there_are_at_least_twelve_bugs_that_only_a_cut_shows_and_four_twins() -> None:
+    assert sum(one.needs_cut for one in _BUGS) >= 12
+    assert 4 == len(_TWINS)
 
 
 @pytest.mark.parametrize("one", _ALL, ids=lambda one: one.name)
@@ -38,7 +39,8 @@ def test_a_patched_build_does_its_work_while_the_power_stays(
     one: Planted, patched: dict[str, Library], tmp_path: Path
 ) -> None:
     found = planting.worked(one, patched[one.name], tmp_path)
-    assert (FindingKind.PREFIX, planting.PROFILE.transaction_count) == (found.kind, found.recovered), found.detail
+    is_right = (FindingKind.PREFIX, planting.PROFILE.transaction_count) == (found.kind, found.recovered)
+    assert one.needs_cut is is_right, found.detail
 
 
 def test_a_patch_that_no_longer_applies_is_named(tmp_path: Path) -> None:
