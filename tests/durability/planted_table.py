@@ -2,8 +2,8 @@
 
     python -m tests.durability.planted_table [NAME ...]
 
-NAME is a patch in `planted/`; without names all are measured. The last lines count, for each workload, the bugs of which
-at least one crash state shows something.
+NAME is a patch in `planted/`; without names all are measured. The last lines count, for each workload, the bugs of
+which at least one crash state shows something.
 """
 
 from __future__ import annotations
