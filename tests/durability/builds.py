@@ -68,15 +68,21 @@ WHEELS_SHA256 = {
         "3f9c0f193caad88b7247edc006d9b317a9f49cccc4221658b94c1acabc010dab",
     ),
 }
+# Changes of one release, each a bug or harmless (tests/durability/planting.py).
+PLANTED = Path(__file__).with_name("planted")
+PLANTED_IN = "3.53.2"
 # All the builds that the tests use in a guest, in one template, because making a template takes longer than using it.
-IN_THE_GUEST = ("3.8.5", "3.8.9", "apsw==3.51.2.0")
+IN_THE_GUEST = ("3.8.5", "3.8.9", "apsw==3.51.2.0", "close-unsynced", "twin-partial-checkpoint-synced")
 
 
 def for_the_guest() -> dict[str, Library]:
-    """Return the builds that the tests use in a guest, by the version or the word that names them."""
-    return {
-        word: libraries.library(word if word.startswith("apsw") else str(shared_library(word))) for word in IN_THE_GUEST
-    }
+    """Return the builds that the tests use in a guest, by the version, word or patch that names them."""
+    return {word: _library(word) for word in IN_THE_GUEST}
+
+
+def patched(patch: Path) -> Library:
+    """Return a build with a change."""
+    return libraries.library(str(shared_library(PLANTED_IN, patch)))
 
 
 def shared_library(version: str, patch: Path | None = None) -> Path:
@@ -130,6 +136,25 @@ def apsw_of_the_host(version: str) -> Path:
     return folder
 
 
+def apply(patch: Path, code: Path) -> None:
+    """Apply a patch to a copy of `sqlite3.c`; raise HostError if it does not fit or changes nothing."""
+    before = code.read_bytes()
+    # Below a repository git would look for the files at the top of that, find none, and say nothing.
+    outside = {"GIT_CEILING_DIRECTORIES": os.path.realpath(code.parent.parent)}
+    try:
+        host.run(["git", "apply", str(patch.absolute())], timeout_s=_PATCH_LIMIT_S, env=outside, cwd=code.parent)
+    except HostError as error:
+        raise HostError(f"{patch.name} does not apply to this release of SQLite; adapt it: {error}") from None
+    if code.read_bytes() == before:
+        raise HostError(f"{patch.name} changes nothing in this release of SQLite")
+
+
+def _library(word: str) -> Library:
+    if word.startswith("apsw"):
+        return libraries.library(word)
+    return libraries.library(str(shared_library(word))) if word in AMALGAMATIONS else patched(PLANTED / f"{word}.patch")
+
+
 def _amalgamation(package: bytes, member: str) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(package)) as archive:
         file = archive.extractfile(member)
@@ -146,25 +171,13 @@ def _compile(source: Path, patch: Path | None, scratch: Path) -> Path:
     code = scratch / "sqlite3.c"
     code.write_bytes(source.read_bytes())
     if patch:
-        _apply(patch, code)
+        apply(patch, code)
     library = scratch / "sqlite.so"
     # Without -Bsymbolic, calls within this library could go to another SQLite that the Python process has loaded. Not
     # optimised: that would take three times as long, and the tests spend little of their time in these builds.
     flags = ["-shared", "-fPIC", "-O0", "-w", "-Wl,-Bsymbolic", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_THREADSAFE=1"]
     host.run(["gcc", *flags, "-o", str(library), str(code)], timeout_s=_COMPILE_LIMIT_S)
     return library
-
-
-def _apply(patch: Path, code: Path) -> None:
-    before = code.read_bytes()
-    # Below a repository git would look for the files at the top of that, find none, and say nothing.
-    outside = {"GIT_CEILING_DIRECTORIES": os.path.realpath(code.parent.parent)}
-    try:
-        host.run(["git", "apply", str(patch.absolute())], timeout_s=_PATCH_LIMIT_S, env=outside, cwd=code.parent)
-    except HostError as error:
-        raise HostError(f"{patch.name} does not apply to this release of SQLite; adapt it: {error}") from None
-    if code.read_bytes() == before:
-        raise HostError(f"{patch.name} changes nothing in this release of SQLite")
 
 
 def _sha256(content: bytes) -> str:

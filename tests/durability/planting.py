@@ -2,7 +2,7 @@
 
 Each patch in `planted/` changes `sqlite3.c` of one release. The lines above the change say what a careless maintainer
 thought, what breaks, in which settings, which situation it needs, and in which scenario it is measured. The patch of a
-twin begins with "Harmless"; one that loses something even while the power stays says how under "Shows".
+twin begins with "Harmless".
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rig.contract.findings import FindingKind
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.planning import matrix
+from rig.planning.matrix import Profile
 
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from rig.engines.builds import Library
     from rig.machines.campaign import Machines
 
-RELEASE = "3.53.2"
-FOLDER = Path(__file__).with_name("planted")
 PROFILE = matrix.profile("quick")
 _HEAD = re.compile(r"^(\w+): (.+?)(?=\n\w+: |\n\n)", re.DOTALL | re.MULTILINE)
 _SHOWN_MAX = 3
@@ -42,8 +42,6 @@ class Planted:
     settings: str
     fault: str
     is_harmless: bool
-    # Whether it loses nothing as long as the power stays.
-    needs_cut: bool
 
     @property
     def name(self) -> str:
@@ -72,33 +70,28 @@ class Found:
             return f"{found}, the first is number {self.first}"
         return found + ("" if self.result == "kept" else f" ({self.result})")
 
-    @property
-    def is_exposed(self) -> bool:
-        """Whether as many file contents were seen as the profile wants."""
-        return self.file_content_count >= PROFILE.exposure_min
-
 
 def planted() -> list[Planted]:
     """Return all patches, by name."""
-    return [_read(path) for path in sorted(FOLDER.glob("*.patch"))]
+    from tests.durability import builds
+
+    return [_read(path) for path in sorted(builds.PLANTED.glob("*.patch"))]
 
 
 def libraries(wanted: Sequence[Planted]) -> dict[str, Library]:
     """Return the patched builds, by the name of the patch; compile those that the cache lacks."""
-    from rig.engines.sqlite import builds as known
     from tests.durability import builds
 
-    builds.source(RELEASE)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        paths = pool.map(lambda one: builds.shared_library(RELEASE, one.patch), wanted)
-        return {one.name: known.library(str(path)) for one, path in zip(wanted, paths, strict=True)}
+        found = pool.map(lambda one: builds.patched(one.patch), wanted)
+        return dict(zip((one.name for one in wanted), found, strict=True))
 
 
-def scenario(one: Planted, workload: str, library: str) -> Scenario:
+def scenario(one: Planted, workload: str, library: str, profile: Profile = PROFILE) -> Scenario:
     """Return the scenario of a patch under a workload."""
     variant = "" if workload == DEFAULT_WORKLOAD else f".{workload}"
     chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{one.fault}"])
-    (found,) = matrix.configured(chosen, PROFILE, library=library)
+    (found,) = matrix.configured(chosen, profile, library=library)
     return found
 
 
@@ -122,7 +115,13 @@ def worked(one: Planted, library: Library, folder: Path) -> Finding:
     return work.oracle().judge(site.open_database)
 
 
-def measured(wanted: Scenario, machines: Machines, folder: Path, jobs: int = 0) -> Found:
+def needs_cut(one: Planted, library: Library, folder: Path) -> bool:
+    """Whether all of `life` is there at its end as long as the power stays, so that only a cut can show the bug."""
+    found = worked(one, library, folder)
+    return (FindingKind.PREFIX, PROFILE.transaction_count) == (found.kind, found.recovered)
+
+
+def measured(wanted: Scenario, machines: Machines, folder: Path, profile: Profile = PROFILE) -> Found:
     """Measure a scenario in a new run directory. Its controls are left to the tests of the matrix."""
     from rig.analysis.outcome import judge, outcome
     from rig.analysis.promises import promise_for
@@ -130,7 +129,7 @@ def measured(wanted: Scenario, machines: Machines, folder: Path, jobs: int = 0) 
     from rig.store import Run
 
     run = Run.create(folder, {"library": wanted.tuning["library"]})
-    campaign.Campaign(run, PROFILE, machines, campaign.Silent(), jobs).measure([wanted])
+    campaign.Campaign(run, profile, machines, campaign.Silent()).measure([wanted])
     results, damaged = run.results()
     if not results or damaged:
         # A build that cannot even be recorded is no finding of a power cut.
@@ -138,7 +137,7 @@ def measured(wanted: Scenario, machines: Machines, folder: Path, jobs: int = 0) 
     (result,) = results
     seen = outcome(result)
     promise = promise_for(result.engine, result.settings, result.fault, result.shim)
-    judgement = judge(seen, promise, PROFILE.exposure_min)
+    judgement = judge(seen, promise, profile.exposure_min)
     breaking = {verdict.state for verdict in judgement.broken_by}
     in_order = sorted(result.verdicts, key=lambda verdict: (verdict.entry, verdict.state))
     first = next((place for place, verdict in enumerate(in_order, 1) if verdict.state in breaking), None)
@@ -151,4 +150,4 @@ def _read(path: Path) -> Planted:
     head, _, _ = path.read_text().partition("--- a/")
     said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
     settings, _, fault = said["Scenario"].rpartition("_")
-    return Planted(path, said.get("Needs", ""), settings, fault, head.startswith("Harmless"), "Shows" not in said)
+    return Planted(path, said.get("Needs", "").removesuffix("."), settings, fault, head.startswith("Harmless"))
