@@ -26,7 +26,7 @@ class EventKind(StrEnum):
     # A reader takes a snapshot, and lets go of it.
     HOLD = "hold-snapshot"
     DROP = "drop-snapshot"
-    # A log is moved into the database.
+    # A log is moved into the database, every other time over a connection that is opened for it.
     CHECKPOINT = "checkpoint"
     # Free space is given back.
     VACUUM = "vacuum"

@@ -14,6 +14,7 @@ import pytest
 
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
+from rig.engines.sqlite import situations as of_sqlite
 from rig.engines.sqlite.driver import SqliteDatabase
 from rig.engines.sqlite.spec import SPEC
 from rig.guest.programs.connections import Connections
@@ -152,6 +153,27 @@ def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_p
     assert [False, True, False, True] == [commits(number) for number in range(3, 7)]
     connections.happen(Event(EventKind.CHANGE))
     assert [True, True] == [commits(7), commits(8)]
+    connections.close()
+
+
+def test_every_other_checkpoint_is_made_over_a_connection_of_its_own(tmp_path: Path) -> None:
+    scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
+    site = Site(scenario.orders, str(tmp_path))
+    database = site.open_database()
+    assert isinstance(database, SqliteDatabase)
+    first = database._connection
+    assert isinstance(first, sqlite3.Connection)
+    database.create(site.work.first_tables, site.work.initial)
+    connections = Connections(site, database, lambda _: None, lambda _: None)
+    told: list[str] = []
+    first.set_trace_callback(told.append)
+    for number in range(1, 5):
+        connections.commit(site.work.transaction(number))
+        connections.acknowledged()
+        connections.happen(Event(EventKind.CHECKPOINT))
+    assert 2 == sum("wal_checkpoint" in line for line in told)
+    # The others moved the log too, and are seen.
+    assert 4 == [word for _, _, word in connections.reached].count(of_sqlite.COMPLETE)
     connections.close()
 
 
