@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from rig.contract.errors import HostError
 from rig.machines import campaign
 from tests.durability import planting
 from tests.durability.planting import Found, Planted
@@ -40,18 +41,23 @@ def main(names: list[str]) -> None:
                 kind = "needs no cut"
             counts[kind, ""] += 1
             found = {workload: _found(one, workload, library.name, machines, folder) for workload in _WORKLOADS}
-            counts.update((kind, workload) for workload, seen in found.items() if seen.first)
+            counts.update((kind, workload) for workload, seen in found.items() if any(each.first for each in seen))
             remark = "" if kind == "bug" else f" ({kind})"
-            texts = [seen.text for seen in found.values()]
-            _say(f"{one.name}{remark}", one.needs, f"{one.settings}_{one.fault}", *texts)
+            _say(
+                f"{one.name}{remark}", one.needs, one.settings, *["; ".join(map(str, seen)) for seen in found.values()]
+            )
     for kind in ("bug", "harmless"):
         _say(f"all of kind {kind}", "", "", *[f"{counts[kind, name]} of {counts[kind, '']}" for name in _WORKLOADS])
 
 
-def _found(one: Planted, workload: str, library: str, machines: campaign.Machines, folder: Path) -> Found:
-    wanted = planting.scenario(one, workload, library)
-    found = planting.measured(wanted, machines, folder / workload)
-    sys.stderr.write(f"{wanted.id} {one.name}: {found.result}\n{found.reasons}\n\n")
+def _found(one: Planted, workload: str, library: str, machines: campaign.Machines, folder: Path) -> list[Found]:
+    try:
+        found = planting.measured(planting.scenarios(one, workload, library), machines, folder / workload)
+    except HostError as error:
+        sys.stderr.write(f"{one.name} {one.settings} {workload}: not measured\n{error}\n\n")
+        return []
+    for each in found:
+        sys.stderr.write(f"{one.name} {one.settings} {workload} {each}: {each.result}\n{each.reasons}\n\n")
     return found
 
 

@@ -1,8 +1,8 @@
 """Bugs planted in SQLite, harmless twins of them, and what the rig finds of each.
 
 Each patch in `planted/` changes `sqlite3.c` of one release. The lines above the change say what a careless maintainer
-thought, what breaks, in which settings, which situation it needs, and in which scenario it is measured. The patch of a
-twin begins with "Harmless".
+thought, what breaks, where, which situation it needs, and the settings that it is measured with; the fault is named if
+it is not one of a quick run. The patch of a twin begins with "Harmless".
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rig.contract.errors import HostError
 from rig.contract.findings import FindingKind
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.planning import matrix
@@ -23,11 +24,14 @@ from rig.planning.matrix import Profile
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
 if TYPE_CHECKING:
     from rig.contract.findings import Finding
+    from rig.contract.results import MeasuredScenario
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
     from rig.machines.campaign import Machines
 
 PROFILE = matrix.profile("quick")
+# What a quick run measures of settings that promise something.
+FAULTS = ("powercut", "torn")
 _HEAD = re.compile(r"^(\w+): (.+?)(?=\n\w+: |\n\n)", re.DOTALL | re.MULTILINE)
 _SHOWN_MAX = 3
 
@@ -40,7 +44,7 @@ class Planted:
     # The situation without which nothing breaks; empty for a twin.
     needs: str
     settings: str
-    fault: str
+    faults: tuple[str, ...]
     is_harmless: bool
 
     @property
@@ -53,6 +57,7 @@ class Planted:
 class Found:
     """What a scenario showed of a patch, and the judgement on it."""
 
+    fault: str
     result: str
     state_count: int
     file_content_count: int
@@ -62,13 +67,11 @@ class Found:
     # Why, and the first few states that break the promise.
     reasons: str
 
-    @property
-    def text(self) -> str:
-        """Return the finding in a few words."""
-        found = f"{self.breaking_count} of {self.state_count} states, {self.file_content_count} file contents"
+    def __str__(self) -> str:
+        counted = f"{self.fault} {self.breaking_count} of {self.state_count}"
         if self.first:
-            return f"{found}, the first is number {self.first}"
-        return found + ("" if self.result == "kept" else f" ({self.result})")
+            return f"{counted}, number {self.first} is the first"
+        return counted + ("" if self.result == "kept" else f" ({self.result})")
 
 
 def planted() -> list[Planted]:
@@ -87,12 +90,11 @@ def libraries(wanted: Sequence[Planted]) -> dict[str, Library]:
         return dict(zip((one.name for one in wanted), found, strict=True))
 
 
-def scenario(one: Planted, workload: str, library: str, profile: Profile = PROFILE) -> Scenario:
-    """Return the scenario of a patch under a workload."""
+def scenarios(one: Planted, workload: str, library: str, profile: Profile = PROFILE) -> list[Scenario]:
+    """Return the scenarios of a patch under a workload, one for each fault."""
     variant = "" if workload == DEFAULT_WORKLOAD else f".{workload}"
-    chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{one.fault}"])
-    (found,) = matrix.configured(chosen, profile, library=library)
-    return found
+    chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{fault}" for fault in one.faults])
+    return matrix.configured(chosen, profile, library=library)
 
 
 def worked(one: Planted, library: Library, folder: Path) -> Finding:
@@ -101,7 +103,7 @@ def worked(one: Planted, library: Library, folder: Path) -> Finding:
     from rig.guest.site import Site
 
     # The driver looks for a name in the guest's folder, and takes a path as it is.
-    site = Site(scenario(one, "life", str(library.path)).orders, str(folder), "", "")
+    site = Site(scenarios(one, "life", str(library.path))[0].orders, str(folder), "", "")
     work = site.work
     database = site.open_database()
     database.create(work.first_tables, work.initial)
@@ -121,20 +123,24 @@ def needs_cut(one: Planted, library: Library, folder: Path) -> bool:
     return (FindingKind.PREFIX, PROFILE.transaction_count) == (found.kind, found.recovered)
 
 
-def measured(wanted: Scenario, machines: Machines, folder: Path, profile: Profile = PROFILE) -> Found:
-    """Measure a scenario in a new run directory. Its controls are left to the tests of the matrix."""
-    from rig.analysis.outcome import judge, outcome
-    from rig.analysis.promises import promise_for
+def measured(wanted: Sequence[Scenario], machines: Machines, folder: Path, profile: Profile = PROFILE) -> list[Found]:
+    """Measure the scenarios of a patch in a new run directory. Their controls are left to the tests of the matrix."""
     from rig.machines import campaign
     from rig.store import Run
 
-    run = Run.create(folder, {"library": wanted.tuning["library"]})
-    campaign.Campaign(run, profile, machines, campaign.Silent()).measure([wanted])
+    run = Run.create(folder, {"library": wanted[0].tuning["library"]})
+    campaign.Campaign(run, profile, machines, campaign.Silent()).measure(wanted)
     results, damaged = run.results()
-    if not results or damaged:
+    if len(results) < len(wanted) or damaged:
         # A build that cannot even be recorded is no finding of a power cut.
-        return Found("not measured", 0, 0, 0, None, "\n".join([*run.failures().values(), *map(str, damaged)]))
-    (result,) = results
+        raise HostError("\n".join([*run.failures().values(), *map(str, damaged)]))
+    return [_found(result, profile) for result in results]
+
+
+def _found(result: MeasuredScenario, profile: Profile) -> Found:
+    from rig.analysis.outcome import judge, outcome
+    from rig.analysis.promises import promise_for
+
     seen = outcome(result)
     promise = promise_for(result.engine, result.settings, result.fault, result.shim)
     judgement = judge(seen, promise, profile.exposure_min)
@@ -143,11 +149,14 @@ def measured(wanted: Scenario, machines: Machines, folder: Path, profile: Profil
     first = next((place for place, verdict in enumerate(in_order, 1) if verdict.state in breaking), None)
     shown = [f"{one.state}: {one.kind}, lost {one.lost}; {one.detail}" for one in judgement.broken_by[:_SHOWN_MAX]]
     reasons = "\n".join([*judgement.reasons, *shown])
-    return Found(judgement.result, seen.state_count, seen.exposure_count, len(judgement.broken_by), first, reasons)
+    return Found(
+        result.fault, judgement.result, seen.state_count, seen.exposure_count, len(judgement.broken_by), first, reasons
+    )
 
 
 def _read(path: Path) -> Planted:
     head, _, _ = path.read_text().partition("--- a/")
     said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
-    settings, _, fault = said["Scenario"].rpartition("_")
-    return Planted(path, said.get("Needs", "").removesuffix("."), settings, fault, head.startswith("Harmless"))
+    faults = (said["Fault"],) if "Fault" in said else FAULTS
+    needs = said.get("Needs", "").removesuffix(".")
+    return Planted(path, needs, said["Settings"], faults, head.startswith("Harmless"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,8 +81,10 @@ def test_life_finds_a_planted_bug_and_nothing_in_a_harmless_change_and_the_ledge
     machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
 ) -> None:
     def found(one: Planted, workload: str) -> Found:
-        wanted = planting.scenario(one, workload, guests_builds[one.name].name, _LOOK)
-        return planting.measured(wanted, machines_with_builds, tmp_path / one.name / workload, _LOOK)
+        cut = replace(one, faults=("powercut",))
+        wanted = planting.scenarios(cut, workload, guests_builds[one.name].name, _LOOK)
+        (found,) = planting.measured(wanted, machines_with_builds, tmp_path / one.name / workload, _LOOK)
+        return found
 
     bug, twin = found(_BUG, "life"), found(_TWIN, "life")
     assert "broken" == bug.result, bug.reasons
