@@ -106,7 +106,7 @@ class Verifier:
     def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
         with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
-            finding = self._reopened(node, clock, self._open_and_commit_names)
+            finding = self._reopened(node, clock, self._open)
         places: list[tuple[int, int]] = []
         digest = disk_digest(disks.chunks_of(device))
         if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
@@ -145,19 +145,6 @@ class Verifier:
         """Open the engine on the files that are mounted, and judge what it shows."""
         met = ", ".join(self._driver.met(self._site.directory)) if isinstance(self._driver, ObservantDriver) else ""
         return replace(self._oracle.judge(self._site.open_database), files=files, met=met)
-
-    def _open_and_commit_names(self, files: str) -> Finding:
-        """Judge as `_open` does; then let the file system commit names, as it does by itself every few seconds.
-
-        The unmount writes the pages of the files first, so no cut would find a journal removed and these pages lost.
-        """
-        finding = self._open(files)
-        directory = os.open(self._site.directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-        return finding
 
     def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         try:

@@ -14,7 +14,7 @@ from rig.contract.findings import Finding
 from rig.contract.geometry import DISK_MIB
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario, WorkloadSpec
-from rig.faults import CrashState, EntryFlag, Fault, Logs, WriteLog, plan
+from rig.faults import CrashState, EntryFlag, Logs, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.machines import verification
 from rig.machines.template import Template
@@ -108,14 +108,6 @@ def findings(
         also(len(found) - 1)
     assert len(states) == len(found)
     return found
-
-
-def hot(log: WriteLog) -> CrashState:
-    """Return a cut in the middle of a commit, with the journal synced and part of the database overwritten."""
-    timeline = Timeline(log.marks)
-    begin, ack = timeline.begins[5].entry_index, timeline.acks[5].entry_index
-    states = plan(Fault.POWERCUT, Logs(log), first_entry=begin, states_max=400, seed=1).states
-    return max((one for one in states if begin < one.instant < ack), key=lambda one: (one.base_end, len(one.whole)))
 
 
 def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:

@@ -13,7 +13,7 @@ import pytest
 from rig.analysis.promises import promise_for, violates
 from rig.contract.errors import UsageError
 from rig.contract.results import VerdictKind
-from rig.faults import Address, CrashState, EntryFlag, Fault, Logs, epochs, plan
+from rig.faults import Address, CrashState, EntryFlag, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.selection import evenly_spaced
 from rig.machines import campaign
 from rig.machines.campaign import Machines, Silent
@@ -26,12 +26,20 @@ from rig.planning.matrix import Profile
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import SHORT, Recorder, content_sha256, findings, hot, opened, scenario_of
+from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario_of
 
 SCENARIO = "sqlite-ext4-delete_full_recoverycut"
 TINY = Profile(
     "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False, side_states_max=40
 )  # fmt: skip
+
+
+def hot(log: WriteLog) -> CrashState:
+    """Return a cut in the middle of a commit, with the journal synced and part of the database overwritten."""
+    timeline = Timeline(log.marks)
+    begin, ack = timeline.begins[5].entry_index, timeline.acks[5].entry_index
+    states = plan(Fault.POWERCUT, Logs(log), first_entry=begin, states_max=400, seed=1).states
+    return max((one for one in states if begin < one.instant < ack), key=lambda one: (one.base_end, len(one.whole)))
 
 
 Recovered = tuple[CrashState, Recovery, Recoveries, int]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,11 @@ from rig.faults import Fault, Logs, plan
 from rig.machines import record
 from rig.machines.argv import Role
 from rig.machines.image import Image
-from rig.machines.recover import recover
 from rig.machines.template import Template, template
 from rig.recordings.archive import Recording
-from rig.recordings.recoveries import Recoveries, self_contained
 from rig.recordings.timeline import Timeline
 from tests.durability import builds
-from tests.vm.samples import findings, hot, kinds, opened, scenario_of
+from tests.vm.samples import findings, kinds, opened, scenario_of
 
 _STATES_MAX = 24
 SCENARIO = scenario_of("wal_normal")
@@ -71,23 +68,3 @@ def test_a_recording_says_which_build_made_it(
         made.facts.engine_version.split()[0],
         made.facts.settings["library"],
     )
-
-
-def test_a_second_cut_finds_a_build_that_removes_its_journal_before_it_has_synced_what_it_restored(
-    recorded: Callable[[Scenario], Recording], library_verifier: Template, brought: dict[str, Library], tmp_path: Path
-) -> None:
-    """The file system must commit the removal by itself: the unmount after a recovery writes the pages first."""
-    scenario = scenario_of("delete_full", fault="recoverycut")
-    kept = Recoveries(tmp_path)
-    with opened(recorded(scenario)) as (_, log):
-        state = hot(log)
-        for word, is_damaged in (("hot-rollback-unsynced", True), ("twin-partial-checkpoint-synced", False)):
-            build = with_library(scenario, brought[word])
-            (one,) = recover(build, library_verifier, log, [state])
-            assert one
-            kept.save(state.id, self_contained(state.id, state, log, one.log), one.digest)
-            with kept.opened(state.id) as made:
-                cuts = plan(Fault.POWERCUT, made.logs, first_entry=made.first_entry, states_max=60, seed=1).states
-                found = findings(build, library_verifier, made.log, cuts)
-            assert is_damaged is any(one.kind != "prefix" for one in found)
-            kept.remove(state.id)
