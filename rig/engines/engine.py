@@ -51,6 +51,14 @@ class EventfulDatabase(Database, Protocol):
 
 
 @runtime_checkable
+class LeavableDatabase(Database, Protocol):
+    """A database that a reader can leave sooner than by closing it."""
+
+    def leave(self) -> None:
+        """Close, but leave to the next opening what it can do as well, such as a checkpoint."""
+
+
+@runtime_checkable
 class ObservantDatabase(Database, Protocol):
     """What an engine needs in addition whose spec lists situations."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
-_EXTENDED = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+_EXTENDED = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard,orphan_file_size=8k"
 _LIMIT_S = 60
 # e2fsck exits with 0 for a clean file system; 1 means that it would have repaired something that a journal replay
 # explains.

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rig.contract.findings import Finding, FindingKind
 from rig.workloads.operations import Content, Operation, Row, Table, effective
@@ -46,6 +46,13 @@ class Readable(Protocol):
         """Close as a careful program would."""
 
 
+_Open = TypeVar("_Open", bound=Readable)
+
+
+def _close(database: Readable) -> None:
+    database.close()
+
+
 class Oracle:
     """Judges content, never files, against the model after every number of transactions."""
 
@@ -60,8 +67,8 @@ class Oracle:
         self._transaction = transaction
         self._histories: dict[frozenset[str], _History] = {}
 
-    def judge(self, open_database: Callable[[], Readable], *, keep_open: bool = False) -> Finding:
-        """Open, check and compare; the engine's exceptions become findings."""
+    def judge(self, open_database: Callable[[], _Open], close: Callable[[_Open], None] = _close) -> Finding:
+        """Open, check, compare and close; the engine's exceptions become findings."""
         # An engine may raise any exception on a damaged file; each becomes a finding in the engine's words.
         try:
             database = open_database()
@@ -69,8 +76,7 @@ class Oracle:
             return Finding(FindingKind.UNOPENABLE, detail=_words(error))
         finding = self.judge_open(database)
         try:
-            if not keep_open:
-                database.close()
+            close(database)
         except Exception as error:  # noqa: BLE001
             problems = [finding.detail] if finding.kind is FindingKind.CORRUPT else []
             return Finding(FindingKind.CORRUPT, detail="; ".join([*problems, f"close: {_words(error)}"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from rig import engines
 from rig.contract.errors import UsageError
-from rig.engines import Database
+from rig.engines import Database, LeavableDatabase
 from rig.engines.sqlite import driver as sqlite
 from rig.engines.sqlite.spec import SPEC
 from rig.workloads import Work, ledger
@@ -55,6 +56,20 @@ def test_the_content_equals_the_model_after_every_transaction_and_the_checks_are
         assert MODELS[number] == database.content(ledger.TABLES)
     assert [] == database.problems()
     database.close()
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_leaving_a_database_loses_nothing_and_leaves_the_log_where_sqlite_can_be_told_so(
+    tmp_path: Path, mode: str
+) -> None:
+    settings = {"journal_mode": mode, "synchronous": "full"}
+    database = filled(tmp_path, 3, settings)
+    assert isinstance(database, LeavableDatabase)
+    database.leave()
+    assert (tmp_path / "test.db-wal").exists() == (mode == "wal" and sys.version_info >= (3, 12))
+    again = sqlite.open_database(str(tmp_path), settings)
+    assert MODELS[3] == again.content(ledger.TABLES)
+    again.close()
 
 
 def test_a_transaction_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 SPILLED = "the cache spilled before the commit"
 RESTARTED = "the log began again at its start"
@@ -37,8 +37,8 @@ class Watch:
     """
 
     def __init__(self, path: str) -> None:
-        self._journal, self._wal = Path(f"{path}-journal"), Path(f"{path}-wal")
-        self._files = path, f"{path}-wal"
+        self._journal, self._wal = f"{path}-journal", f"{path}-wal"
+        self._files = path, self._wal
         # None until the first transaction.
         self._before: tuple[tuple[int, int], ...] | None = None
         self._is_to_be_read = False
@@ -55,7 +55,7 @@ class Watch:
         """Note what has been written before the commit."""
         if self._written() != self._before:
             self.seen.append(SPILLED)
-        self._had_journal = os.path.exists(self._journal)  # noqa: PTH110 - a Path takes three times as long
+        self._had_journal = os.path.exists(self._journal)
 
     def ended(self) -> None:
         """Note that a commit has left something to read."""
@@ -64,7 +64,8 @@ class Watch:
     def _read(self) -> None:
         """Note what the last commit has left."""
         self.seen += _journal_ended(self._journal, had_one=self._had_journal)
-        header = _head(self._wal, _WAL_HEADER.size)
+        with _opened(self._wal) as wal:
+            header, size = _at(wal, 0, _WAL_HEADER.size), _size(wal)
         if len(header) < _WAL_HEADER.size:
             self._sequence = None
             return
@@ -72,7 +73,7 @@ class Watch:
         if self._sequence is not None and sequence != self._sequence:
             self.seen.append(RESTARTED)
         self._sequence = sequence
-        if self._wal.stat().st_size > _LONG_FRAMES * (page_bytes + _FRAME_HEADER_BYTES):
+        if size > _LONG_FRAMES * (page_bytes + _FRAME_HEADER_BYTES):
             self.seen.append(GREW)
 
     def checkpointed(self, frame_count: int, moved_count: int) -> None:
@@ -94,7 +95,7 @@ class Watch:
         found = []
         for path in self._files:
             try:
-                status = os.stat(path)  # noqa: PTH116 - a Path takes three times as long
+                status = os.stat(path)
             except FileNotFoundError:
                 found.append((0, 0))
             else:
@@ -104,52 +105,66 @@ class Watch:
 
 def met(path: str) -> Iterator[str]:
     """Yield what the next opening of a database will meet."""
-    journal, wal = Path(f"{path}-journal"), Path(f"{path}-wal")
-    if journal.exists():
-        head = _head(journal, len(_MAGIC))
-        if not head:
-            yield EMPTY_JOURNAL
-        elif head == bytes(len(head)):
-            yield ENDED_JOURNAL
-        else:
-            # A super-journal's name is at the end, followed by the magic number.
-            is_super = _tail(journal, len(_MAGIC)) == _MAGIC and journal.stat().st_size > 2 * len(_MAGIC)
-            yield (SUPER if is_super else HOT) if head == _MAGIC else OTHER_JOURNAL
-    header = _head(wal, _WAL_HEADER.size + _FRAME_HEADER_BYTES)
-    if len(header) == _WAL_HEADER.size + _FRAME_HEADER_BYTES:
-        frame_bytes = _WAL_HEADER.unpack_from(header)[2] + _FRAME_HEADER_BYTES
-        salts = header[16:24]
-        if header[_WAL_HEADER.size + 8 : _WAL_HEADER.size + 16] == salts:
-            yield LOG
-        count = (wal.stat().st_size - _WAL_HEADER.size) // frame_bytes
-        last = _WAL_HEADER.size + (count - 1) * frame_bytes
-        if count and _at(wal, last + 8, 8) != salts:
-            yield OLDER
+    with _opened(f"{path}-journal") as journal:
+        if journal is not None:
+            yield _kind_of(journal)
+    with _opened(f"{path}-wal") as wal:
+        header = _at(wal, 0, _WAL_HEADER.size + _FRAME_HEADER_BYTES)
+        if len(header) == _WAL_HEADER.size + _FRAME_HEADER_BYTES:
+            frame_bytes = _WAL_HEADER.unpack_from(header)[2] + _FRAME_HEADER_BYTES
+            salts = header[16:24]
+            if header[_WAL_HEADER.size + 8 : _WAL_HEADER.size + 16] == salts:
+                yield LOG
+            count = (_size(wal) - _WAL_HEADER.size) // frame_bytes
+            last = _WAL_HEADER.size + (count - 1) * frame_bytes
+            if count and _at(wal, last + 8, 8) != salts:
+                yield OLDER
 
 
-def _journal_ended(path: Path, *, had_one: bool) -> list[str]:
+def _kind_of(journal: int) -> str:
+    head = _at(journal, 0, len(_MAGIC))
+    if not head:
+        return EMPTY_JOURNAL
+    if head == bytes(len(head)):
+        return ENDED_JOURNAL
+    if head != _MAGIC:
+        return OTHER_JOURNAL
+    # A super-journal's name is at the end, followed by the magic number.
+    size = _size(journal)
+    is_super = size > 2 * len(_MAGIC) and _at(journal, size - len(_MAGIC), len(_MAGIC)) == _MAGIC
+    return SUPER if is_super else HOT
+
+
+def _journal_ended(path: str, *, had_one: bool) -> list[str]:
+    with _opened(path) as journal:
+        if journal is None:
+            return [REMOVED] if had_one else []
+        if not _size(journal):
+            return [TRUNCATED]
+        return [ZEROED] if _at(journal, 0, len(_MAGIC)) == bytes(len(_MAGIC)) else []
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int | None]:
+    """Give a file for the length of a block, or None if there is none or the disk refuses."""
     try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        return [REMOVED] if had_one else []
-    if not size:
-        return [TRUNCATED]
-    return [ZEROED] if _head(path, len(_MAGIC)) == bytes(len(_MAGIC)) else []
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
-def _head(path: Path, size: int) -> bytes:
-    return _at(path, 0, size)
+def _size(file: int | None) -> int:
+    return 0 if file is None else os.fstat(file).st_size
 
 
-def _tail(path: Path, size: int) -> bytes:
-    return _at(path, max(path.stat().st_size - size, 0), size)
-
-
-def _at(path: Path, offset: int, size: int) -> bytes:
+def _at(file: int | None, offset: int, size: int) -> bytes:
     """Return a part of a file; nothing if there is no such file or the disk refuses to read it."""
     try:
-        with path.open("rb", buffering=0) as file:
-            file.seek(offset)
-            return file.read(size) or b""
+        return b"" if file is None else os.pread(file, size, offset)
     except OSError:
         return b""

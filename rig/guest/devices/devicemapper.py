@@ -66,8 +66,8 @@ class DeviceMapper:
         *targets: Target,
         unsynced: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Replace the table of a live device; wait for the requests in flight.
+    ) -> int:
+        """Replace the table of a live device; wait for the requests in flight. Return how often the device is open.
 
         `meanwhile` is called when these are done and later ones still wait. A suspend first freezes the file system
         above, which writes out and syncs everything; with `unsynced` it does not.
@@ -75,7 +75,8 @@ class DeviceMapper:
         self._load(name, targets)
         self._call(_SUSPEND, name, flags=_FLAG_SUSPEND | (_FLAG_SKIP_LOCKFS | _FLAG_NOFLUSH if unsynced else 0))
         meanwhile()
-        self._resume(name)
+        open_count: int = struct.unpack_from("<i", self._call(_SUSPEND, name), 24)[0]
+        return open_count
 
     def remove(self, name: str) -> None:
         """Remove a device that is not open."""
