@@ -21,6 +21,7 @@ from typing import Any
 from rig.contract.injections import LIVE_CUTS
 from rig.contract.orders import FAILED, READY, Orders
 from rig.guest import livecuts, recorder, verifier
+from rig.guest.devices.layer import Layer
 from rig.guest.site import Site
 
 # Part of the code archive, see `rig.machines.template`.
@@ -97,12 +98,12 @@ def _sleep_until(moment_ns: int) -> None:
 
 
 def _verify(port: int) -> None:
-    layers = verifier.Layers()
+    layer = Layer()
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
             Site(orders, folder).open_database().close()
     print(READY, flush=True)
-    verifier.serve(layers, _requests(port), lambda answer: _send(port, answer))
+    verifier.serve(layer, _requests(port), lambda answer: _send(port, answer))
 
 
 def _read_everything() -> None:

@@ -18,7 +18,6 @@ comes from an opening of its own.
 from __future__ import annotations
 
 import base64
-import errno
 import gc
 import hashlib
 import mmap
@@ -26,32 +25,25 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import cycle
 from typing import Any
 
 from rig.contract.findings import Finding, FindingKind
-from rig.contract.geometry import DISK_MIB, JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
+from rig.contract.geometry import JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
 from rig.contract.orders import Orders
 from rig.engines import Database, ObservantDriver, load
 from rig.filesystems import with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
-from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
+from rig.guest.devices.devicemapper import SECTOR_BYTES
 from rig.guest.devices.faultlayer import Ballast
+from rig.guest.devices.layer import BASE, RECOVERY_LOG, SECTOR_COUNT, Layer
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
 
 RECORDING_DISK = "/dev/vdb"
-_BASE = "/dev/ram0"
-_LAYER = "layer"
-_STORES = ("/dev/ram1", "/dev/ram2")
-# The log of a recovery.
-_LOG = "/dev/ram3"
-_SECTORS = DISK_MIB * 2048
-_CHUNK_SECTORS = 8
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
 # Of the states whose file content is known, one in this many is opened again.
@@ -61,14 +53,14 @@ _AGAIN_EVERY = 8
 class Verifier:
     """One recording under check, for the life of one virtual machine."""
 
-    def __init__(self, orders: Orders, layers: Layers) -> None:
+    def __init__(self, orders: Orders, layer: Layer) -> None:
         self._site = Site(orders, mounts.MOUNT_POINT)
         self._filesystem = self._site.filesystem
         self._oracle = self._site.work.oracle()
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
-        self._base = os.open(_BASE, os.O_RDWR | os.O_DIRECT)
+        self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
-        self._layers = layers
+        self._layer = layer
         driver = load(orders.engine_module).driver()
         self._met = driver.met if isinstance(driver, ObservantDriver) else None
         self._known = _Known() if load(orders.engine_module).spec.depends_on_files_alone else None
@@ -83,7 +75,7 @@ class Verifier:
         clock = _Clock()
         self._copy(request["advance"], self._base)
         clock.lap("advance")
-        device = self._layers.fresh()
+        device = self._layer.fresh()
         clock.lap("layer")
         target = os.open(device, os.O_RDWR | os.O_DIRECT)
         try:
@@ -95,7 +87,7 @@ class Verifier:
         sha256 = self._sha256(device) if request.get("digest") else None
         if request.get("recover"):
             return self._recorded(device, clock)
-        with self._layers.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
+        with self._layer.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
             if "clock" in request:
                 set_wall_clock(request["clock"])
             finding, read_s = self._judged(data, clock, request.get("clock"), must_open=request.get("open", False))
@@ -105,7 +97,7 @@ class Verifier:
 
     def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
-        with recovery.recorded(self._layers.mapper, device, _LOG, _SECTORS) as (node, archive):
+        with recovery.recorded(self._layer.mapper, device, RECOVERY_LOG, SECTOR_COUNT) as (node, archive):
             finding = self._reopened(node, clock, self._open)
         places: list[tuple[int, int]] = []
         digest = disk_digest(disks.chunks_of(device))
@@ -121,7 +113,7 @@ class Verifier:
         if not self._site.has_journal_disk:
             yield device
             return
-        with self._layers.parts(device, JOURNAL_FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
+        with self._layer.parts(device, JOURNAL_FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
             yield data
 
     def _judged(self, device: str, clock: _Clock, time_s: int | None, *, must_open: bool) -> tuple[Finding, float]:
@@ -241,56 +233,6 @@ class _Known:
         )
 
 
-class Layers:
-    """A copy-on-write layer above the base that is renewed for each crash state.
-
-    One device stays for good and gets a new table, on the store that the last layer did not use. To make and remove a
-    device for each state would take a fifth of its time.
-    """
-
-    def __init__(self) -> None:
-        disks.load_module("brd", f"rd_nr={2 + len(_STORES)} rd_size={DISK_MIB * 1024}")
-        self.mapper = DeviceMapper()
-        self._targets = cycle(Target("snapshot", f"{_BASE} {store} N {_CHUNK_SECTORS}", _SECTORS) for store in _STORES)
-        self._device = self.mapper.create(_LAYER, next(self._targets))
-
-    def fresh(self) -> str:
-        """Empty the layer and return its node. Raise OSError if the device is still open."""
-        if open_count := self.mapper.swap(_LAYER, next(self._targets), unsynced=True):
-            raise OSError(errno.EBUSY, f"the layer of the last crash state is still open, {open_count} times")
-        return self._device
-
-    @contextmanager
-    def with_errors(self, device: str, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Give a node that reads like `device` but returns EIO in these ranges (offset, length)."""
-        if not ranges:
-            yield device
-            return
-        targets, end = [], 0
-        for offset, length in sorted((offset // SECTOR_BYTES, length // SECTOR_BYTES) for offset, length in ranges):
-            if offset > end:
-                targets.append(Target("linear", f"{device} {end}", offset - end, end))
-            targets.append(Target("error", "", length, offset))
-            end = offset + length
-        if end < _SECTORS:
-            targets.append(Target("linear", f"{device} {end}", _SECTORS - end, end))
-        try:
-            yield self.mapper.create("errors", *targets)
-        finally:
-            self.mapper.remove("errors")
-
-    @contextmanager
-    def parts(self, device: str, first_sectors: int) -> Iterator[tuple[str, str]]:
-        """Give two nodes: the first sectors of a device, and the rest."""
-        sizes = {"first": (first_sectors, 0), "second": (_SECTORS - first_sectors, first_sectors)}
-        with ExitStack() as stack:
-            nodes = []
-            for name, (count, begin) in sizes.items():
-                nodes.append(self.mapper.create(name, Target("linear", f"{device} {begin}", count)))
-                stack.callback(self.mapper.remove, name)
-            yield nodes[0], nodes[1]
-
-
 class _Clock:
     def __init__(self) -> None:
         self._last_ns = time.monotonic_ns()
@@ -302,9 +244,9 @@ class _Clock:
         self._last_ns = now_ns
 
 
-def serve(layers: Layers, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
+def serve(layer: Layer, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
     """Answer requests until the machine is killed: first the scenario, then one crash state after the other."""
-    verifier = Verifier(Orders.of(next(requests)), layers)
+    verifier = Verifier(Orders.of(next(requests)), layer)
     # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
     gc.collect()
     gc.freeze()
