@@ -2,10 +2,11 @@
 
 The log leaves one thing open: whether a W came before or after a FUA write of the same sector, if that FUA is of the
 same epoch or of the one before. (Both can complete while a FLUSH is in flight; one FLUSH in flight at a time is
-assumed.) The self-check of a recording (a replay of every entry equals the device) settles some of it: a W that is the
-last writer of a sector, and differs there from the last FUA, came after that FUA, and so after all earlier FUA writes.
-All later Ws came after them too, because Ws are logged in the order in which they completed. Where there is an account
-of submissions (`faults.submissions`), a W is known to be the later one if it was submitted after the FUA had completed.
+assumed, unless an account of submissions tells that there were more.) The self-check of a recording (a replay of every
+entry equals the device) settles some of it: a W that is the last writer of a sector, and differs there from the last
+FUA, came after that FUA, and so after all earlier FUA writes. All later Ws came after them too, because Ws are logged
+in the order in which they completed. Where there is an account of submissions (`faults.submissions`), a W is known to
+be the later one if it was submitted after the FUA had completed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def doubts(log: WriteLog, epochs: Sequence[Epoch]) -> Doubts:
     found = Doubts()
     # The last FUA write proven to be older than the W in question.
     proven = -1
-    for epoch, fuas in _with_fuas_in_reach(epochs):
+    for epoch, fuas in _with_fuas_in_reach(log, epochs):
         candidates = _overlapping(log, epoch.batch, fuas)
         last_writer = {sector: entry for entry in candidates for sector, _ in _sectors(log, [entry])}
         versions: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -85,13 +86,21 @@ def _is_later(log: WriteLog, entry: int, fua: int) -> bool:
     return log.account is not None and bool(log.account.completed[fua] < log.account.submitted[entry])
 
 
-def _with_fuas_in_reach(epochs: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[int, ...]]]:
-    previous: tuple[int, ...] = ()
-    for epoch in epochs:
-        fuas = previous + epoch.fuas
-        previous = epoch.fuas
+def _with_fuas_in_reach(log: WriteLog, epochs: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[int, ...]]]:
+    for number, epoch in enumerate(epochs):
+        first = max(0, number - 1)
+        while first > 0 and _were_in_flight_together(log, epochs[first - 1], epochs[number - 1]):
+            first -= 1
+        fuas = tuple(fua for one in epochs[first : number + 1] for fua in one.fuas)
         if fuas and epoch.batch:
             yield epoch, fuas
+
+
+def _were_in_flight_together(log: WriteLog, earlier: Epoch, later: Epoch) -> bool:
+    """Whether the FLUSH of an epoch was submitted before that of an earlier one had completed."""
+    if log.account is None or earlier.flush is None or later.flush is None:
+        return False
+    return bool(log.account.submitted[later.flush] < log.account.completed[earlier.flush])
 
 
 def _overlapping(log: WriteLog, batch: tuple[int, ...], fuas: tuple[int, ...]) -> list[int]:

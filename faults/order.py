@@ -4,7 +4,8 @@ A sector is 512 bytes of the device, the smallest sector size. The log holds ord
 completion, and FUA writes too. Between the two kinds the order is known only in part, because a FUA write is logged
 when it completes, an ordinary write when the next FLUSH after it completes. With one FLUSH in flight at a time, an
 ordinary write of epoch E completed after the FLUSH before E was submitted and before the FLUSH that closes E was. So a
-FUA write of epoch E+1 or later came after it, one of E-2 or earlier before it, and one of E-1 or E is open.
+FUA write of epoch E+1 or later came after it, one of E-2 or earlier before it, and one of E-1 or E is open. An account
+of submissions tells more, with any number of FLUSHes in flight.
 
 `is_replay` says that the device at the end of the recording is known to equal a replay of all entries in log order.
 Then an ordinary write that is the last one to a sector in the log, and differs there from the last FUA write, came
@@ -67,9 +68,10 @@ class Order:
         """Whether an ordinary write, or a DISCARD, and a FUA write may have completed in either order."""
         if NONE in (plain, fua) or fua <= self._proven[plain]:
             return False
-        if self._log.account and self._log.account.completed[fua] < self._log.account.submitted[plain] != NEVER:
+        account = self._log.account
+        if account and account.completed[fua] < account.submitted[plain] != NEVER:
             return False
-        return bool(self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain])
+        return self._in_reach(plain, fua)
 
     def newest(self, plain: int, fua: int) -> tuple[int, ...]:
         """Return which of two writes to one sector may be the later one: one of them, or both."""
@@ -106,11 +108,19 @@ class Order:
         last: Int64Array = np.where(hit, found % self._stride, NONE)
         return last
 
+    def _in_reach(self, plain: int, fua: int) -> bool:
+        """Whether the log does not tell the order of an ordinary write and a FUA write."""
+        first = 0 if self._log.account else self.epoch_of[plain] - 1
+        return bool(first <= self.epoch_of[fua] <= self.epoch_of[plain])
+
     def _prove(self) -> None:
         end = self._log.entry_count
         lasts = zip(self.last_plain(self.mixed, end), self.last_fua(self.mixed, end), self.mixed, strict=True)
         for plain, fua, sector in lasts:
-            in_reach = self.epoch_of[plain] - 1 <= self.epoch_of[fua] <= self.epoch_of[plain]
-            if in_reach and plain > fua and self.data(int(plain), int(sector)) != self.data(int(fua), int(sector)):
+            if (
+                self._in_reach(plain, fua)
+                and plain > fua
+                and self.data(int(plain), int(sector)) != self.data(int(fua), int(sector))
+            ):
                 self._proven[plain] = max(fua, self._proven[plain])
         self._proven = np.maximum.accumulate(self._proven)

@@ -188,7 +188,6 @@ class Story:
         plains = order.last_plain(order.mixed, cut.begin)
         fuas = order.last_fua(order.mixed, cut.instant)
         near = (plains != NONE) & (fuas != NONE)
-        near[near] = order.epoch_of[fuas[near]] >= order.epoch_of[plains[near]] - 1
         for plain, fua, sector in zip(
             plains[near].tolist(), fuas[near].tolist(), order.mixed[near].tolist(), strict=True
         ):

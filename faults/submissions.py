@@ -10,7 +10,8 @@ with these events, and so finds the event of each entry:
 - at the end, whatever waits is logged.
 
 FLUSHes can be in flight together, a sync beside the commit of a file system's journal, and complete in another order.
-The place of a commit's FLUSH tells them apart, and `attach` numbers writes that were durable earlier anew.
+The place of a commit's FLUSH tells them apart, or what the log has next, and `attach` numbers writes that were durable
+earlier anew.
 
 The two accounts must agree entry by entry, or the recording is void. MARKs and DISCARDs are not requests of the device
 below: a MARK is logged at once, and the target itself completes a DISCARD that the device does not support.
@@ -23,8 +24,8 @@ error u16, length of what follows u16. The low half of the action says what happ
 from __future__ import annotations
 
 import struct
-from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,8 +55,9 @@ class Account:
         """Match the records of a block trace with the entries of a log; raise `LogError` where they disagree."""
         submitted = np.full(log.entry_count, NEVER, dtype=np.int64)
         completed = np.full(log.entry_count, NEVER, dtype=np.int64)
-        requests = _logged(records, log)
-        for entry in np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist():
+        entries = np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist()
+        requests = _logged(records, log, entries)
+        for entry in entries:
             request = next(requests, None)
             if request is None or request.key != _key_of(log, entry):
                 seen = f"the block trace has {request.key}" if request else "the block trace has no more requests"
@@ -130,10 +132,11 @@ def _key_of(log: WriteLog, entry: int) -> _Key:
     return _Key(kind, int(log.offset_bytes[entry]), int(log.length_bytes[entry]))
 
 
-def _logged(records: bytes, log: WriteLog) -> Iterator[_Request]:
-    """Yield requests in the order in which the target logs them."""
+def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_Request]:
+    """Yield requests in the order in which the target logs them; `entries` are those of requests that the log has."""
+    keys, logged_count = [_key_of(log, entry) for entry in entries], 0
     waiting: list[_Request] = []
-    flying: dict[_Key, deque[_Request]] = defaultdict(deque)
+    flying: dict[_Key, list[_Request]] = defaultdict(list)
     for number, (is_completion, key) in enumerate(_events(records, log)):
         if not is_completion:
             request = _Request(key, number)
@@ -143,14 +146,25 @@ def _logged(records: bytes, log: WriteLog) -> Iterator[_Request]:
             continue
         if not flying[key]:
             raise LogError(log.path, None, 0, f"event {number} of the block trace completes {key}, never submitted")
-        request = flying[key].popleft()
+        request = _landing(flying[key], keys[logged_count:])
         request.completed = number
         if key.kind == "write":
             waiting.append(request)
         else:
+            logged_count += len(request.taken) + 1
             yield from request.taken
             yield request
     yield from waiting
+
+
+def _landing(flying: list[_Request], keys: Sequence[_Key]) -> _Request:
+    """Take out the request that completes, of those with one key; `keys` is what the log has next."""
+    for request in flying if len(flying) > 1 else ():
+        expected = [*(one.key for one in request.taken), request.key]
+        if expected == keys[: len(expected)]:
+            flying.remove(request)
+            return request
+    return flying.pop(0)
 
 
 def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key]]:

@@ -131,14 +131,16 @@ def work(
         free = [sector for sector in range(sectors) if sector not in busy]
         kinds = [kind for kind, count in left.items() if count]
         choices = [kind for kind in kinds if free or kind in {"flush", "mark"}]
+        # Two in flight, of which either may complete first, are to be no rarity.
+        choices += ["flush"] * 3 if left["flush"] and disk.taken else []
         kind = chosen([*choices, *["complete"] * 2 * len(disk.flying)] or ["none"])
         if kind == "complete":
             disk.complete(chosen(disk.flying))
         elif kind == "mark":
             disk.mark()
         elif kind == "flush":
-            # Two in flight are told apart by their places.
-            disk.submit(Op("flush", left["flush"]))
+            # One that dm split off a write with data has the place of that write; two in flight may have the same.
+            disk.submit(Op("flush", chosen([0, *range(sectors)]), 0, left["flush"]))
         elif kind != "none":
             first = chosen(free)
             count = 2 if first + 1 in free and chosen([False, True]) else 1
