@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,23 +42,8 @@ _CHECKPOINTS_MIN = 300
 _TRIAL_LIMIT_S = 240
 
 
-@pytest.fixture(scope="module")
-def old_builds() -> dict[str, Library]:
-    from tests.durability import builds
-
-    return builds.for_the_guest()
-
-
-@pytest.fixture(scope="module")
-def machines_with_old_builds(old_builds: dict[str, Library]) -> Iterator[Machines]:
-    from rig.machines import campaign
-
-    with campaign.machines(campaign.Silent(), list(old_builds.values())) as machines:
-        yield machines
-
-
 def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_in_3_8_9(
-    machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
+    machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
     from rig.analysis.outcome import Result, summarise
     from rig.analysis.table import table_text
@@ -68,11 +53,11 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
 
     def measured(version: str) -> tuple[Row, str]:
         (scenario,) = matrix.configured(
-            matrix.select(["sqlite-ext4-truncate_full_powercut"]), _LOOK, library=old_builds[version].name
+            matrix.select(["sqlite-ext4-truncate_full_powercut"]), _LOOK, library=guests_builds[version].name
         )
         run = Run.create(tmp_path / version, {"library": version})
         scenario = replace(scenario, workload=_WORKLOAD)
-        campaign.Campaign(run, _LOOK, machines_with_old_builds, campaign.Silent()).measure([scenario])
+        campaign.Campaign(run, _LOOK, machines_with_builds, campaign.Silent()).measure([scenario])
         results, damaged = run.results()
         assert ({}, []) == (run.failures(), damaged)
         summary = summarise(results, _LOOK.exposure_min)
@@ -87,7 +72,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     assert (Result.BROKEN, 1, 0) == (bad.judgement.result, bad.outcome.lost_max, bad.outcome.damage.count), text
     assert "3.8.5 has the known bug truncate-not-synced" in text
     worst = bad.judgement.broken_by[0]
-    again = replay(Run.open(tmp_path / "3.8.5"), worst.scenario, worst.state, machines_with_old_builds)
+    again = replay(Run.open(tmp_path / "3.8.5"), worst.scenario, worst.state, machines_with_builds)
     assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
     good, text = measured("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
@@ -98,7 +83,7 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
 
 
 def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing_in_3_51_2(
-    machines_with_old_builds: Machines, old_builds: dict[str, Library], tmp_path: Path, record_property: Say
+    machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
     """`life` leaves out the one transaction that meets this bug; `rough` has it."""
     from rig.analysis.outcome import Result, summarise
@@ -113,7 +98,7 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
             for one in matrix.configured(chosen, _LOOK, library=library)
         ]
         run = Run.create(tmp_path / (library or "guest"), {"library": library})
-        campaign.Campaign(run, _LOOK, machines_with_old_builds, campaign.Silent()).measure(scenarios)
+        campaign.Campaign(run, _LOOK, machines_with_builds, campaign.Silent()).measure(scenarios)
         results, damaged = run.results()
         assert ({}, []) == (run.failures(), damaged)
         summary = summarise(results, _LOOK.exposure_min)
@@ -127,7 +112,7 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
     bad, text = measured("")
     assert Result.BROKEN == bad.judgement.result, text
     assert "3.46.1 has the known bug wal-savepoint" in text
-    good, text = measured(old_builds["apsw==3.51.2.0"].name)
+    good, text = measured(guests_builds["apsw==3.51.2.0"].name)
     assert (Result.KEPT, 0) == (good.judgement.result, good.outcome.losing_count), text
     assert "wal-savepoint" not in text
 

@@ -6,7 +6,6 @@ What is found of all the others takes half an hour of virtual machines: `python 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,21 +26,6 @@ _ALL = {one.name: one for one in planting.planted()}
 _BUG, _TWIN = _ALL["close-unsynced"], _ALL["twin-partial-checkpoint-synced"]
 # Two rounds of `life`.
 _LOOK = Profile("planted", 28, states_max=60, instants=20, exposure_min=30, reproduce_all=False)
-
-
-@pytest.fixture(scope="module")
-def guests_builds() -> dict[str, Library]:
-    from tests.durability import builds
-
-    return builds.for_the_guest()
-
-
-@pytest.fixture(scope="module")
-def machines_with_builds(guests_builds: dict[str, Library]) -> Iterator[Machines]:
-    from rig.machines import campaign
-
-    with campaign.machines(campaign.Silent(), list(guests_builds.values())) as machines:
-        yield machines
 
 
 def test_there_are_at_least_twelve_bugs_and_four_harmless_changes() -> None:

@@ -243,6 +243,17 @@ def some_ops(
     return ops
 
 
+def alike_transactions(count: int, batch: int, period: int) -> list[Op]:
+    """So many transactions of the same writes, each followed by `period` - 1 epochs of another kind."""
+    flush = [Op("flush-begin"), Op("flush-end")]
+    ops = []
+    for number in range(count):
+        ops += [Op("write", sector, 1, 1 + number) for sector in range(batch)] + flush
+        for other in range(period - 1):
+            ops += [Op("write", 20 + other, 1, 1 + number), *flush]
+    return ops
+
+
 def run_of(path: Path, ops: list[Op], align: int = 1) -> Disk:
     disk = Disk()
     disk.run(ops)

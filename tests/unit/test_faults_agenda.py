@@ -15,7 +15,7 @@ from rig.faults.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_sm
 from rig.faults.paircoverage import tried
 from rig.faults.phases import Role, phases
 from rig.faults.state import Draw, make_state
-from tests.unit.disks import Op, everything, run_of, some_ops
+from tests.unit.disks import Op, alike_transactions, everything, run_of, some_ops
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, METADATA, Entry, encode
 
 
@@ -92,13 +92,7 @@ def test_with_enough_alike_epochs_one_state_each_tries_every_pair_and_every_sing
     """As many alike transactions as a batch has choices that matter most, each followed by as many other epochs."""
     # The first writes what is new, so it is not like the others.
     count = 1 + len(pair_cover(batch, random.Random(1))) + 2 * batch + 2
-    flush = [Op("flush-begin"), Op("flush-end")]
-    ops = []
-    for number in range(count):
-        ops += [Op("write", sector, 1, 1 + number) for sector in range(batch)] + flush
-        for other in range(period - 1):
-            ops += [Op("write", 20 + other, 1, 1 + number), *flush]
-    run_of(place, ops)
+    run_of(place, alike_transactions(count, batch, period))
     with WriteLog.open(place) as log:
         split = epochs(log)
         chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=len(split), seed=seed)

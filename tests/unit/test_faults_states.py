@@ -31,6 +31,7 @@ from tests.unit.disks import (
     Disk,
     Moment,
     Op,
+    alike_transactions,
     everything,
     marks_claimed,
     passes_self_check,
@@ -214,13 +215,7 @@ def test_a_small_budget_is_spread_over_evenly_spaced_epochs(place: Path) -> None
 def test_choices_differ_over_epochs_that_are_alike(place: Path, seed: int, period: int) -> None:
     """Forty transactions of the same five writes, each followed by as many other epochs: four states of each."""
     count, batch = 40, 5
-    flush = [Op("flush-begin"), Op("flush-end")]
-    ops = []
-    for number in range(count):
-        ops += [Op("write", sector, 1, 1 + number) for sector in range(batch)] + flush
-        for other in range(period - 1):
-            ops += [Op("write", 20 + other, 1, 1 + number), *flush]
-    run_of(place, ops)
+    run_of(place, alike_transactions(count, batch, period))
     with WriteLog.open(place) as log:
         chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=4 * count * period, seed=seed)
     subsets = {

@@ -1,0 +1,28 @@
+"""Builds of SQLite for the guest, and machines that have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rig.engines.builds import Library
+    from rig.machines.campaign import Machines
+
+
+@pytest.fixture(scope="module")
+def guests_builds() -> dict[str, Library]:
+    from tests.durability import builds
+
+    return builds.for_the_guest()
+
+
+@pytest.fixture(scope="module")
+def machines_with_builds(guests_builds: dict[str, Library]) -> Iterator[Machines]:
+    from rig.machines import campaign
+
+    with campaign.machines(campaign.Silent(), list(guests_builds.values())) as machines:
+        yield machines
