@@ -122,7 +122,7 @@ class Verifier:
         def judged(files: str) -> Finding:
             if must_open or not files or self._known is None:
                 return self._open(files)
-            return self._known.judged((files, time_s), lambda: self._open(files, _leave))
+            return self._known.judged((files, time_s), lambda: self._open(files, _leave), lambda: self._open(files))
 
         finding = self._reopened(device, clock, judged)
         read_s = time.time()
@@ -213,7 +213,9 @@ class _Known:
         self._findings: dict[tuple[str, int | None], Finding] = {}
         self._hit_count = 0
 
-    def judged(self, key: tuple[str, int | None], judge: Callable[[], Finding]) -> Finding:
+    def judged(
+        self, key: tuple[str, int | None], judge: Callable[[], Finding], judge_again: Callable[[], Finding]
+    ) -> Finding:
         """Return what a content showed before, or shows now: the first time, and in a sample of the others."""
         before = self._findings.get(key)
         if before is None:
@@ -224,7 +226,7 @@ class _Known:
         self._hit_count += 1
         if self._hit_count % _AGAIN_EVERY:
             return replace(before, opened=False)
-        again = judge()
+        again = judge_again()
         if (before.kind, before.recovered) == (again.kind, again.recovered):
             return again
         words = [f"{one.kind} {one.detail or one.recovered}" for one in (before, again)]
