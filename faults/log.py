@@ -110,8 +110,11 @@ class WriteLog:
         is_write = (self.flags & (_DISCARD | _MARK)) == 0
         self.payload_bytes = np.where(is_write, self.length_bytes, 0)
         self.payload_offset_bytes = np.where(self.payload_bytes > 0, self.header_offset_bytes + sector_bytes, 0)
-        for column in (self.offset_bytes, self.length_bytes, self.payload_bytes, self.payload_offset_bytes):
-            column.setflags(write=False)
+        # Whether an entry is the last part of its write, see `split`.
+        self.ends_write: BoolArray = np.ones(self.entry_count, dtype=bool)
+        # The size of the parts; 0 if writes are whole.
+        self.unit_bytes = 0
+        self.reorder(np.arange(self.entry_count))
 
     @classmethod
     def open(
@@ -172,12 +175,42 @@ class WriteLog:
         return device
 
     def reorder(self, order: Int64Array) -> None:
-        """Number the entries anew: those of the old numbers `order`, in this order; MARKs must stay in theirs."""
-        for name in ("flags", "header_offset_bytes", "offset_bytes", "length_bytes", "payload_bytes"):
+        """Number the entries anew: those of the old numbers `order`, in this order; MARKs must stay in theirs.
+
+        An entry may be taken several times, see `split`; then a MARK has the number of the first.
+        """
+        for name in (
+            "flags", "header_offset_bytes", "offset_bytes", "length_bytes", "payload_bytes", "payload_offset_bytes",
+        ):  # fmt: skip
             setattr(self, name, _frozen(getattr(self, name)[order]))
-        self.payload_offset_bytes = _frozen(self.payload_offset_bytes[order])
-        place = np.argsort(order)
-        self.marks = tuple(Mark(int(place[mark.entry_index]), mark.text) for mark in self.marks)
+        self.ends_write = self.ends_write[order]
+        self.entry_count = len(order)
+        places = np.flatnonzero(self.flags & _MARK).tolist()
+        self.marks = tuple(Mark(place, mark.text) for place, mark in zip(places, self.marks, strict=True))
+
+    def split(self, unit_bytes: int) -> None:
+        """Make an entry of each part of a write between multiples of `unit_bytes` of the device; number them anew.
+
+        The parts of a write have its flags and follow each other. To be called once, before the log is used.
+        """
+        begins, ends = self.offset_bytes, self.offset_bytes + self.payload_bytes
+        counts = np.where(self.payload_bytes > 0, -(-ends // unit_bytes) - begins // unit_bytes, 1)
+        owner = np.repeat(np.arange(self.entry_count), counts)
+        rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        part_begins = np.maximum((begins[owner] // unit_bytes + rank) * unit_bytes, begins[owner])
+        is_write = self.payload_bytes[owner] > 0
+        part_begins = np.where(is_write, part_begins, begins[owner])
+        lengths = np.minimum((part_begins // unit_bytes + 1) * unit_bytes, ends[owner]) - part_begins
+        skips = part_begins - begins[owner]
+        self.reorder(owner)
+        self.offset_bytes = _frozen(part_begins)
+        self.length_bytes = _frozen(np.where(is_write, lengths, self.length_bytes))
+        self.payload_bytes = _frozen(np.where(is_write, lengths, 0))
+        self.payload_offset_bytes = _frozen(self.payload_offset_bytes + skips)
+        self.ends_write = rank == counts[owner] - 1
+        self.unit_bytes = unit_bytes
+        if self.account:
+            self.account = self.account.of_parts(owner)
 
     def error(self, entry_index: int, reason: str) -> LogError:
         """Return a `LogError` that points at an entry of this log."""

@@ -34,6 +34,8 @@ class LogFile:
     devices_bytes: tuple[int, ...] = (DEVICE_BYTES_MAX,)
     # Where the block trace of each log is in the file, as (offset, length) in bytes; empty if there is none.
     traces: tuple[tuple[int, int], ...] = ()
+    # What the disk writes atomically: longer writes are cut into entries of this size. 0: no write is.
+    unit_bytes: int = 0
 
     @contextmanager
     def opened(self) -> Iterator[Logs]:
@@ -47,6 +49,8 @@ class LogFile:
                 attach(_part(self.path, begin_bytes, length_bytes), log)
                 # Two disks are judged by what both logs prove together.
                 log.account = log.account if len(logs) == 1 else None
+            for log in logs if self.unit_bytes else ():
+                log.split(self.unit_bytes)
             yield Logs(*logs, device_begins_bytes=self.device_begins_bytes, traces=self.traces)
 
 
@@ -72,6 +76,7 @@ class Logs:
             self._device_begins_bytes,
             tuple(log.device_bytes for log in self.all),
             self._traces,
+            self.first.unit_bytes,
         )
 
     @cached_property

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from rig.faults.epochs import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.selection import Plan, Ranking, select, spread
-from rig.faults.state import CrashState, make_state, settled
+from rig.faults.state import CrashState, make_state, settled, whole_counts
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
@@ -35,15 +35,16 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
     del seed
 
     def rank(epoch: Epoch) -> Ranking:
-        return Ranking(_views(epoch), exhaustive=True)
+        return Ranking(_views(log, epoch), exhaustive=True)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
 
-def _views(epoch: Epoch) -> Iterator[CrashState]:
+def _views(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
     members = settled(epoch)
     if not epoch.ambiguous:
         yield make_state(epoch, len(epoch.fuas), whole=members)
     earlier = epoch.fuas[-1] if epoch.fuas else epoch.begin
-    for count in spread(len(members) + bool(epoch.ambiguous)):
-        yield make_state(epoch, len(epoch.fuas), whole=members[:count], cut_at=earlier)
+    counts = [count for count in whole_counts(log, members) if count < len(members) or epoch.ambiguous]
+    for rank in spread(len(counts)):
+        yield make_state(epoch, len(epoch.fuas), whole=members[: counts[rank]], cut_at=earlier)

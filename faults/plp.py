@@ -24,7 +24,7 @@ from rig.faults.epochs import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.powercut import after_fuas
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
-from rig.faults.state import CrashState, make_state, settled
+from rig.faults.state import CrashState, make_state, settled, whole_counts
 
 
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
@@ -32,13 +32,16 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
     del seed
 
     def rank(epoch: Epoch) -> Ranking:
-        return Ranking(in_turns(_prefixes(epoch), after_fuas(epoch)), exhaustive=True)
+        after = (state for state in after_fuas(epoch) if state.fua_count in whole_counts(log, epoch.fuas))
+        return Ranking(in_turns(_prefixes(log, epoch), after), exhaustive=True)
 
     return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
 
 
-def _prefixes(epoch: Epoch) -> Iterator[CrashState]:
+def _prefixes(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
     """Yield the longest prefix, the shortest, then those in between, spread out."""
     members = settled(epoch)
-    for count in dict.fromkeys([len(members), *spread(len(members))]):
-        yield make_state(epoch, len(epoch.fuas), whole=members[:count])
+    counts = whole_counts(log, members)
+    for count in dict.fromkeys([len(members), *(counts[rank] for rank in spread(len(counts)))]):
+        if count in counts:
+            yield make_state(epoch, len(epoch.fuas), whole=members[:count])

@@ -245,6 +245,11 @@ def settled(epoch: Epoch) -> tuple[int, ...]:
     return epoch.batch[: epoch.batch.index(epoch.ambiguous[0])] if epoch.ambiguous else epoch.batch
 
 
+def whole_counts(log: WriteLog, members: Sequence[int]) -> list[int]:
+    """Return for which counts the first members are whole writes, all of their parts among them; 0 is one."""
+    return [0, *(rank for rank, entry in enumerate(members, start=1) if log.ends_write[entry])]
+
+
 def unit_count(log: WriteLog, entry_index: int, unit_bytes: int) -> int:
     """Return how many device-aligned units a write touches."""
     begin = int(log.offset_bytes[entry_index])

@@ -199,7 +199,10 @@ class Story:
         writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
         all_only = self._rule is Rule.SEEN and self._is_sure
         offender, fewest = None, len(wrong) + 1
+        ends = self._log.ends_write
         for fua_count in range(len(self._waiting) + 1):
+            if fua_count and not ends[self._waiting[fua_count - 1]]:
+                continue
             state = wrong.copy()
             for fua in self._waiting[:fua_count]:
                 state[self._order.sectors(fua)] = ~self._alike(fua)
@@ -210,7 +213,8 @@ class Story:
                     left -= int(np.count_nonzero(state[place]))
                     state[place] = ~self._fits(writes[rank - 1])
                     left += int(np.count_nonzero(state[place]))
-                if left < fewest and (rank == len(writes) or not all_only):
+                is_whole = not rank or ends[writes[rank - 1]]
+                if left < fewest and is_whole and (rank == len(writes) or not all_only):
                     offender, fewest = _first(state), left
         return offender
 

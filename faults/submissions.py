@@ -65,9 +65,14 @@ class Account:
             submitted[entry], completed[entry] = request.submitted, request.completed
         if (request := next(requests, None)) is not None:
             raise LogError(log.path, None, 0, f"the block trace has one more request: {request.key}")
+        return cls(submitted, completed).of_parts(np.arange(log.entry_count))
+
+    def of_parts(self, owners: Int64Array) -> Account:
+        """Return the account of a log of which each entry is a part of, or the same as, one of this log."""
+        submitted, completed = self.submitted[owners], self.completed[owners]
         for column in (submitted, completed):
             column.setflags(write=False)
-        return cls(submitted, completed)
+        return Account(submitted, completed)
 
 
 def attach(records: bytes, log: WriteLog) -> None:
@@ -80,7 +85,7 @@ def attach(records: bytes, log: WriteLog) -> None:
     order = _durable_order(account, log.flags)
     if (order != np.arange(log.entry_count)).any():
         log.reorder(order)
-        account = Account(account.submitted[order], account.completed[order])
+        account = account.of_parts(order)
     log.account = account
 
 

@@ -123,8 +123,12 @@ def _shorn_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: i
 
 
 def _tails(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield the ends of every member, the members in turn; later members absent, or present."""
-    return in_turns(*(_tails_of_member(log, epoch, members, rank) for rank in spread(len(members))))
+    """Yield the ends of every member, the members in turn; later members absent, or present. And ends of the batch."""
+    ranks = dict.fromkeys((len(members) - 1, 1, *spread(len(members))))
+    # Where the log has the parts of a write as entries, these are what the ends of a write were.
+    ends = (make_state(epoch, len(epoch.fuas), whole=members[rank:]) for rank in ranks if 0 < rank < len(members))
+    of_members = (_tails_of_member(log, epoch, members, rank) for rank in spread(len(members)))
+    return in_turns(*of_members, *([ends] if log.unit_bytes else []))
 
 
 def _tails_of_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: int) -> Iterator[CrashState]:

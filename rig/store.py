@@ -33,7 +33,7 @@ from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
 # Raised with each change that an earlier version could not read, or would misread.
-_FORMAT = 4
+_FORMAT = 5
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
@@ -93,9 +93,9 @@ class Run:
         """Return the folder of a scenario's recording."""
         return self.folder / "recordings" / scenario.recording_key
 
-    def recoveries(self, scenario_id: str) -> Recoveries:
+    def recoveries(self, scenario: Scenario) -> Recoveries:
         """Return the recordings of a scenario's recoveries, for a fault that cuts these."""
-        return Recoveries(self._folder(scenario_id) / "recoveries")
+        return Recoveries(self._folder(scenario.id) / "recoveries", scenario.device.atomic_bytes)
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:

@@ -104,7 +104,10 @@ class LogFacts:
 
     digest: str
     size_bytes: int
+    # Entries as the crash states count them: a write longer than the unit is several.
     entry_count: int
+    # What the disk writes atomically; 0 if any write is.
+    unit_bytes: int = 0
     trace_digest: str = ""
     trace_bytes: int = 0
 

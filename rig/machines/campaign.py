@@ -181,7 +181,7 @@ class Campaign:
         """Return the first cuts of a scenario."""
         if not SPECS[scenario.fault].cuts_recovery:
             return planner.first(scenario)
-        kept = self._run.recoveries(scenario.id)
+        kept = self._run.recoveries(scenario)
         kept.remove_leftovers()
         if kept.index() is None:
             verifier = self._machines.verifier

@@ -51,7 +51,7 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     kept, traces = parts[:log_count], () if "rounds" in told else parts[log_count:]
     origin = Origin(template.identity, template.image, qemu_version())
     try:
-        with archive.write(kept, path, traces).opened() as logs:
+        with archive.write(kept, path, traces, scenario.device.atomic_bytes).opened() as logs:
             facts = soundness.facts_of(scenario, origin, told, logs)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error

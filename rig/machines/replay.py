@@ -60,7 +60,7 @@ def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Rep
         timeline = Timeline(logs.first.marks)
         first = _state(address.first, scenario_id, logs)
         if address.way:
-            logs = stack.enter_context(_recovery(run, scenario_id, address.before)).logs
+            logs = stack.enter_context(_recovery(run, scenario, address.before)).logs
         state = _state(address.content, scenario_id, logs) if address.way else first
         content = logs.digest(state)
         job = Job(scenario, logs.file, ((state.id, clock),))
@@ -109,13 +109,13 @@ def _state(content: str, scenario_id: str, logs: Logs) -> CrashState:
         raise UsageError(f"{content!r} is not a crash state of {scenario_id}: {error}") from None
 
 
-def _recovery(run: Run, scenario_id: str, state_id: str) -> AbstractContextManager[OpenRecovery]:
+def _recovery(run: Run, scenario: Scenario, state_id: str) -> AbstractContextManager[OpenRecovery]:
     """Open the recovery from a crash state; if it was not recorded, raise UsageError listing those that were."""
-    kept = run.recoveries(scenario_id)
+    kept = run.recoveries(scenario)
     recorded = [one.state for one in kept.index() or ()]
     if state_id not in recorded:
         raise UsageError(
-            f"no recovery from {state_id!r} was recorded for {scenario_id}; recorded are: {', '.join(recorded)}"
+            f"no recovery from {state_id!r} was recorded for {scenario.id}; recorded are: {', '.join(recorded)}"
         )
     return kept.opened(state_id)
 

@@ -31,6 +31,8 @@ RECORDING_BYTES = 4 << 30
 # Where the block trace begins behind the beginning of its log, which is shorter.
 _TRACE_BEGIN_BYTES = 1 << 30
 _FACTS = "facts.json"
+# What a disk may write atomically.
+_UNITS_BYTES = [512 << shift for shift in range(12)]
 # Where the disk of each log begins on a verifier's one device.
 _DEVICE_BEGINS_BYTES = (0, geometry.JOURNAL_FIRST_BYTE)
 # The size of the disk of each log, as the recorder makes them.
@@ -52,7 +54,8 @@ class Recording:
         os.close(descriptor)
         path = Path(name)
         try:
-            made = file_of(path, len(self.facts.logs), [facts.trace_bytes for facts in self.facts.logs])
+            traces_bytes = [facts.trace_bytes for facts in self.facts.logs]
+            made = file_of(path, len(self.facts.logs), traces_bytes, self.facts.logs[0].unit_bytes)
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
                 self._unpack(archive_name(rank), path, begin_bytes, facts.size_bytes, facts.digest)
                 if facts.trace_bytes:
@@ -85,18 +88,17 @@ def trace_name(rank: int) -> str:
     return f"trace-{'ab'[rank]}.zst"
 
 
-def file_of(path: Path, log_count: int, traces_bytes: Sequence[int] = ()) -> LogFile:
-    """Return the layout of an unpacked recording with this many logs, and block traces of these lengths."""
+def file_of(path: Path, log_count: int, traces_bytes: Sequence[int] = (), unit_bytes: int = 0) -> LogFile:
+    """Return the layout of an unpacked recording: so many logs, traces of these lengths, this atomic unit."""
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
     traces = tuple((begin + _TRACE_BEGIN_BYTES, length) for begin, length in zip(begins, traces_bytes, strict=False))
-    return LogFile(
-        path, begins, _DEVICE_BEGINS_BYTES[:log_count], _DEVICES_BYTES[:log_count], traces if any(traces_bytes) else ()
-    )
+    disks = _DEVICE_BEGINS_BYTES[:log_count], _DEVICES_BYTES[:log_count]
+    return LogFile(path, begins, *disks, traces if any(traces_bytes) else (), unit_bytes)
 
 
-def write(logs: Sequence[bytes], path: Path, traces: Sequence[bytes] = ()) -> LogFile:
+def write(logs: Sequence[bytes], path: Path, traces: Sequence[bytes] = (), unit_bytes: int = 0) -> LogFile:
     """Write logs and their block traces to a sparse file in the layout of an unpacked recording."""
-    made = file_of(path, len(logs), [len(trace) for trace in traces])
+    made = file_of(path, len(logs), [len(trace) for trace in traces], unit_bytes)
     with path.open("wb") as file:
         for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
             file.seek(begin_bytes)
@@ -130,6 +132,8 @@ def load(folder: Path) -> Recording | None:
         recording = Recording(folder, RecordingFacts(**{**known, "logs": logs, "reached": reached}))
     except (ValueError, TypeError, KeyError) as error:
         raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
+    if any(log.unit_bytes not in {0, *_UNITS_BYTES} for log in logs):
+        raise RecordingError(f"{path} is damaged: no disk has such a unit; remove the folder to record again")
     if not 1 <= len(logs) <= len(_DEVICE_BEGINS_BYTES):
         raise RecordingError(f"{path} is damaged: it lists {len(logs)} logs; remove the folder to record again")
     names = [archive_name(rank) for rank in range(len(logs))]

@@ -104,8 +104,10 @@ def self_contained(
 class Recoveries:
     """The recordings of recoveries of one scenario, in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, unit_bytes: int = 0) -> None:
+        """Take the folder, and what the disk writes atomically (0: any write)."""
         self._folder = folder
+        self._unit_bytes = unit_bytes
 
     def save(self, text: str, log: bytes, digest: str) -> None:
         """Store a self-contained log under the state that it recovers from; raise RecordingError if it is void.
@@ -164,6 +166,8 @@ class Recoveries:
                 file.write(data)
                 file.truncate(RECORDING_BYTES)
             with _checked(path, archive, text) as log:
+                if self._unit_bytes:
+                    log.split(self._unit_bytes)
                 yield OpenRecovery(log, text)
         finally:
             path.unlink(missing_ok=True)

@@ -73,7 +73,9 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
 def _log_facts(logs: Logs) -> list[LogFacts]:
     file = logs.file
     found = [
-        LogFacts(archive.digest(log.path, log.end_bytes, log.begin_bytes), log.end_bytes, log.entry_count)
+        LogFacts(
+            archive.digest(log.path, log.end_bytes, log.begin_bytes), log.end_bytes, log.entry_count, log.unit_bytes
+        )
         for log in logs.all
     ]
     for rank, (begin_bytes, length_bytes) in enumerate(file.traces):

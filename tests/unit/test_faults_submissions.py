@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, plan
 from rig.faults.legality import Checker, Rule
 from rig.faults.submissions import Account, attach
-from tests.unit.disks import DISK_SECTORS, SECTOR, Op, content_of, everything, marks_claimed, rebuild, rebuild_device
+from tests.unit.disks import (
+    DISK_SECTORS,
+    SECTOR,
+    Content,
+    Op,
+    content_of,
+    everything,
+    marks_claimed,
+    rebuild,
+    rebuild_device,
+)
 from tests.unit.reachable import Kind, tables
 from tests.unit.requests import Requests, some_requests
 from tests.unit.test_faults_legality import device
@@ -53,6 +64,50 @@ def test_of_every_kind_a_power_cut_makes_all_that_is_reachable(place: Path) -> N
     # What only the block trace proves, the log alone does not give.
     assert 0 == sum(plain.by_log_alone[kind] for kind in Kind if kind > Kind.OLDER)
     assert void_count < 30
+
+
+@settings(max_examples=150)
+@given(disk=some_requests(4, writes_max=4))
+def test_where_only_a_sector_is_atomic_every_sector_of_a_write_lands_by_itself(place: Path, disk: Requests) -> None:
+    disk.end(place)
+    assume(not disk.has_older_plain_write())
+    with WriteLog.open(place) as log:
+        assume(disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR)))
+        attach(bytes(disk.records), log)
+        log.split(SECTOR)
+        assert disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR))
+        states = everything(Fault.POWERCUT, log).states
+        made = {rebuild(log, state): marks_claimed(log, state) for state in states}
+        reached: dict[Content, int] = {}
+        for moment in disk.moments:
+            for parts in product(*moment.versions(1)):
+                content = tuple(value for part in parts for value in part)
+                reached[content] = max(moment.marks_seen, reached.get(content, 0))
+        assert made == reached
+        checker = Checker(log, DISK_SECTORS * SECTOR)
+        for state in states:
+            assert parse_state(state.id, log, epochs(log)) == state
+            assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, Rule.WHOLE)), state.id
+
+
+@pytest.mark.parametrize("fault", [Fault.OSCRASH, Fault.PLP])
+@given(disk=some_requests(4))
+def test_a_disk_that_finishes_what_it_began_leaves_no_part_of_it(place: Path, disk: Requests, fault: Fault) -> None:
+    disk.end(place)
+    # What proves the order of one part of a write to a FUA write is not applied to the parts before it.
+    assume(not disk.has_older_plain_write())
+    found = []
+    for unit_bytes in (0, SECTOR):
+        with WriteLog.open(place) as log:
+            attach(bytes(disk.records), log)
+            if unit_bytes:
+                log.split(unit_bytes)
+            checker, states = Checker(log, DISK_SECTORS * SECTOR), everything(fault, log).states
+            found.append({rebuild(log, state): marks_claimed(log, state) for state in states})
+            assert fault.rule
+            for state in states:
+                assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, fault.rule)), state.id
+    assert found[0] == found[1]
 
 
 @settings(max_examples=100)
