@@ -18,11 +18,12 @@ every write that had been submitted before the next FUA write or FLUSH after the
 - Where `faults.order` says so, it is open whether an ordinary write or a FUA write of one sector came last.
 
 The rules say which choices among the writes possibly on the medium make a story:
-- whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one.
+- whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one. In the log of a
+  recording the parts of a write that the disk does not write atomically are writes of their own (`WriteLog.split`).
 - torn: the same for each unit of 512 or of 4096 bytes, aligned on the device.
 - shorn: as torn; in addition, in one block of 4096 bytes of one write, everything after the write's first sector there
   may be anything, unless a durable FUA write of the place came later.
-- ordered (protected disk): the first m of them, whole, for some m.
+- ordered (protected disk): the first m of them, whole, for some m; all parts of a write or none.
 - durable (a disk that died earlier than the claimed instant, see `faults.jointlegality`): none of them.
 - seen (crash of the operating system): all of them at n. Or all FUA writes of the epoch and the first m ordinary ones,
   if no mark lies between the last FUA write of the epoch and the instant: which later marks had been written is

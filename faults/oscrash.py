@@ -12,6 +12,7 @@ known only where the kinds do not mix. For each epoch `[FUA | MARK]* [W batch] F
     marks of the epoch had been written by then. So the state answers only for the marks before the last FUA write, or
     before the epoch if it has none: its id ends in ".i", an instant earlier than the latest.
 
+The kernel hands over whole writes and the disk finishes what it was given, so no part of a longer write lands alone.
 All are also states of `faults.powercut`, at that instant or a later one, so they ask nothing of a disk that it does not
 promise. Every epoch is enumerated.
 

@@ -13,7 +13,7 @@ Every epoch is enumerated: it has about as many states as writes.
 
 Left out: what `faults.powercut` leaves out; in a batch with members in `Epoch.ambiguous`, the first of these and all
 later members; the first writes of a batch without all FUA writes of the epoch (the log does not tell how the two
-interleave); writes in flight and torn writes (the capacitors let the disk finish a write that it has begun).
+interleave); writes in flight and parts of writes (the capacitors let the disk finish a write that it has begun).
 """
 
 from __future__ import annotations

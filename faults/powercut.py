@@ -1,8 +1,10 @@
-"""Power cut on an honest disk: whole writes survive or are lost.
+"""Power cut on an honest disk: what was not flushed survives or is lost, in units of the disk.
 
 Model: a disk with a volatile cache. A FLUSH makes durable all writes completed before it was submitted; a FUA write is
-durable when it completes; any other completed write may be on the medium or not, in any combination. For each epoch
-`[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from the log alone, and a fourth
+durable when it completes; any other completed write may be on the medium or not, in any combination. No disk writes
+more than its unit atomically (`Device.atomic_bytes`, 4096 unless the device says otherwise), so in a log of a recording
+each part of a write between multiples of the unit is an entry of its own (`WriteLog.split`), and "write" means such a
+part below. For each epoch `[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from the log alone, and a fourth
 where it is also known when each write was submitted (`faults.submissions`):
 
 (a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch. Legal
@@ -22,7 +24,7 @@ Which subsets of (b) an epoch tries first depends on those like it: they share o
 
 Left out: without an account of submissions, a subset of the batch without all FUA writes of the epoch (the log does not
 tell which members of the batch had completed by then) and writes in flight; states that show an open sector (the log
-does not tell its content); discards, which are ignored (see `faults.log`); torn writes (`faults.torn`). Apart from the
+does not tell its content); discards, which are ignored (see `faults.log`); torn units (`faults.torn`). Apart from the
 last two, exactly the contents are made that a disk with this account can leave; without an account, those that every
 history of the disk which agrees with the log can leave at one instant.
 Without one, contents are left out that each of them can leave, but some only before and others only after a FUA write:

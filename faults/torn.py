@@ -1,8 +1,8 @@
 """Torn writes on an honest disk: what was not flushed may have reached the medium in part.
 
 Model: the disk of `faults.powercut`, but only units of 512 or of 4096 bytes, aligned on the device, are written
-atomically; of a longer write that was not flushed any set of units may land. Both families of `faults.powercut` are
-torn:
+atomically, whatever the device claims; of a longer write that was not flushed any set of units may land. Both families
+of `faults.powercut` are torn:
 
 (a) A cut just before FUA_j completes: everything before the epoch, the FUA writes before it whole, none of the batch,
     and any set of units of FUA_j itself. Legal because FUA_j had been submitted (the log holds it, and at that
