@@ -4,8 +4,8 @@ Model: a disk with a volatile cache. A FLUSH makes durable all writes completed 
 durable when it completes; any other completed write may be on the medium or not, in any combination. No disk writes
 more than its unit atomically (`Device.atomic_bytes`, 4096 unless the device says otherwise), so in a log of a recording
 each part of a write between multiples of the unit is an entry of its own (`WriteLog.split`), and "write" means such a
-part below. For each epoch `[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from the log alone, and a fourth
-where it is also known when each write was submitted (`faults.submissions`):
+part below. For each epoch `[FUA | MARK]* [W batch] FLUSH` three families of states are made, all provably legal from
+the log alone, and a fourth where it is also known when each write was submitted (`faults.submissions`):
 
 (a) A cut just after FUA_j, for every j: everything before the epoch, FUA_1 to FUA_j, and none of the batch. Legal
     because the former are durable, and whatever part of the batch had completed by then was not flushed, so all of it
