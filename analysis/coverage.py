@@ -65,17 +65,27 @@ def coverages(summary: Summary) -> list[Coverage]:
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return a line for each workload, for the text table: how many situations it reached, and some that it did not."""
+    """Return a line for each workload, for the text table: how many situations it reached.
+
+    The one that reached most says some that it did not reach.
+    """
     told = []
     for one in coverages(summary):
-        for index, workload in enumerate(one.workloads):
-            missing = [word for word, columns in one.lines if columns[index].text == NEVER]
-            missing += [word for word, counts in one.met if not counts[index]]
-            count = len(one.lines) + len(one.met)
-            more = [f"and {len(missing) - _NAMES_MAX} more (see the report)"] if len(missing) > _NAMES_MAX else []
-            names = f"; {NEVER}: {', '.join([*missing[:_NAMES_MAX], *more])}" if missing else ""
-            told.append(f"{one.engine}, {workload}: {count - len(missing)} of {count} situations reached{names}")
+        missing = [_missing(one, index) for index in range(len(one.workloads))]
+        fewest = min(missing, key=len)
+        count = len(one.lines) + len(one.met)
+        more = [f"and {len(fewest) - _NAMES_MAX} more (see the report)"] if len(fewest) > _NAMES_MAX else []
+        names = f"; {NEVER}: {', '.join([*fewest[:_NAMES_MAX], *more])}" if fewest else ""
+        for workload, words in zip(one.workloads, missing, strict=True):
+            ending = names if words is fewest else ""
+            told.append(f"{one.engine}, {workload}: {count - len(words)} of {count} situations reached{ending}")
     return told
+
+
+def _missing(coverage: Coverage, index: int) -> list[str]:
+    """Return the situations that a workload never reached."""
+    missing = [word for word, columns in coverage.lines if columns[index].text == NEVER]
+    return missing + [word for word, counts in coverage.met if not counts[index]]
 
 
 def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:

@@ -42,6 +42,14 @@ DEVICES: Mapping[str, Device] = {
     for device in (
         Device("none", 0, 0, 0, "a disk that takes no time, to see how long everything else takes"),
         Device("ssd", 0, 0, 1, "a flush of 1 ms, a SATA SSD with power to its cache; no measurement of one model"),
+        Device(
+            "ssd-64k",
+            0,
+            0,
+            1,
+            "the same for a disk that promises to write 64 KiB atomically when the power goes (NVM Express: AWUPF)",
+            atomic_bytes=1 << 16,
+        ),
         Device("hdd", 4, 4, 8, "half a turn and a seek of a disk at 7200 rpm; no measurement of one model"),
     )
 }

@@ -59,7 +59,7 @@ _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
 )
 _device_option = click.option(
-    "--device", default="ssd", show_default=True, help="Speed of the disk: none (no delays), ssd or hdd."
+    "--device", default="ssd", show_default=True, help="The disk: none (no delays), ssd, ssd-64k or hdd."
 )
 _seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the workload and of sampling."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from rig.contract.scenario import DEFAULT_WORKLOAD, Scenario, WorkloadSpec
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, JournalDisk, filesystems
-from rig.workloads import MEASURED, NAMES, workload_named
+from rig.workloads import MEASURED, NAMES, QUICK, workload_named
 
 _DEFAULT_FAULTS = ("powercut", "torn")
 _BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
@@ -58,6 +59,10 @@ class Profile:
 
     def transactions_of(self, scenario: Scenario) -> int:
         """Return how many transactions are recorded for a scenario."""
+        most = workload_named(scenario.workload_name).TRANSACTIONS_MAX
+        return min(self._asked_of(scenario), most or sys.maxsize)
+
+    def _asked_of(self, scenario: Scenario) -> int:
         if SPECS[scenario.fault].injection is Injection.KILL:
             # Each is killed three times, so more transactions than the exposure needs would take long and add little.
             is_volatile = named(scenario.engine).spec.is_volatile(scenario.settings)
@@ -201,7 +206,7 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
     if scenario.workload_name != DEFAULT_WORKLOAD:
-        is_measured = scenario.workload_name in MEASURED
+        is_measured = scenario.workload_name in QUICK
         return is_measured and scenario.fault == _DEFAULT_FAULTS[0] and _has_own_promise(scenario)
     is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
     is_wanted = is_control or not named(scenario.engine).spec.is_volatile(scenario.settings)

@@ -25,6 +25,8 @@ TABLES = (
     Table("entry", (("account", int), ("amount", int), ("note", str)), index="account", refers=("account", "account")),
 )
 LATER: tuple[Table, ...] = ()
+CREATES = False
+TRANSACTIONS_MAX: int | None = None
 NEEDS: frozenset[Skill] = frozenset()
 
 

@@ -44,6 +44,8 @@ TABLES = (
     Table("long", (("stamp", int), ("body", str))),
 )
 LATER = (Table("extra", (("stamp", int), ("note", str)), index="stamp"),)
+CREATES = True
+TRANSACTIONS_MAX: int | None = None
 NEEDS: frozenset[Skill] = frozenset()
 # The index that transactions make and drop.
 _INDEXED = Table("long", TABLES[1].columns, index="stamp")

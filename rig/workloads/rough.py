@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from rig.workloads import life
 from rig.workloads.events import Event
-from rig.workloads.life import LATER, TABLES, initial
+from rig.workloads.life import CREATES, LATER, TABLES, TRANSACTIONS_MAX, initial
 from rig.workloads.operations import Operation, Skill
 
-__all__ = ["LATER", "NEEDS", "TABLES", "events", "initial", "transaction"]
+__all__ = ["CREATES", "LATER", "NEEDS", "TABLES", "TRANSACTIONS_MAX", "events", "initial", "transaction"]
 
 NEEDS = frozenset({Skill.SAVEPOINTS})
 _CARDS = tuple(life.undo_spill if card is life.spill_and_undo else card for card in life.CARDS)

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from rig.workloads.events import EventKind
 from rig.workloads.operations import ROW_VERBS, Operation, Verb
 
+CREATED = "the database was made"
 ONE_ROW = "a transaction of one row"
 SCHEMA = "tables or indexes changed beside rows"
 KEPT, UNDONE = "a savepoint was released", "a savepoint was rolled back to"
 # What transactions may do, and what may happen between them without the help of the engine.
-OF_TRANSACTIONS = (ONE_ROW, SCHEMA, KEPT, UNDONE)
+OF_TRANSACTIONS = (CREATED, ONE_ROW, SCHEMA, KEPT, UNDONE)
 _OWN_EVENTS = (EventKind.IDLE, EventKind.REOPEN, EventKind.OTHER_PROCESS, EventKind.ROLLBACK)
 
 

@@ -13,21 +13,27 @@ from typing import Protocol, runtime_checkable
 from rig.contract.errors import UsageError
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.workloads.events import Event
-from rig.workloads.operations import Content, Operation, Skill, Table, models, within
+from rig.workloads.operations import Content, Operation, Skill, Table, Verb, models, within
 from rig.workloads.oracle import Oracle
 
-# Modules of this package, and those that are measured where none is named.
-NAMES = (DEFAULT_WORKLOAD, "life", "rough")
-MEASURED = NAMES[:2]
+# Modules of this package; those that are measured at night where none is named, and those of a quick run: there, a life
+# begins with the creation.
+NAMES = (DEFAULT_WORKLOAD, "life", "creation", "rough")
+MEASURED = NAMES[:3]
+QUICK = NAMES[:2]
 
 
 @runtime_checkable
 class Workload(Protocol):
-    """A module of this package. Everything but the tables is a pure function of its arguments."""
+    """A module of this package: pure functions, which count transactions after the creation from 1."""
 
     # The tables that exist from the start, and those that transactions make and drop.
     TABLES: tuple[Table, ...]
     LATER: tuple[Table, ...]
+    # Whether making the database is transaction 1, so that it is cut too; if not, it is durable before the first one.
+    CREATES: bool
+    # How many transactions are recorded at most; None if as many as anybody wants.
+    TRANSACTIONS_MAX: int | None
     # The skills without which it would be another workload.
     NEEDS: frozenset[Skill]
 
@@ -64,21 +70,30 @@ class Work:
         self.first_tables = self._workload.TABLES
         self.tables = (*self._workload.TABLES, *(self._workload.LATER if Skill.SCHEMA in skills else ()))
         self.initial = self._workload.initial(seed)
+        # Whether transaction 1 makes the database.
+        self.creates = self._workload.CREATES
 
     def transaction(self, number: int) -> tuple[Operation, ...]:
         """Return the operations of transaction `number`, counted from 1."""
-        return self._within(self._workload.transaction(self._seed, number))
+        if number <= self.creates:
+            made = (Operation(Verb.MAKE_TABLE, table.name, made=table) for table in self.first_tables)
+            return (*made, *self.initial)
+        return self._within(self._workload.transaction(self._seed, number - self.creates))
 
     def events(self, number: int) -> tuple[Event, ...]:
         """Return what happens just before transaction `number`."""
+        if number <= self.creates:
+            return ()
         return tuple(
             Event(event.kind, event.draw, self._within(event.operations))
-            for event in self._workload.events(self._seed, number)
+            for event in self._workload.events(self._seed, number - self.creates)
         )
 
     @cached_property
     def models(self) -> tuple[Content, ...]:
         """Return the content after each number of transactions, from none to all."""
+        if self.creates:
+            return models((), (), self.transaction, self._count)
         return models(self.first_tables, self.initial, self.transaction, self._count)
 
     def oracle(self) -> Oracle:

@@ -105,10 +105,9 @@ def worked(one: Planted, library: Library, folder: Path) -> Finding:
     # The driver looks for a name in the guest's folder, and takes a path as it is.
     site = Site(scenarios(one, "life", str(library.path))[0].orders, str(folder), "", "")
     work = site.work
-    database = site.open_database()
-    database.create(work.first_tables, work.initial)
-    connections = Connections(site, database, mark=lambda _: None, idle=lambda _: None)
-    for number in range(1, site.orders.transaction_count + 1):
+    connections = Connections(site, mark=lambda _: None, idle=lambda _: None)
+    connections.create()
+    for number in range(2, site.orders.transaction_count + 1):
         for event in work.events(number):
             connections.happen(event)
         connections.commit(work.transaction(number))

@@ -58,7 +58,7 @@ def test_table_and_report_say_what_was_never_reached() -> None:
     count = len(SPEC.situations) + len(SPEC.met) + len(situations.OF_TRANSACTIONS)
     count += len(situations.of_events(SPEC.events))
     assert f"sqlite, life: 2 of {count} situations reached; never reached: " in text
-    assert f"never reached: {situations.ONE_ROW}, " in text
+    assert f"never reached: {situations.CREATED}, {situations.ONE_ROW}, " in text
     assert f"and {count - 2 - 4} more (see the report)" in text
     assert "What the workloads reached: sqlite" in page
     assert page.count(coverage.NEVER) >= count - 2
@@ -70,3 +70,12 @@ def test_recordings_that_tell_nothing_of_situations_have_no_table() -> None:
     assert [] == coverage.coverages(summary)
     assert [] == coverage.lines(summary)
     assert "What the workloads reached" not in report_html(summary, {})
+
+
+def test_only_the_workload_that_goes_furthest_says_what_it_never_reached() -> None:
+    summary = summarise([measured("life", [(of_sqlite.SPILLED, 0, 100)]), measured("creation", [])], 1)
+    lines = [line for line in table_text(summary, 2000).splitlines() if "situations reached" in line]
+    assert ["never" not in lines[0], "never" in lines[1]] == [True, True], lines
+    assert [True, True] == [
+        line.startswith(f"sqlite, {name}: ") for line, name in zip(lines, ("creation", "life"), strict=True)
+    ]

@@ -56,19 +56,28 @@ def appendlog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scenario]:
         del sys.modules[name]
 
 
+def connection_of(connections: Connections) -> sqlite3.Connection:
+    """Return Python's own connection, over which the database was made."""
+    assert isinstance(connections.database, SqliteDatabase)
+    found = connections.database._connection
+    assert isinstance(found, sqlite3.Connection)
+    return found
+
+
 def lived(scenario: Scenario, folder: Path) -> tuple[Connections, Timeline, Finding]:
     """Carry out a workload as the guest does, without its pauses; judge what is left after the close."""
     site, mark = Site(scenario.orders, str(folder)), Marks()
     work = site.work
-    database = site.open_database()
-    database.create(work.first_tables, work.initial)
+    connections = Connections(site, mark, lambda _: None)
     mark("setup")
-    connections = Connections(site, database, mark, lambda _: None)
     for number in range(1, COUNT + 1):
         for event in work.events(number):
             connections.happen(event)
         mark(f"begin-{number}")
-        connections.commit(work.transaction(number))
+        if number == 1:
+            connections.create()
+        else:
+            connections.commit(work.transaction(number))
         mark(f"ack-{number}")
         connections.acknowledged()
     mark("end")
@@ -114,33 +123,30 @@ def test_another_connection_and_another_process_commit_and_the_first_one_sees_it
     scenario = next(one for one in LIFE if one.settings_name == "delete_full.life")
     site = Site(scenario.orders, str(tmp_path))
     work = site.work
-    database = site.open_database()
-    database.create(work.first_tables, work.initial)
-    connections = Connections(site, database, lambda _: None, lambda _: None)
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
+    database = connections.database
     connections.happen(Event(EventKind.OTHER_CONNECTION))
-    connections.commit(work.transaction(1))
-    assert work.models[1] == database.content(work.tables)
+    connections.commit(work.transaction(2))
+    assert work.models[2] == database.content(work.tables)
     connections.happen(Event(EventKind.OTHER_PROCESS))
     # Closed by every connection of this process.
     with pytest.raises(Exception, match="closed"):
         database.content(work.tables)
-    connections.commit(work.transaction(2))
-    connections.acknowledged()
     connections.commit(work.transaction(3))
+    connections.acknowledged()
+    connections.commit(work.transaction(4))
     connections.close()
-    assert Finding(FindingKind.PREFIX, 3) == work.oracle().judge(site.open_database)
+    assert Finding(FindingKind.PREFIX, 4) == work.oracle().judge(site.open_database)
 
 
 def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_path: Path) -> None:
     scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
     site = Site(scenario.orders, str(tmp_path))
     work = site.work
-    database = site.open_database()
-    assert isinstance(database, SqliteDatabase)
-    first = database._connection
-    assert isinstance(first, sqlite3.Connection)
-    database.create(work.first_tables, work.initial)
-    connections = Connections(site, database, lambda _: None, lambda _: None)
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
+    first = connection_of(connections)
 
     def commits(number: int) -> bool:
         """Whether the first connection committed a transaction: only it counts its own changes."""
@@ -148,26 +154,22 @@ def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_p
         connections.commit(work.transaction(number))
         return first.total_changes > before
 
-    assert [True, True] == [commits(1), commits(2)]
+    assert [True, True] == [commits(2), commits(3)]
     connections.happen(Event(EventKind.OTHER_CONNECTION))
-    assert [False, True, False, True] == [commits(number) for number in range(3, 7)]
+    assert [False, True, False, True] == [commits(number) for number in range(4, 8)]
     connections.happen(Event(EventKind.CHANGE))
-    assert [True, True] == [commits(7), commits(8)]
+    assert [True, True] == [commits(8), commits(9)]
     connections.close()
 
 
 def test_every_other_checkpoint_is_made_over_a_connection_of_its_own(tmp_path: Path) -> None:
     scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
     site = Site(scenario.orders, str(tmp_path))
-    database = site.open_database()
-    assert isinstance(database, SqliteDatabase)
-    first = database._connection
-    assert isinstance(first, sqlite3.Connection)
-    database.create(site.work.first_tables, site.work.initial)
-    connections = Connections(site, database, lambda _: None, lambda _: None)
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
     told: list[str] = []
-    first.set_trace_callback(told.append)
-    for number in range(1, 5):
+    connection_of(connections).set_trace_callback(told.append)
+    for number in range(2, 6):
         connections.commit(site.work.transaction(number))
         connections.acknowledged()
         connections.happen(Event(EventKind.CHECKPOINT))
@@ -179,11 +181,10 @@ def test_every_other_checkpoint_is_made_over_a_connection_of_its_own(tmp_path: P
 
 def test_a_transaction_that_fails_in_another_process_is_an_error_with_its_words(tmp_path: Path) -> None:
     site = Site(LIFE[0].orders, str(tmp_path))
-    database = site.open_database()
-    connections = Connections(site, database, lambda _: None, lambda _: None)
+    connections = Connections(site, lambda _: None, lambda _: None)
     connections.happen(Event(EventKind.OTHER_PROCESS))
     with pytest.raises(RuntimeError, match=r"the other process failed: (?s:.*)OperationalError"):
-        connections.commit(site.work.transaction(1))
+        connections.commit(site.work.transaction(2))
 
 
 @pytest.mark.parametrize("kind", [EventKind.CHANGE, EventKind.REOPEN])
@@ -193,14 +194,13 @@ def test_what_needs_the_database_alone_first_ends_the_reader_and_the_second_conn
     scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
     site = Site(scenario.orders, str(tmp_path))
     work = site.work
-    database = site.open_database()
-    database.create(work.first_tables, work.initial)
-    connections = Connections(site, database, lambda _: None, lambda _: None)
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
     connections.happen(Event(EventKind.HOLD))
     connections.happen(Event(EventKind.OTHER_CONNECTION))
-    connections.commit(work.transaction(1))
-    connections.happen(Event(kind))
     connections.commit(work.transaction(2))
+    connections.happen(Event(kind))
+    connections.commit(work.transaction(3))
     connections.close()
     assert {"hold-snapshot", "other-connection"} <= {word for _, _, word in connections.reached}
-    assert Finding(FindingKind.PREFIX, 2) == work.oracle().judge(site.open_database)
+    assert Finding(FindingKind.PREFIX, 3) == work.oracle().judge(site.open_database)

@@ -178,8 +178,10 @@ def test_configured_scenarios_keep_their_id_and_take_what_the_command_line_says(
     scenarios = matrix.configured(SCENARIOS, matrix.profile("nightly"), DEVICES["hdd"], seed=7)
     assert IDS == [scenario.id for scenario in scenarios]
     assert {(DEVICES["hdd"], 7)} == {(c.device, c.seed) for c in scenarios}
-    assert {("none", 120)} == {
-        (c.shim, c.workload.transaction_count) for c in scenarios if c.fault == "powercut" and "+" not in c.id
+    assert {("none", 120, False), ("none", 12, True)} == {
+        (c.shim, c.workload.transaction_count, c.workload_name == "creation")
+        for c in scenarios
+        if c.fault == "powercut" and "+" not in c.id
     }
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.workloads import Work, ledger
-from rig.workloads.operations import Operation, Row, Verb, apply
+from rig.contract.findings import Finding, FindingKind
+from rig.workloads import Work, ledger, workload_named
+from rig.workloads.operations import Draft, Operation, Row, Skill, Verb, apply
 
 COUNT = 60
 seeds = st.integers(0, 2**31)
@@ -100,3 +101,29 @@ def test_operations_do_what_their_verbs_say() -> None:
 def test_user_bytes_are_the_key_and_the_values() -> None:
     assert 8 + 8 + 5 == Operation(Verb.INSERT, "t", 1, (7, "hello")).user_bytes
     assert 8 == Operation(Verb.DELETE, "t", 1).user_bytes
+
+
+@pytest.mark.parametrize("skills", [set(), set(Skill)])
+def test_making_the_database_is_the_first_transaction_of_creation_and_of_a_life(skills: set[Skill]) -> None:
+    for name in ("creation", "life", "rough"):
+        work, plain = Work(name, 1, 12, skills), workload_named(name)
+        assert work.creates
+        # Whatever the engine can do: it makes its first tables by itself.
+        content: Draft = {table.name: {} for table in plain.TABLES}
+        apply(content, plain.initial(1))
+        assert ({}, content) == work.models[:2]
+        assert () == work.events(1)
+        assert {Verb.MAKE_TABLE, Verb.INSERT} == {one.verb for one in work.transaction(1)}
+    assert Work("creation", 1, 12).models[1:] == Work("ledger", 1, 11).models
+    assert not Work("ledger", 1, 1).creates
+
+
+def test_a_database_that_was_not_made_is_no_transaction_and_half_of_one_is_damaged() -> None:
+    work = Work("creation", 1, 3)
+    oracle = work.oracle()
+    assert Finding(FindingKind.PREFIX, 0) == oracle.judge_content({})
+    assert Finding(FindingKind.PREFIX, 1) == oracle.judge_content(work.models[1])
+    assert FindingKind.TORN is oracle.judge_content({**work.models[1], "account": {}}).kind
+    half = {"account": work.models[1]["account"]}
+    assert FindingKind.TORN is oracle.judge_content(half).kind
+    assert FindingKind.STALE is oracle.judge_content({"account": {}, "entry": work.models[3]["entry"]}).kind

@@ -47,8 +47,8 @@ class AppendLog:
         self._append([_packed(operation) for operation in operations])
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of every table."""
-        return {table.name: dict(self._rows.get(table.name, {})) for table in tables}
+        """Return every row of those of the tables that exist."""
+        return {table.name: dict(self._rows[table.name]) for table in tables if table.name in self._rows}
 
     def problems(self) -> list[str]:
         """Return nothing, because opening the log cuts off everything that fails its checksum."""

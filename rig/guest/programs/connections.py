@@ -30,7 +30,6 @@ class Connections:
     def __init__(
         self,
         site: Site,
-        database: Database,
         mark: Callable[[str], None],
         idle: Callable[[float], None],
     ) -> None:
@@ -38,24 +37,33 @@ class Connections:
         self._spec = load(site.orders.engine_module).spec
         self._mark = mark
         self._idle = idle
-        self._first: Database | None = database
+        self._first: Database | None = None
         self._second: Database | None = None
         # While it is open, the two take turns.
         self._is_seconds_turn = False
         # Holds a snapshot.
         self._reader: Database | None = None
         self._next: EventKind | None = None
-        self._last: Sequence[Operation] = ()
+        # What the last transaction was.
+        self._last: tuple[str, ...] = ()
         self._count = self._transaction_count = 0
         # What came about: the kind of mark that ends it, its number, and a situation.
         self.reached: list[tuple[str, int, str]] = []
         self.skipped: Counter[str] = Counter()
 
+    def create(self) -> None:
+        """Make the database; return after the engine has acknowledged that, which may be transaction 1."""
+        work = self._site.work
+        self._transaction_count += work.creates
+        self._last = (situations.CREATED,)
+        self._first = self._site.open_database()
+        self._first.create(work.first_tables, work.initial)
+
     def commit(self, operations: Sequence[Operation]) -> None:
         """Carry out a transaction as the last event asks."""
         kind, self._next = self._next, None
         self._transaction_count += 1
-        self._last = operations
+        self._last = situations.of_transaction(operations)
         if kind is EventKind.OTHER_PROCESS:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             if ending.exit_code:
@@ -65,12 +73,12 @@ class Connections:
             self._second.commit(operations)
             self._is_seconds_turn = False
         else:
-            self._opened.commit(operations)
+            self.database.commit(operations)
             self._is_seconds_turn = True
 
     def acknowledged(self) -> None:
         """Note what the transaction did, now that its acknowledgement is marked; open what another process left."""
-        self._note("ack", self._transaction_count, [*situations.of_transaction(self._last), *self._seen()])
+        self._note("ack", self._transaction_count, [*self._last, *self._seen()])
         if self._first is None:
             with self._marked():
                 self._first = self._site.open_database()
@@ -117,7 +125,7 @@ class Connections:
         if kind is EventKind.IDLE:
             self._idle(IDLE_MS)
         elif kind is EventKind.ROLLBACK and event.operations:
-            self._opened.commit(event.operations)
+            self.database.commit(event.operations)
         elif kind is EventKind.REOPEN:
             self.close()
             self._first = self._site.open_database()
@@ -141,7 +149,7 @@ class Connections:
         if kind in ALONE and self._second:
             self._second.close()
             self._second = None
-        return _eventful(self._opened).happen(kind, variant)
+        return _eventful(self.database).happen(kind, variant)
 
     def _maintained(self, kind: EventKind, variant: str) -> bool:
         """Carry out an event over a connection that is opened for it and never writes, as a maintenance job does."""
@@ -173,7 +181,8 @@ class Connections:
         self._site.open_database().commit(operations)
 
     @property
-    def _opened(self) -> Database:
+    def database(self) -> Database:
+        """Return the connection that made the database, or opened it last."""
         assert self._first, "another process is to commit next"
         return self._first
 

@@ -41,9 +41,11 @@ def run(
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
-    database = site.open_database()
-    database.create(work.first_tables, work.initial)
-    read_back = database.settings()
+    connections = Connections(site, mark, partial(_think, mark=mark))
+    read_back: dict[str, str] = {}
+    if not work.creates:
+        connections.create()
+        read_back = connections.database.settings()
     make_durable(site.device)
     mark("setup")
     pause = random.Random(f"think {orders.seed}")
@@ -54,10 +56,9 @@ def run(
 
     live: list[dict[str, Any]] = []
     issued = orders.transaction_count
-    connections = Connections(site, database, mark, partial(_think, mark=mark))
     last: Connections | Database | None = connections
     if orders.injection in ERRORS:
-        survivor = Survivor(site, database, mark, think)
+        survivor = Survivor(site, connections.database, mark, think)
         survivor.run()
         last, live, issued = survivor.database, survivor.live, survivor.issued
     else:
@@ -69,9 +70,13 @@ def run(
             clock.before(number)
             mark(f"begin-{number}")
             with while_committing():
-                connections.commit(operations)
+                if number > work.creates:
+                    connections.commit(operations)
+                else:
+                    connections.create()
             mark(f"ack-{number}")
             connections.acknowledged()
+            read_back = read_back or connections.database.settings()
     _think(orders.rest_ms, mark)
     mark("end")
     if last:
