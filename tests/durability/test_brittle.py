@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.contract.results import VerdictKind
-from rig.store import Run
+from rig.contract.results import Verdict, VerdictKind
 
 ROOT = Path(__file__).parents[2]
 _LIMIT_S = 1500
@@ -26,10 +25,17 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def kinds(folder: Path, scenario: str) -> Counter[VerdictKind]:
+def verdicts(folder: Path, scenario: str) -> list[Verdict]:
+    # Collecting tests must not load what is heavy.
+    from rig.store import Run
+
     found, damaged = Run.open(folder).verdicts(scenario)
     assert not damaged
-    return Counter(one.kind for one in found)
+    return found
+
+
+def kinds(folder: Path, scenario: str) -> Counter[VerdictKind]:
+    return Counter(one.kind for one in verdicts(folder, scenario))
 
 
 @pytest.mark.parametrize(("device", "is_kept"), [("ssd", False), ("ssd-64k", True)])
@@ -58,7 +64,7 @@ def test_a_database_that_is_lost_when_its_creation_is_cut_is_found_by_creation_a
     assert {VerdictKind.DURABLE} == set(ledger)
     for found in (creation, life):
         assert {VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX} == set(found)
-    lost = [one for one in Run.open(tmp_path).verdicts(names[1])[0] if one.lost]
+    lost = [one for one in verdicts(tmp_path, names[1]) if one.lost]
     # All of it, until the first checkpoint: six transactions, and the creation is the first.
     assert {0} == {one.recovered for one in lost}
     assert {1, 2, 3, 4, 5} == {one.acked for one in lost}

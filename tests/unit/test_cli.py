@@ -109,7 +109,7 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["plan", "wal_ful_powercut"], ["no scenario matches", "did you mean 'sqlite-ext4-wal_full_powercut'? "]),
     (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
-    (["run", "--device", "tape"], ["unknown device 'tape'", "none, ssd, hdd"]),
+    (["run", "--device", "tape"], ["unknown device 'tape'", "none, ssd, ssd-64k, hdd"]),
     (["run", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'"]),
     (["run", "--jobs", "-1"], ["--jobs"]),
     (["run", "--seed", "one"], ["--seed"]),

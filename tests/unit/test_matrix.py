@@ -162,7 +162,7 @@ def test_select_keeps_the_order_of_ids_and_names_no_scenario_twice() -> None:
 def test_an_unknown_profile_names_the_choices() -> None:
     with pytest.raises(UsageError, match="unknown profile 'fast'; there are: quick, nightly, exhaustive"):
         matrix.profile("fast")
-    with pytest.raises(UsageError, match="unknown device 'tape'; there are: none, ssd, hdd"):
+    with pytest.raises(UsageError, match="unknown device 'tape'; there are: none, ssd, ssd-64k, hdd"):
         device_named("tape")
     assert [DEVICES["hdd"], "nightly"] == [device_named("hdd"), matrix.profile("nightly").name]
 

@@ -84,7 +84,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     ("words", "said"),
     [
         (["--rig-profile", "slow"], "unknown profile 'slow'; there are: quick, nightly, exhaustive"),
-        (["--rig-device", "tape"], "unknown device 'tape'; there are: none, ssd, hdd"),
+        (["--rig-device", "tape"], "unknown device 'tape'; there are: none, ssd, ssd-64k, hdd"),
         (["--rig-scenarios", "sqlite-zfs-wal_full_torn"], "unknown file system 'zfs'"),
         (["--rig-scenarios", "sqlite-ext4-wal_full_rain"], "unknown fault 'rain'"),
         (["--rig-seed", "one"], "--rig-seed: invalid int value: 'one'"),
