@@ -3,11 +3,11 @@
 The rules of judgement, in this order:
 1. The settings read back differ from those asked for: inconclusive, because the promise is about other settings.
 2. A verdict violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
-3. Inconclusive on any of these doubts: no promise is known; no state has a verdict on the database; fewer states judged
-   than planned; more than 1 % of the states ended in a hang, a panic or no verdict; a second recording differed; the
-   sync calls of a transaction are not the documented ones; fewer distinct file contents than asked for, unless every
-   epoch was enumerated, nothing is promised anyway, or twice the states showed no new content, at most 5 % of the
-   epochs are doubtful, and there are at least as many contents as transactions.
+3. Inconclusive on any of these doubts: no promise is known; more than 5 % of the epochs are doubtful; no state has a
+   verdict on the database; fewer states judged than planned; more than 1 % of the states ended in a hang, a panic or no
+   verdict; a second recording differed; a transaction lacks a documented sync or makes others in its place; fewer
+   distinct file contents than asked for, unless every epoch was enumerated, nothing is promised anyway, or twice the
+   states showed no new content and there is one for every eighth transaction.
 4. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
 Then `summarise` applies the controls: a kept scenario of a group whose controls did not all fire becomes inconclusive.
 A kept promise of "anything goes" says so among its reasons.
@@ -31,20 +31,22 @@ from rig.analysis.controls import (
 )
 from rig.analysis.dossiers import Keeps, Promise
 from rig.analysis.promises import promise_for, violates
-from rig.analysis.protocol import difference
+from rig.analysis.protocol import compare
 from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import exposure_wanted
 from rig.contract.orders import Shim
-from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
 from rig.engines import found
 
 # Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
-# Above this share of epochs that could not be cut, finding nothing new does not make up for too little exposure.
+# Above this share of epochs that could hardly be cut, the recording is not what a verdict may rest on.
 DOUBTFUL_SHARE_MAX = 0.05
-# Nor does it with less than one file content for this many transactions.
+# Finding nothing new makes up for too little exposure, but not with less than one file content for this many
+# transactions.
 SEEN_PART = 8
+_AGAINST_DOUBT = "record with another --seed, or let the program flush between two such writes"
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
 _DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
@@ -209,17 +211,28 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     shown = _filesystem_damage(outcome)
     if promise is None:
         return Judgement(Result.INCONCLUSIVE, ("no promise is known for these settings under this fault", *shown), ())
+    compared = compare(outcome.scenario)
+    shown = (*shown, compared.note) if compared.note else shown
     broken_by = worst_first(verdict for verdict in outcome.scenario.verdicts if violates(promise, verdict))
     if broken_by:
         reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
-        strange = difference(outcome.scenario)
-        return Judgement(Result.BROKEN, (reason, *([strange] if strange else []), *shown), broken_by)
+        also = filter(None, (blindness(outcome.scenario.plan), compared.difference))
+        return Judgement(Result.BROKEN, (reason, *also, *shown), broken_by)
     found = _doubts(outcome, promise, exposure_min)
     if found:
         return Judgement(Result.INCONCLUSIVE, (*found, *shown), ())
     if promise.keeps is Keeps.ANYTHING:
         return Judgement(Result.KEPT, ("nothing is promised", *shown), ())
     return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
+
+
+def blindness(plan: PlanFacts) -> str:
+    """Return which epochs are doubtful, why, and what to do, if they are more than a small share; empty otherwise."""
+    count = plan.epoch_count + plan.epochs_doubtful
+    if plan.epochs_doubtful <= DOUBTFUL_SHARE_MAX * count:
+        return ""
+    why = f": {plan.doubt}" if plan.doubt else ""
+    return f"{plan.epochs_doubtful} of {count} epochs are doubtful and could hardly be cut{why}; {_AGAINST_DOUBT}"
 
 
 def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summary:
@@ -248,6 +261,8 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     scenario, plan = outcome.scenario, outcome.scenario.plan
     found = []
     unjudged_count = sum(outcome.kind_counts.get(kind, 0) for kind in _UNJUDGED)
+    if blind := blindness(plan):
+        found.append(blind)
     if outcome.database_count == 0:
         found.append("no state has a verdict on the database")
     if outcome.state_count < plan.state_count:
@@ -258,18 +273,13 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
     if scenario.recording.reproduced is False:
         found.append("a second run of the same scenario gave another recording")
-    if strange := difference(scenario):
+    if strange := compare(scenario).difference:
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
     wanted = exposure_wanted(exposure_min, scenario.fault, is_mutant=is_mutant(scenario))
     # A search that found nothing new among as many states again has seen what there is to see, unless it saw hardly
-    # anything or was kept from many epochs. A setting that syncs only at checkpoints has few contents.
-    is_blind = plan.epochs_doubtful > DOUBTFUL_SHARE_MAX * (plan.epoch_count + plan.epochs_doubtful)
-    has_seen_all = (
-        plan.is_saturated
-        and not is_blind
-        and outcome.exposure_count * SEEN_PART >= scenario.recording.transaction_count
-    )
+    # anything. A setting that syncs only at checkpoints has few contents.
+    has_seen_all = plan.is_saturated and outcome.exposure_count * SEEN_PART >= scenario.recording.transaction_count
     is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)
     if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
         found.append(f"{unstable_count} states showed something else when the same files were opened again")

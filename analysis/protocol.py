@@ -1,21 +1,39 @@
-"""Whether an engine makes its documented sync calls; a kept promise counts only if it does.
+"""Whether an engine makes its documented sync calls; a kept promise counts only if it makes at least these.
 
 Each plain recording ends with a supervised sample of transactions (`rig.guest.watch.sample`).
-`rig.engines.NAME.syncs` lists the sync sequences of the settings. If a transaction did something else, or none did the
-most common sequence, this build or these settings are not what the documentation describes: a counterexample still
-counts, a kept promise does not.
+`rig.engines.NAME.syncs` lists the sync sequences of the settings. There are four answers:
+- agrees: every transaction did one of them, and some did the most common.
+- more: the documented syncs are all there, with others between them. That is noted; the build can only be safer.
+- different: anything else. A sync is missing, or others are in its place: this build or these settings are not what the
+  documentation describes. A counterexample still counts, a kept promise does not.
+- not compared: the engine documents no sequence for these settings. That is noted: what is not documented is not wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rig.engines import found
-from rig.engines.syncs import in_roles, syncs_of
+from rig.engines import Engine, found
+from rig.engines.syncs import NO_CALLS, in_roles, syncs_of
 
 if TYPE_CHECKING:
+    from rig.analysis.outcome import Summary
     from rig.contract.results import MeasuredScenario
+
+NOT_COMPARED = "no documented protocol: not compared"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The sampled sync calls beside the documented ones: at most one of the two texts is not empty."""
+
+    # What keeps a promise from counting as kept, naming both.
+    difference: str = ""
+    # What is said, and changes no result.
+    note: str = ""
 
 
 def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -27,16 +45,73 @@ def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(in_roles(known, sequence) for sequence in syncs.sequences(settings)))
 
 
-def difference(scenario: MeasuredScenario) -> str:
-    """Return how the sampled sync calls differ from the known ones, naming both; empty if they agree or are unknown."""
+def compare(scenario: MeasuredScenario) -> Comparison:
+    """Compare the sampled sync calls of a scenario with the documented ones."""
+    engine = found(scenario.engine)
     known, measured = known_sequences(scenario.engine, scenario.settings), scenario.recording.syncs
-    if not known or not measured:
-        return ""
+    # A stored run may be of an engine that is not installed here.
+    if engine and not known:
+        return Comparison(note=NOT_COMPARED)
+    if not engine or not measured:
+        return Comparison()
     strange = sorted(sequence for sequence in measured if sequence not in known)
     if not strange and known[0] in measured:
-        return ""
+        return Comparison()
     shown = ", ".join(f"'{sequence}' ({measured[sequence]})" for sequence in strange or sorted(measured))
-    return f"the syncs of a transaction are not the documented ones: measured {shown}, documented {_listed(known)}"
+    both = f"measured {shown}, documented {_listed(known)}"
+    # If none is the most common one, each must have at least the syncs of that.
+    common = () if known[0] in measured else known[:1]
+    syncs = _sync_words(engine)
+    if all(_has_more(one, known, syncs) for one in strange) and all(
+        _has_more(one, common, syncs) for one in (measured if common else ())
+    ):
+        return Comparison(note=f"a transaction syncs more than is documented: {both}")
+    return Comparison(f"the syncs of a transaction are not the documented ones: {both}")
+
+
+def lines(summary: Summary) -> list[str]:
+    """Return a line for the text table for each note, with the settings that it is about."""
+    about: dict[tuple[str, str], dict[str, None]] = {}
+    for row in summary.rows:
+        if note := compare(row.outcome.scenario).note:
+            about.setdefault((row.outcome.scenario.engine, note), {})[row.outcome.settings_name] = None
+    return [f"syncs of {engine} ({', '.join(names)}): {note}" for (engine, note), names in about.items()]
+
+
+def _sync_words(engine: Engine) -> set[str]:
+    """Return the words of a sequence that are syncs; others, such as `unlink`, are not."""
+    syncs = syncs_of(engine)
+    return {kind.role for kind in syncs.KINDS.values()} if syncs else set()
+
+
+def _has_more(sequence: str, known: Sequence[str], syncs: set[str]) -> bool:
+    """Whether the known sequences nearest to this one are all in it, and whatever else it has is a sync.
+
+    Where one as near is not in it, a sync of that one may be missing.
+    """
+    measured = _words(sequence)
+    nearest: dict[int, list[list[str]]] = defaultdict(list)
+    for one in map(_words, known):
+        nearest[len(measured) + len(one) - 2 * len(_common_words(measured, one))].append(one)
+    return all(
+        _common_words(measured, one) == one and set((Counter(measured) - Counter(one)).elements()) <= syncs
+        for one in nearest[min(nearest)]
+    )
+
+
+def _words(sequence: str) -> list[str]:
+    return [] if sequence == NO_CALLS else sequence.split()
+
+
+def _common_words(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Return the longest row of words that both have in this order."""
+    best: list[list[str]] = [[] for _ in range(len(other) + 1)]
+    for word in one:
+        previous = best
+        best = [[]]
+        for rank, same in enumerate(other):
+            best.append([*previous[rank], word] if word == same else max(previous[rank + 1], best[rank], key=len))
+    return best[-1]
 
 
 def _listed(sequences: tuple[str, ...]) -> str:

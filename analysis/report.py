@@ -112,16 +112,17 @@ def _seconds(virtual_ns: int) -> str:
     return f"{virtual_ns / 1e9:.3g} s" if virtual_ns else "0"
 
 
-def _protocols(summary: Summary) -> list[tuple[str, str, str]]:
-    """Return for each setting its name, the sampled sync calls, and how they differ from the documented ones."""
+def _protocols(summary: Summary) -> list[tuple[str, str, protocol.Comparison]]:
+    """Return for each setting its name, the sampled sync calls, and how they compare with the documented ones."""
     found = {}
     for row in summary.rows:
         scenario = row.outcome.scenario
-        if scenario.recording.syncs:
+        compared = protocol.compare(scenario)
+        if scenario.recording.syncs or compared.note:
             seen = sorted(scenario.recording.syncs.items(), key=lambda item: (-item[1], item[0]))
             shown = "; ".join(f"{sequence} ({count})" for sequence, count in seen)
-            found[row.outcome.settings_name, shown] = protocol.difference(scenario)
-    return [(name, shown, difference) for (name, shown), difference in found.items()]
+            found[row.outcome.settings_name, shown] = compared
+    return [(name, shown, compared) for (name, shown), compared in found.items()]
 
 
 def _kinds(summary: Summary) -> list[VerdictKind]:

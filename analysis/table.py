@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rig.analysis import coverage, grid, known_bugs, mutations, phases
+from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol
 from rig.analysis.dossiers import Keeps
-from rig.analysis.outcome import Outcome, Result, Row, Summary
+from rig.analysis.outcome import Outcome, Result, Row, Summary, blindness
 from rig.contract.arms import DISHONEST_FAULTS
 from rig.contract.results import Verdict
 
@@ -44,12 +44,9 @@ def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
-    for line in mutations.lines(summary):
-        console.print(Text(line), soft_wrap=True)
-    for line in coverage.lines(summary):
-        console.print(Text(line), soft_wrap=True)
-    for line in phases.lines(summary):
-        console.print(Text(line), soft_wrap=True)
+    for section in (mutations, coverage, phases, protocol):
+        for line in section.lines(summary):
+            console.print(Text(line), soft_wrap=True)
     for line in known_bugs.warnings(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     for row in summary.rows:
@@ -148,9 +145,11 @@ def share(value: float | None) -> str:
 
 
 def damage_text(outcome: Outcome) -> str:
-    """Return text such as `0 of 812 (<= 0.37 %)`."""
+    """Return text such as `0 of 812 (<= 0.37 %)`, or why there is no figure."""
     damage = outcome.damage
-    return f"{damage.count} of {damage.total} ({damage.bound_text})" if damage.total else "nothing judged"
+    if damage.total:
+        return f"{damage.count} of {damage.total} ({damage.bound_text})"
+    return "epochs in doubt" if blindness(outcome.scenario.plan) else "nothing judged"
 
 
 def detection_text(outcome: Outcome) -> str:

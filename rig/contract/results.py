@@ -200,8 +200,10 @@ class PlanFacts:
     inside_count: int = 0
     # For two disks: states in which one disk holds something that became durable after all that the other holds.
     apart_count: int = 0
-    # Epochs of which no state was planned, because the log leaves their content open.
+    # Epochs of which hardly a state was planned, because the log leaves open what they start on.
     epochs_doubtful: int = 0
+    # Where and why, for the place that makes most of them doubtful; empty if there are none.
+    doubt: str = ""
     # Why no more states were planned though more file contents were wanted; empty otherwise.
     ending: str = ""
     # Whether that was because the last round of states, or all states that there are, showed no new file content.

@@ -18,6 +18,7 @@ from rig.contract.clocks import AFTER_CUT, Clock
 from rig.contract.results import PhaseFacts, PlanFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything_unflushed_lost, plan, tried
+from rig.faults.log import SECTOR_BYTES
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
 
@@ -67,6 +68,7 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
     facts = PlanFacts(
         len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants),
         apart_count=sum(cut.state.is_apart for cut in found), epochs_doubtful=planned.epochs_doubtful,
+        doubt=_doubt(logs, timeline) if planned.epochs_doubtful else "",
     )  # fmt: skip
     return Cuts(tuple(found), facts)
 
@@ -86,6 +88,22 @@ def phases(scenario: Scenario, logs: Logs, timeline: Timeline, found: Sequence[C
         )
         for one in tried(logs.first, reached, [cut.state for cut in found])
     )  # fmt: skip
+
+
+def _doubt(logs: Logs, timeline: Timeline) -> str:
+    """Return where most of the doubtful epochs are open, and why; empty if the first log is not in doubt."""
+    counts = Counter(
+        (one.sector, one.writer)
+        for epoch in logs.epochs
+        if epoch.end > timeline.setup.entry_index
+        for one in epoch.open_sectors
+        if one.writer < epoch.begin
+    )
+    if not counts:
+        return ""
+    ((sector, writer), _), *_ = counts.most_common(1)
+    place = f"byte {sector * SECTOR_BYTES} of the disk"
+    return f"{place} was written with FUA and, as entry {writer}, without, and the log does not tell which came last"
 
 
 def _planned(scenario: Scenario, states_max: int, logs: Logs, timeline: Timeline) -> Plan:

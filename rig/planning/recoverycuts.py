@@ -151,4 +151,5 @@ def _facts(first: Plan, plans: Sequence[Plan], inside_count: int) -> PlanFacts:
         instant_count=0,
         recovery_count=len(plans),
         inside_count=inside_count,
+        epochs_doubtful=first.epochs_doubtful + sum(one.epochs_doubtful for one in plans),
     )

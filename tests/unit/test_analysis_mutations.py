@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rig.analysis import mutations, protocol
 from rig.analysis.controls import check_controls, is_sabotaged, must_break
 from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.protocol import Comparison
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.results import LiveFinding, MeasuredScenario, Verdict, VerdictKind
 from rig.planning import matrix
 from rig.planning.verdicts import live_verdicts
+from tests.unit import engines
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")
@@ -91,18 +94,86 @@ def with_syncs(
     return replace(made, recording=replace(made.recording, syncs=dict.fromkeys(sequences, 3)))
 
 
-def test_syncs_as_documented_are_no_difference_and_any_other_sequence_names_both() -> None:
-    for sequences in (["wal"], ["wal", "wal wal", "wal wal database", "wal wal wal database"], []):
-        assert "" == protocol.difference(with_syncs(*sequences))
-    found = protocol.difference(with_syncs("wal", "database"))
-    assert "measured 'database' (3), documented 'wal' or" in found
-    assert "measured 'wal wal' (3)" in protocol.difference(with_syncs("wal wal"))
-    delete = with_syncs("journal directory journal database unlink", settings=sqlite("delete", "full"))
-    assert "" == protocol.difference(delete)
-    assert "documented 'journal directory journal database unlink directory'" in protocol.difference(
-        replace(delete, settings=sqlite("delete", "extra"))
-    )
-    assert "" == protocol.difference(replace(with_syncs("strange"), engine="another"))
+@pytest.mark.parametrize(
+    ("settings", "sequences"),
+    [
+        (WAL_FULL, ["wal"]),
+        (WAL_FULL, ["wal", "wal wal", "wal wal database", "wal wal wal database"]),
+        (WAL_FULL, []),
+        (sqlite("delete", "full"), ["journal directory journal database unlink"]),
+    ],
+)
+def test_syncs_as_documented_are_nothing_to_speak_of(settings: dict[str, str], sequences: list[str]) -> None:
+    assert Comparison() == protocol.compare(with_syncs(*sequences, settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sequences", "words"),
+    [
+        (WAL_FULL, ["wal", "database"], "measured 'database' (3), documented 'wal' or"),
+        # A checkpoint with one sync left out; and one that also makes another one.
+        (WAL_FULL, ["wal", "wal database"], "measured 'wal database' (3), documented"),
+        (WAL_FULL, ["wal", "wal database database"], "measured 'wal database database' (3), documented"),
+        (WAL_FULL, ["none"], "measured 'none' (3), documented"),
+        (WAL_FULL, ["wal unlink"], "measured 'wal unlink' (3), documented"),
+        (
+            sqlite("delete", "extra"),
+            ["journal directory journal database unlink"],
+            "documented 'journal directory journal database unlink directory'",
+        ),
+        (
+            sqlite("delete", "full"),
+            ["directory journal journal database unlink"],
+            "documented 'journal directory journal database unlink'",
+        ),
+    ],
+)
+def test_a_missing_sync_or_another_in_its_place_is_a_difference_that_names_both(
+    settings: dict[str, str], sequences: list[str], words: str
+) -> None:
+    found = protocol.compare(with_syncs(*sequences, settings=settings))
+    assert words in found.difference
+    assert not found.note
+
+
+@pytest.mark.parametrize(
+    ("settings", "sequences"),
+    [
+        (WAL_FULL, ["wal wal"]),
+        (WAL_FULL, ["wal", "wal directory", "wal wal database database"]),
+        (sqlite("wal", "normal"), ["wal"]),
+        (sqlite("delete", "full"), ["journal directory journal database unlink directory"]),
+    ],
+)
+def test_a_build_that_syncs_more_than_is_documented_is_noted_and_stays_green(
+    settings: dict[str, str], sequences: list[str]
+) -> None:
+    one = with_syncs(*sequences, settings=settings)
+    note = protocol.compare(one).note
+    assert note.startswith("a transaction syncs more than is documented: measured '")
+    summary = summarise([one, *controls_that_fire()], 5)
+    assert (Result.KEPT, 0) == (summary.result, summary.exit_code)
+    (row,) = [row for row in summary.rows if row.outcome.scenario == one]
+    assert note in row.judgement.reasons
+    assert f"syncs of sqlite ({row.outcome.settings_name}): {note}" in table_text(summary, 400)
+    assert note in report_html(summary, {}).replace("&#39;", "'")
+
+
+def test_an_engine_without_a_documented_protocol_is_measured_without_the_check_and_this_is_told(
+    tmp_path: Path,
+) -> None:
+    one = replace(with_syncs(settings={"sync": "always"}), engine="bare", id="bare-ext4-always_powercut")
+    # A stored run may be of an engine that is not installed.
+    assert Comparison() == protocol.compare(one)
+    engines.write(tmp_path, "bare", without=("syncs",))
+    with engines.installed(tmp_path):
+        assert Comparison(note=protocol.NOT_COMPARED) == protocol.compare(one)
+        summary = summarise([one], 5)
+        (row,) = summary.rows
+        assert protocol.NOT_COMPARED in row.judgement.reasons
+        assert not any("not the documented ones" in reason for reason in row.judgement.reasons)
+        assert "syncs of bare (always): no documented protocol: not compared" in table_text(summary, 400)
+        assert '<td data-label="as documented">no documented protocol: not compared' in report_html(summary, {})
 
 
 def test_strange_syncs_make_a_kept_promise_inconclusive_and_leave_a_counterexample_broken() -> None:

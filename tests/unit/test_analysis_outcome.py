@@ -13,6 +13,8 @@ from rig.analysis.dossiers import control_settings
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
 from rig.analysis.promises import promise_for, violates
+from rig.analysis.report import report_html
+from rig.analysis.table import table_text
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.engines.sqlite.spec import SPEC
 from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
@@ -139,8 +141,35 @@ def test_a_search_that_found_nothing_new_is_enough_unless_it_saw_hardly_anything
     assert Result.INCONCLUSIVE is judged(made, exposure_min=60).result
     saturated = replace(made.plan, is_saturated=True)
     assert result is judged(replace(made, plan=saturated), exposure_min=60).result
-    blind = replace(saturated, epochs_doubtful=saturated.epoch_count)
-    assert Result.INCONCLUSIVE is judged(replace(made, plan=blind), exposure_min=60).result
+
+
+def in_doubt(one: MeasuredScenario, doubtful: int, certain: int = 19) -> MeasuredScenario:
+    doubt = "byte 1024 of the disk was written with FUA and without"
+    return replace(one, plan=replace(one.plan, epoch_count=certain, epochs_doubtful=doubtful, doubt=doubt))
+
+
+@pytest.mark.parametrize(
+    "one", [measured(WAL_FULL, durable(9)), measured(WAL_FULL, []), measured(sqlite("delete", "off"), durable(9))]
+)
+def test_a_recording_of_which_more_than_one_epoch_in_twenty_is_doubtful_says_so_by_name(one: MeasuredScenario) -> None:
+    allowed, blind = in_doubt(one, 1), in_doubt(one, 2)
+    assert "doubtful" not in " ".join(judged(allowed).reasons)
+    result = judged(blind)
+    assert Result.INCONCLUSIVE is result.result
+    assert result.reasons[0].startswith("2 of 21 epochs are doubtful and could hardly be cut: byte 1024 of the disk")
+    assert "--seed" in result.reasons[0]
+    summary = summarise([blind, *controls_that_fire()], 5)
+    assert 3 == summary.exit_code
+    for shown in (table_text(summary, 400), report_html(summary, {})):
+        assert result.reasons[0] in shown
+        assert "nothing judged" not in shown
+    assert ("epochs in doubt" in table_text(summary)) is (not one.verdicts)
+
+
+def test_a_counterexample_found_in_spite_of_doubt_counts_and_the_doubt_is_told() -> None:
+    result = judged(in_doubt(measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)]), 19))
+    assert Result.BROKEN is result.result
+    assert "19 of 38 epochs are doubtful" in " ".join(result.reasons)
 
 
 @pytest.mark.parametrize(
