@@ -4,14 +4,14 @@ At a cut just before a FUA write or a FLUSH completes, these are the writes in f
 and the completed ones that the log has only behind a FLUSH not yet completed. Any of them may be on the medium.
 
 Left out: writes in flight together with another write of the same place, where nobody knows which the disk carries
-out last; and writes that the log has after a FUA write of the same place, though they completed before it.
+out last; and writes of which a newer FUA write has covered a part, which had been there until then.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rig.faults.log import BoolArray, EntryFlag, Int64Array, WriteLog
+from rig.faults.log import BoolArray, Int64Array, WriteLog
 from rig.faults.submissions import NEVER, Account
 
 _FOREVER = np.iinfo(np.int64).max
@@ -27,7 +27,9 @@ class Ahead:
         submitted = np.where(self._is_write, account.submitted, _FOREVER)
         # No entry from here on was submitted before this event; ascending, so that it can be searched.
         self._soonest = np.minimum.accumulate(submitted[::-1])[::-1]
-        self._contested = self._in_flight_together() | self._older_than_a_fua_write(log.flags)
+        self._contested = self._in_flight_together()
+        if account.is_rest is not None:
+            self._contested |= account.is_rest
 
     def of(self, begin: int, end: int, fuas: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         """Return the writes for each number of FUA writes of an epoch that landed, its batch being apart at the end."""
@@ -59,13 +61,3 @@ class Ahead:
             if len(together) and (hits := together[self._overlaps(entry, together)]).size:
                 contested[[entry, *hits.tolist()]] = True
         return contested
-
-    def _older_than_a_fua_write(self, flags: Int64Array) -> BoolArray:
-        """Return which ordinary writes the log has after a FUA write of the same place that was submitted later."""
-        older = np.zeros(len(self._is_write), dtype=bool)
-        for fua in np.flatnonzero(self._is_write & ((flags & EntryFlag.FUA) > 0)).tolist():
-            until = int(np.searchsorted(self._soonest, self._account.submitted[fua]))
-            later = np.arange(fua + 1, until)
-            is_older = self._is_write[later] & (self._account.completed[later] < self._account.submitted[fua])
-            older[later] |= is_older & self._overlaps(fua, later)
-        return older

@@ -6,7 +6,8 @@ assumed, unless an account of submissions tells that there were more.) The self-
 entry equals the device) settles some of it: a W that is the last writer of a sector, and differs there from the last
 FUA, came after that FUA, and so after all earlier FUA writes. All later Ws came after them too, because Ws are logged
 in the order in which they completed. Where there is an account of submissions (`faults.submissions`), a W is known to
-be the later one if it was submitted after the FUA had completed.
+be the later one if it was submitted after the FUA had completed. One that had completed before the FUA was submitted
+is no longer in the log (`submissions.attach`), so only writes in flight together are left.
 """
 
 from __future__ import annotations

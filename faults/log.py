@@ -61,6 +61,7 @@ class EntryFlag(IntFlag):
 
 _FLUSH, _FUA, _DISCARD, _MARK = 1, 2, 4, 8
 _KNOWN_FLAGS = 31
+_COLUMNS = ("flags", "header_offset_bytes", "offset_bytes", "length_bytes", "payload_bytes", "payload_offset_bytes")
 
 
 class LogError(Exception):
@@ -177,11 +178,9 @@ class WriteLog:
     def reorder(self, order: Int64Array) -> None:
         """Number the entries anew: those of the old numbers `order`, in this order; MARKs must stay in theirs.
 
-        An entry may be taken several times, see `split`; then a MARK has the number of the first.
+        An entry may be taken several times, see `split`, and a write not at all, see `trim`.
         """
-        for name in (
-            "flags", "header_offset_bytes", "offset_bytes", "length_bytes", "payload_bytes", "payload_offset_bytes",
-        ):  # fmt: skip
+        for name in _COLUMNS:
             setattr(self, name, _frozen(getattr(self, name)[order]))
         self.ends_write = self.ends_write[order]
         self.entry_count = len(order)
@@ -211,6 +210,22 @@ class WriteLog:
         self.unit_bytes = unit_bytes
         if self.account:
             self.account = self.account.of_parts(owner)
+
+    def trim(self, begins_bytes: Int64Array, ends_bytes: Int64Array) -> BoolArray:
+        """Keep of each write only what is between two places of the device, and no write of which that is nothing.
+
+        Return which entries are kept; those after one that is not are numbered anew.
+        """
+        is_write = self.payload_bytes > 0
+        skipped = np.where(is_write, begins_bytes - self.offset_bytes, 0)
+        length = np.where(is_write, ends_bytes - begins_bytes, self.length_bytes)
+        self.offset_bytes = _frozen(self.offset_bytes + skipped)
+        self.payload_offset_bytes = _frozen(self.payload_offset_bytes + skipped)
+        self.length_bytes = _frozen(length)
+        self.payload_bytes = _frozen(np.where(is_write, length, 0))
+        kept: BoolArray = ~is_write | (length > 0)
+        self.reorder(np.flatnonzero(kept))
+        return kept
 
     def error(self, entry_index: int, reason: str) -> LogError:
         """Return a `LogError` that points at an entry of this log."""

@@ -13,6 +13,10 @@ FLUSHes can be in flight together, a sync beside the commit of a file system's j
 The place of a commit's FLUSH tells them apart, or what the log has next, and `attach` numbers writes that were durable
 earlier anew.
 
+A FUA write can be submitted after an ordinary write of the same place had completed and before a FLUSH took that one.
+The log has the ordinary write later, so a replay of it shows the older content. What the FUA write covers of it can
+never be seen again once that has completed, and `attach` leaves it out of the log.
+
 The two accounts must agree entry by entry, or the recording is void. MARKs and DISCARDs are not requests of the device
 below: a MARK is logged at once, and the target itself completes a DISCARD that the device does not support.
 
@@ -26,11 +30,11 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, LogError, WriteLog
+from rig.faults.log import SECTOR_BYTES, BoolArray, EntryFlag, Int64Array, LogError, WriteLog
 
 RECORD = struct.Struct("<IIQQIIIIIHH")
 MAGIC = 0x65617407
@@ -44,11 +48,12 @@ NEVER = -1
 class Account:
     """For each entry of a log, the events of its submission and its completion; numbers in the order of time.
 
-    A DISCARD or MARK has `NEVER` in both.
+    A DISCARD or MARK has `NEVER` in both. `is_rest`: of this write a newer FUA write has covered a part, see `attach`.
     """
 
     submitted: Int64Array
     completed: Int64Array
+    is_rest: BoolArray | None = None
 
     @classmethod
     def of(cls, records: bytes, log: WriteLog) -> Account:
@@ -72,7 +77,7 @@ class Account:
         submitted, completed = self.submitted[owners], self.completed[owners]
         for column in (submitted, completed):
             column.setflags(write=False)
-        return Account(submitted, completed)
+        return Account(submitted, completed, None if self.is_rest is None else self.is_rest[owners])
 
 
 def attach(records: bytes, log: WriteLog) -> None:
@@ -86,7 +91,9 @@ def attach(records: bytes, log: WriteLog) -> None:
     if (order != np.arange(log.entry_count)).any():
         log.reorder(order)
         account = account.of_parts(order)
-    log.account = account
+    begins, ends, is_covered = _uncovered(account, log)
+    kept = log.trim(begins, ends)
+    log.account = replace(account, is_rest=is_covered).of_parts(np.flatnonzero(kept))
 
 
 def _durable_order(account: Account, flags: Int64Array) -> Int64Array:
@@ -104,6 +111,29 @@ def _durable_order(account: Account, flags: Int64Array) -> Int64Array:
                 before -= 1
             places[entry] = before - 0.5
     return np.lexsort((account.completed, places))
+
+
+def _uncovered(account: Account, log: WriteLog) -> tuple[Int64Array, Int64Array, BoolArray]:
+    """Return where the rest of each write begins and ends that no newer FUA write covers which the log has before it.
+
+    The last column tells which writes are covered anywhere. One of which two parts are left stays whole, so its order
+    stays open.
+    """
+    begins, ends = log.offset_bytes.copy(), log.offset_bytes + log.payload_bytes
+    is_fua = (log.flags & EntryFlag.FUA) > 0
+    is_covered = np.zeros(log.entry_count, dtype=bool)
+    plain = np.flatnonzero((log.payload_bytes > 0) & ~is_fua)
+    for fua in np.flatnonzero((log.payload_bytes > 0) & is_fua).tolist():
+        begin, end = int(log.offset_bytes[fua]), int(log.offset_bytes[fua] + log.payload_bytes[fua])
+        later = plain[np.searchsorted(plain, fua) :]
+        older = later[account.completed[later] < account.submitted[fua]]
+        for entry in older[(begins[older] < end) & (ends[older] > begin)].tolist():
+            is_covered[entry] = True
+            if begin <= begins[entry]:
+                begins[entry] = min(end, int(ends[entry]))
+            elif end >= ends[entry]:
+                ends[entry] = begin
+    return begins, ends, is_covered
 
 
 @dataclass(frozen=True)

@@ -132,12 +132,14 @@ class Table:
     wrong_by_log_alone_count: int = 0
 
     def add(self, disk: Watched, log: WriteLog) -> None:
-        """Count the contents of one history."""
+        """Count the contents of one history; the log alone gives none of a void one. Leave the account attached."""
         kinds, marks = disk.kinds(), disk.contents()
         self.reached.update(kinds.values())
         for is_known, counter in ((False, self.by_log_alone), (True, self.made)):
             if is_known:
                 attach(bytes(disk.records), log)
+            if is_void(disk, log):
+                continue
             made = {rebuild(log, state): marks_claimed(log, state) for state in everything(Fault.POWERCUT, log).states}
             counter.update(kind for content, kind in kinds.items() if made.get(content) == marks[content])
             wrong_count = sum(seen > marks.get(content, -1) for content, seen in made.items())
@@ -154,11 +156,14 @@ def tables(history_count: int, seed: int, place: Path) -> tuple[Table, Table, in
         work(disk, chance.choice, chance.randint(1, 22), _SECTORS, _WRITES)
         disk.end(place)
         with WriteLog.open(place) as log:
-            if disk.view() != content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR)):
-                void_count += 1
-            else:
-                (with_older if disk.has_older_plain_write() else plain).add(disk, log)
+            (with_older if disk.has_older_plain_write() else plain).add(disk, log)
+            void_count += is_void(disk, log)
     return plain, with_older, void_count
+
+
+def is_void(disk: Requests, log: WriteLog) -> bool:
+    """Whether a replay of the log, as far as it is known, does not give the device."""
+    return disk.view() != content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR))
 
 
 def _lines(history_count: int) -> Iterator[str]:

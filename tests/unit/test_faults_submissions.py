@@ -17,13 +17,12 @@ from tests.unit.disks import (
     SECTOR,
     Content,
     Op,
-    content_of,
     everything,
     marks_claimed,
     rebuild,
     rebuild_device,
 )
-from tests.unit.reachable import Kind, tables
+from tests.unit.reachable import Kind, is_void, tables
 from tests.unit.requests import Requests, some_requests
 from tests.unit.test_faults_legality import device
 
@@ -40,9 +39,10 @@ def test_a_power_cut_makes_every_reachable_content_and_no_other_and_claims_its_m
 ) -> None:
     disk.end(place)
     with WriteLog.open(place) as log:
-        # A recording that fails this check is void.
-        assume(disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR)))
         attach(bytes(disk.records), log)
+        # No recording of such a disk is void, and of no sector it is open what was written last.
+        assert not is_void(disk, log)
+        assert not any(epoch.open_sectors or epoch.ambiguous for epoch in epochs(log))
         states = everything(Fault.POWERCUT, log).states
         event(f"ahead: {any(state.ahead for state in states)}")
         made, reached = {rebuild(log, state): marks_claimed(log, state) for state in states}, disk.contents()
@@ -63,7 +63,7 @@ def test_of_every_kind_a_power_cut_makes_all_that_is_reachable(place: Path) -> N
     assert 0 == plain.wrong_count + with_older.wrong_count
     # What only the block trace proves, the log alone does not give.
     assert 0 == sum(plain.by_log_alone[kind] for kind in Kind if kind > Kind.OLDER)
-    assert void_count < 30
+    assert 0 == void_count
 
 
 @settings(max_examples=150)
@@ -72,10 +72,9 @@ def test_where_only_a_sector_is_atomic_every_sector_of_a_write_lands_by_itself(p
     disk.end(place)
     assume(not disk.has_older_plain_write())
     with WriteLog.open(place) as log:
-        assume(disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR)))
         attach(bytes(disk.records), log)
         log.split(SECTOR)
-        assert disk.view() == content_of(log.replay(log.entry_count, DISK_SECTORS * SECTOR))
+        assert not is_void(disk, log)
         states = everything(Fault.POWERCUT, log).states
         made = {rebuild(log, state): marks_claimed(log, state) for state in states}
         reached: dict[Content, int] = {}
@@ -199,3 +198,29 @@ def test_a_plain_write_in_flight_may_have_landed_before_a_fua_write_completes(pl
         without = {state.id for state in everything(Fault.POWERCUT, log).states}
         attach(bytes(disk.records), log)
         assert {"tail.f0.a1"} == {state.id for state in everything(Fault.POWERCUT, log).states} - without
+
+
+def overwritten(rewritten: bool) -> Requests:
+    """A block written plainly, then with FUA before any FLUSH, then work elsewhere; at the end maybe written again."""
+    disk = Requests()
+    block = [Op("write", 0, 2, 1), Op("fua", 0, 2, 2), Op("flush", 0, 0, 1)]
+    work = [op for fill in range(3, 9) for op in (Op("write", 3, 1, fill), Op("flush", 0, 0, fill))]
+    for op in (*block, *work, *([Op("write", 0, 2, 9), Op("flush", 0, 0, 9)] if rewritten else [])):
+        disk.submit(op)
+        disk.complete(op)
+    return disk
+
+
+def test_a_block_written_with_fua_over_an_unflushed_write_of_it_puts_no_epoch_in_doubt(place: Path) -> None:
+    overwritten(rewritten=True).end(place)
+    with WriteLog.open(place) as log:
+        # All that come after the FLUSH and before the block is written again.
+        assert 7 == sum(epoch.doubtful for epoch in epochs(log))
+    for rewritten in (False, True):
+        disk = overwritten(rewritten)
+        disk.end(place)
+        with WriteLog.open(place) as log:
+            assert is_void(disk, log) is not rewritten
+            attach(bytes(disk.records), log)
+            assert not is_void(disk, log)
+            assert 0 == sum(epoch.doubtful for epoch in epochs(log))

@@ -1,0 +1,108 @@
+"""Print how many epochs of every recording are doubtful, with the block trace and without it, as a table in Markdown.
+
+    python -m tests.durability.doubt_table FOLDER [PATTERN ...]
+
+Records each scenario of the nightly matrix (or those whose ids match a pattern) with the transactions of the quick
+profile, unless FOLDER has its recording; scenarios that share a recording share a line. Lines are summed up by what
+differs between recordings: workload, shim and what is injected. Live cuts are left out, because no epoch of theirs is
+cut. The last column is the largest share of doubtful epochs of one recording, as it is judged, and its scenario.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rig.analysis.dossiers import control_settings
+from rig.contract.arms import SPECS
+from rig.contract.errors import HostError
+from rig.contract.scenario import Scenario
+from rig.faults import LogFile, epochs
+from rig.machines import image
+from rig.machines.argv import Role
+from rig.machines.record import record
+from rig.machines.template import template
+from rig.planning import matrix
+from rig.recordings import archive
+from rig.recordings.archive import Recording
+from rig.recordings.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """The epochs of one recording that can be cut, and how many are doubtful: as judged, and by the logs alone."""
+
+    scenario: Scenario
+    epoch_count: int
+    doubtful: int
+    by_logs_alone: int
+
+    @property
+    def share(self) -> float:
+        """Return the share of doubtful epochs."""
+        return self.doubtful / self.epoch_count if self.epoch_count else 0.0
+
+    @property
+    def group(self) -> str:
+        """Return what this recording has in common with others."""
+        scenario = self.scenario
+        parts = (scenario.workload.name, scenario.shim.partition("-")[0], SPECS[scenario.fault].injection.value)
+        return " ".join(part for part in parts if part and part != "none")
+
+
+def main(folder: Path, patterns: list[str]) -> None:
+    """Record what is missing, and print a line for each group of recordings."""
+    nightly = matrix.profile("nightly")
+    wanted = matrix.select(patterns) if patterns else matrix.default_scenarios(nightly, control_settings)
+    scenarios = {one.recording_key: one for one in matrix.configured(wanted, matrix.profile("quick"))}
+    groups: dict[str, list[Doubt]] = defaultdict(list)
+    with template(Role.RECORDER, image.build(image.recipe())) as made:
+        for key, scenario in sorted(scenarios.items(), key=lambda item: item[1].id):
+            if SPECS[scenario.fault].is_cross_check:
+                continue
+            try:
+                found = doubt(scenario, archive.load(folder / key) or record(scenario, made, folder / key))
+            except HostError as error:
+                sys.stderr.write(f"{scenario.id}: not measured\n{error}\n")
+                continue
+            sys.stderr.write(f"{scenario.id}: {found.doubtful} of {found.epoch_count}, {found.by_logs_alone} by logs\n")
+            groups[found.group].append(found)
+    _say("recordings", "number", "epochs", "doubtful", "without the trace", "worst recording")
+    _say(*["---"] * 6)
+    for name, doubts in sorted(groups.items()):
+        worst = max(doubts, key=lambda one: one.share)
+        rows = [(one.epoch_count, one.doubtful, one.by_logs_alone) for one in doubts]
+        sums = [sum(column) for column in zip(*rows, strict=True)]
+        words = f"{worst.share:.1%} {worst.scenario.id}" if worst.doubtful else "none"
+        _say(name, str(len(doubts)), *map(str, sums), words)
+
+
+def doubt(scenario: Scenario, recording: Recording) -> Doubt:
+    """Return what is doubtful in a recording, over all its disks."""
+    with recording.unpacked() as file:
+        judged, alone = _doubtful(file), _doubtful(replace(file, traces=()))
+    return Doubt(
+        scenario, sum(count for count, _ in judged), sum(doubtful for _, doubtful in judged),
+        sum(doubtful for _, doubtful in alone),
+    )  # fmt: skip
+
+
+def _doubtful(file: LogFile) -> list[tuple[int, int]]:
+    found = []
+    with file.opened() as logs:
+        for log in logs.all:
+            setup = Timeline(log.marks).setup.entry_index
+            reached = [epoch for epoch in epochs(log) if epoch.end > setup]
+            found.append((len(reached), sum(epoch.doubtful for epoch in reached)))
+    return found
+
+
+def _say(*cells: str) -> None:
+    sys.stdout.write(f"| {' | '.join(cells)} |\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
