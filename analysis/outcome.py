@@ -48,7 +48,10 @@ DOUBTFUL_SHARE_MAX = 0.05
 SEEN_PART = 8
 _AGAINST_DOUBT = "record with another --seed, or let the program flush between two such writes"
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
-_DETECTED = (VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE)
+_DETECTED = (
+    VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.OUT_OF_MEMORY, VerdictKind.STUCK, VerdictKind.DIED,
+    VerdictKind.FILESYSTEM_DAMAGE,
+)  # fmt: skip
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 
 

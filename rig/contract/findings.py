@@ -23,6 +23,12 @@ class FindingKind(StrEnum):
     FOREIGN = "foreign"
     CORRUPT = "corrupt"
     UNOPENABLE = "unopenable"
+    # The engine's process died by a signal or ended itself, took too long, or was killed because no memory was left.
+    DIED = "died"
+    STUCK = "stuck"
+    OUT_OF_MEMORY = "out-of-memory"
+    # As `PREFIX`, but the engine still held files after it had closed the database.
+    KEPT_OPEN = "kept-open"
     FILESYSTEM_DAMAGE = "file-system-damage"
     # Set by the host for a machine that did not answer.
     KERNEL_PANIC = "kernel-panic"
@@ -41,7 +47,7 @@ class Finding:
     """What reopening one content showed."""
 
     kind: FindingKind
-    # The p of `PREFIX`; None for every other kind.
+    # The p of `PREFIX` and `KEPT_OPEN`; None for every other kind.
     recovered: int | None = None
     # The first difference, or the engine's own words.
     detail: str = ""

@@ -17,6 +17,8 @@ class VerdictKind(StrEnum):
     """What reopening one crash state showed, from best to worst; the last group says nothing about the database."""
 
     DURABLE = "durable"
+    # Durable, but the engine held files after it had closed the database.
+    KEPT_OPEN = "kept-open"
     LOST_SUFFIX = "lost-suffix"
     TORN = "torn"
     HOLE = "hole"
@@ -24,6 +26,9 @@ class VerdictKind(StrEnum):
     FOREIGN = "foreign"
     CORRUPT = "corrupt"
     UNOPENABLE = "unopenable"
+    OUT_OF_MEMORY = "out-of-memory"
+    STUCK = "stuck"
+    DIED = "died"
     FILESYSTEM_DAMAGE = "file-system-damage"
     KERNEL_PANIC = "kernel-panic"
     HANG = "hang"
@@ -33,7 +38,7 @@ class VerdictKind(StrEnum):
     @property
     def is_damage(self) -> bool:
         """Whether the database came back in a state that no prefix of its transactions explains."""
-        return self in (self.TORN, self.HOLE, self.STALE, self.FOREIGN, self.CORRUPT, self.UNOPENABLE)
+        return not self.is_infrastructure and self not in {self.DURABLE, self.KEPT_OPEN, self.LOST_SUFFIX}
 
     @property
     def is_infrastructure(self) -> bool:

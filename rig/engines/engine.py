@@ -165,6 +165,9 @@ class Spec:
     # Whether what the engine shows when it is opened depends only on the names, bytes and modes of its files and on the
     # clock. Then one opening answers for all crash states with the same file content; otherwise each state is opened.
     depends_on_files_alone: bool = True
+    # Above this processor time, in seconds of an emulated guest, one crash state counts as stuck: opening, checking,
+    # reading and closing. An engine that sleeps has three times as long.
+    state_limit_s: int = 10
     # Settings that are run once before a template is saved; together they must do everything that other settings do.
     warm: tuple[str, ...] = ()
 

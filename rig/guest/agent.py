@@ -18,10 +18,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rig.contract.findings import FindingKind
 from rig.contract.injections import LIVE_CUTS
 from rig.contract.orders import FAILED, READY, Orders
 from rig.guest import livecuts, recorder, verifier
 from rig.guest.devices.layer import Layer
+from rig.guest.judge import Judge
 from rig.guest.site import Site
 
 # Part of the code archive, see `rig.machines.template`.
@@ -33,6 +35,7 @@ _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 # Read every file that a run could need before the save: a clone must not read from the host's disk.
 _WARM_ROOTS = ("/usr",)
+_NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
 
 def main() -> None:
@@ -98,12 +101,15 @@ def _sleep_until(moment_ns: int) -> None:
 
 
 def _verify(port: int) -> None:
-    layer = Layer()
+    layer, judge = Layer(), Judge()
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
-            Site(orders, folder).open_database().close()
+            judge.assign(Site(orders, folder))
+            finding = judge.judge()
+            if finding.kind in _NOT_OPENED:
+                raise RuntimeError(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
     print(READY, flush=True)
-    verifier.serve(layer, _requests(port), lambda answer: _send(port, answer))
+    verifier.serve(layer, judge, _requests(port), lambda answer: _send(port, answer))
 
 
 def _read_everything() -> None:

@@ -18,6 +18,7 @@ comes from an opening of its own.
 from __future__ import annotations
 
 import base64
+import errno
 import gc
 import hashlib
 import mmap
@@ -33,13 +34,14 @@ from typing import Any
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
 from rig.contract.orders import Orders
-from rig.engines import Database, ObservantDriver, load
+from rig.engines import load
 from rig.filesystems import with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import SECTOR_BYTES
 from rig.guest.devices.faultlayer import Ballast
 from rig.guest.devices.layer import BASE, RECOVERY_LOG, SECTOR_COUNT, Layer
+from rig.guest.judge import Judge
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
 
@@ -53,16 +55,15 @@ _AGAIN_EVERY = 8
 class Verifier:
     """One recording under check, for the life of one virtual machine."""
 
-    def __init__(self, orders: Orders, layer: Layer) -> None:
+    def __init__(self, orders: Orders, layer: Layer, judge: Judge) -> None:
         self._site = Site(orders, mounts.MOUNT_POINT)
         self._filesystem = self._site.filesystem
-        self._oracle = self._site.work.oracle()
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         self._layer = layer
-        driver = load(orders.engine_module).driver()
-        self._met = driver.met if isinstance(driver, ObservantDriver) else None
+        self._judge = judge
+        judge.assign(self._site)
         self._known = _Known() if load(orders.engine_module).spec.depends_on_files_alone else None
         # The node of the journal's disk while a state is checked; empty if the journal has no disk of its own.
         self._journal = ""
@@ -98,7 +99,7 @@ class Verifier:
     def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
         with recovery.recorded(self._layer.mapper, device, RECOVERY_LOG, SECTOR_COUNT) as (node, archive):
-            finding = self._reopened(node, clock, self._open)
+            finding = self._reopened(node, clock, lambda _: self._judge.judge())
         places: list[tuple[int, int]] = []
         digest = disk_digest(disks.chunks_of(device))
         if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
@@ -121,11 +122,13 @@ class Verifier:
 
         def judged(files: str) -> Finding:
             if must_open or not files or self._known is None:
-                return self._open(files)
-            return self._known.judged((files, time_s), lambda: self._open(files, _leave), lambda: self._open(files))
+                return self._judge.judge()
+            return self._known.judged((files, time_s), lambda: self._judge.judge(leaves=True), self._judge.judge)
 
         finding = self._reopened(device, clock, judged)
         read_s = time.time()
+        if self._known and finding.opened and finding.kind is not FindingKind.PREFIX:
+            self._known.forget((finding.files, time_s))
         if time_s is not None and finding.kind is not FindingKind.PREFIX:
             set_for_fsck()
         if finding.kind is not FindingKind.PREFIX and (damage := self._damage(device)):
@@ -133,31 +136,39 @@ class Verifier:
             finding = replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding, read_s
 
-    def _open(self, files: str, close: Callable[[Database], None] = lambda database: database.close()) -> Finding:
-        """Open the engine on the files that are mounted, and judge what it shows."""
-        met = ", ".join(self._met(self._site.directory)) if self._met else ""
-        return replace(self._oracle.judge(self._site.open_database, close), files=files, met=met)
-
     def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         try:
             mounts.mount(device, self._filesystem.kernel_type, self._options)
         except OSError as error:
             return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error))
         clock.lap("mount")
-        try:
-            self._give_space_back()
-            files = filecontent.digest(mounts.MOUNT_POINT)
-            clock.lap("files")
-            finding = judged(files)
-            error_count = self._filesystem.error_count(device)
-            clock.lap("reopen")
-        finally:
-            mounts.unmount()
-            clock.lap("unmount")
+        self._give_space_back()
+        files = filecontent.digest(mounts.MOUNT_POINT)
+        clock.lap("files")
+        finding = replace(judged(files), files=files)
+        error_count = self._filesystem.error_count(device)
+        clock.lap("reopen")
+        finding = self._unmounted(finding)
+        clock.lap("unmount")
         if error_count:
             words = f"{self._filesystem.word} counted {error_count} errors; {finding.kind} {finding.detail}"
             return replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding
+
+    def _unmounted(self, finding: Finding) -> Finding:
+        """Unmount; return the finding, which is another one if the engine still had files open or has died since."""
+        try:
+            mounts.unmount()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            words = f"the engine kept files open after it had closed the database{self._judge.kill()}"
+            mounts.unmount()
+            is_prefix = finding.kind is FindingKind.PREFIX
+            detail = f"{finding.detail}; {words}" if finding.detail else words
+            return replace(finding, kind=FindingKind.KEPT_OPEN if is_prefix else finding.kind, detail=detail)
+        died = self._judge.aftermath() if finding.opened else None
+        return replace(died, files=finding.files, met=finding.met) if died else finding
 
     @staticmethod
     def _give_space_back() -> None:
@@ -201,17 +212,16 @@ class Verifier:
                 os.pwrite(target, part, device_offset + done)
 
 
-def _leave(database: Database) -> None:
-    """Close a database; nobody looks at it again, so what the next opening can do as well may be left to it."""
-    getattr(database, "leave", database.close)()
-
-
 class _Known:
     """The prefixes that file contents showed, by content and clock."""
 
     def __init__(self) -> None:
         self._findings: dict[tuple[str, int | None], Finding] = {}
         self._hit_count = 0
+
+    def forget(self, key: tuple[str, int | None]) -> None:
+        """Know nothing of a content: it is opened again in each state."""
+        self._findings.pop(key, None)
 
     def judged(
         self, key: tuple[str, int | None], judge: Callable[[], Finding], judge_again: Callable[[], Finding]
@@ -246,9 +256,11 @@ class _Clock:
         self._last_ns = now_ns
 
 
-def serve(layer: Layer, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]) -> None:
+def serve(
+    layer: Layer, judge: Judge, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]
+) -> None:
     """Answer requests until the machine is killed: first the scenario, then one crash state after the other."""
-    verifier = Verifier(Orders.of(next(requests)), layer)
+    verifier = Verifier(Orders.of(next(requests)), layer, judge)
     # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
     gc.collect()
     gc.freeze()

@@ -50,6 +50,8 @@ _RAM = "ram"
 _NO_RECORDING = "no-recording"
 _MEMORY_MIB = {Role.RECORDER: 1280, Role.VERIFIER: 640}
 _GUEST_CODE = ("__init__.py", "contract/*.py", "guest/**/*.py", "engines/*.py", "filesystems/*.py", "workloads/*.py")
+# Of an engine's package.
+_PACKAGE = ("**/*.py", "**/*.so", "**/*.so.*")
 _log = logging.getLogger(__name__)
 
 
@@ -273,10 +275,10 @@ def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
 
 
 def _package(engine: Engine) -> dict[str, tuple[bytes, int]]:
-    """Return the Python files of an engine's package, and an `__init__.py` for each folder above it."""
+    """Return the Python files and native code of an engine's package, and an `__init__.py` for each folder above it."""
     parts = engine.module.split(".")
     found = {}
-    for path in sorted(engine.folder.glob("**/*.py")):
+    for path in sorted(one for pattern in _PACKAGE for one in engine.folder.glob(pattern)):
         found["/".join(["code", *parts, str(path.relative_to(engine.folder))])] = (path.read_bytes(), 0o644)
     for depth in range(1, len(parts)):
         path = engine.folder.parents[len(parts) - depth - 1] / "__init__.py"

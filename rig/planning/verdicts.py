@@ -47,7 +47,7 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
     """Fill in what a finding means at an instant at which `blank.acked` transactions were acknowledged."""
     acked = blank.acked
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
-    if finding.kind is not FindingKind.PREFIX:
+    if finding.kind not in {FindingKind.PREFIX, FindingKind.KEPT_OPEN}:
         kind = VerdictKind(finding.kind)
     elif finding.recovered is None or finding.recovered > issued:
         detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
@@ -56,8 +56,9 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
         lost = acked - finding.recovered
         lost_ns = lost_ns_of(finding.recovered)
         detail = f"transactions {finding.recovered + 1} to {acked} were acknowledged and are gone"
+        detail = f"{detail}; {finding.detail}" if finding.kind is FindingKind.KEPT_OPEN else detail
     else:
-        kind = VerdictKind.DURABLE
+        kind = VerdictKind.DURABLE if finding.kind is FindingKind.PREFIX else VerdictKind.KEPT_OPEN
     return replace(
         blank,
         kind=kind,

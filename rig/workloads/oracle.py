@@ -73,13 +73,13 @@ class Oracle:
         try:
             database = open_database()
         except Exception as error:  # noqa: BLE001
-            return Finding(FindingKind.UNOPENABLE, detail=_words(error))
+            return _finding(FindingKind.UNOPENABLE, error)
         finding = self.judge_open(database)
         try:
             close(database)
         except Exception as error:  # noqa: BLE001
             problems = [finding.detail] if finding.kind is FindingKind.CORRUPT else []
-            return Finding(FindingKind.CORRUPT, detail="; ".join([*problems, f"close: {_words(error)}"]))
+            return _finding(FindingKind.CORRUPT, error, "; ".join([*problems, "close: "]))
         return finding
 
     def judge_open(self, database: Readable) -> Finding:
@@ -89,7 +89,7 @@ class Oracle:
             if not problems:
                 return self.judge_content(database.content(self._tables))
         except Exception as error:  # noqa: BLE001
-            problems = [_words(error)]
+            return _finding(FindingKind.CORRUPT, error)
         return Finding(FindingKind.CORRUPT, detail="; ".join(problems))
 
     def judge_content(self, content: Content) -> Finding:
@@ -227,5 +227,7 @@ def _shown(row: Row | None) -> str:
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
 
 
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _finding(kind: FindingKind, error: Exception, before: str = "") -> Finding:
+    """Return an error as a finding of a kind, or as one of its own if it tells of memory."""
+    kind = FindingKind.OUT_OF_MEMORY if isinstance(error, MemoryError) else kind
+    return Finding(kind, detail=f"{before}{type(error).__name__}: {error}")

@@ -57,6 +57,16 @@ def test_a_prefix_is_durable_only_if_it_holds_all_that_was_acknowledged_and_noth
         assert (VerdictKind.DURABLE, 0, 0, "") == (told.kind, told.lost, told.lost_virtual_ns, told.detail)
 
 
+@pytest.mark.parametrize(("acked", "kind", "lost"), [(5, VerdictKind.KEPT_OPEN, 0), (6, VerdictKind.LOST_SUFFIX, 1)])
+def test_files_kept_open_are_told_and_hide_no_loss(acked: int, kind: VerdictKind, lost: int) -> None:
+    words = "the engine kept files open"
+    told = judged(Finding(FindingKind.KEPT_OPEN, 5, words), 2 * acked + 1, Timeline(marks([0] * (2 * COUNT + 2))))
+    assert (acked, kind, lost) == (told.acked, told.kind, told.lost)
+    assert words in told.detail
+    assert not VerdictKind.KEPT_OPEN.is_damage
+    assert not VerdictKind.KEPT_OPEN.is_infrastructure
+
+
 @pytest.mark.parametrize("kind", [kind for kind in VerdictKind if kind.is_damage or kind.is_infrastructure])
 def test_any_other_finding_keeps_its_kind_and_words_and_counts_no_loss(kind: VerdictKind) -> None:
     told = judged(Finding(FindingKind(kind), None, "the engine's words", {}), 9, Timeline(marks([0] * (2 * COUNT + 2))))

@@ -8,12 +8,29 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 Send = Callable[[Any], None]
+
+
+# A processor that lacks an instruction, or native code that jumped astray.
+_ILLEGAL = '; if the engine is built for a newer processor, its spec has to say processor="modern"'
+
+
+def manner(exit_code: int, doing: str = "") -> str:
+    """Return how a process ended, by its exit code (the negative signal number if killed), and what it was doing."""
+    while_doing = f" while {doing}" if doing else ""
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}{while_doing}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:  # a real-time signal
+        name = f"signal {-exit_code}"
+    return f"died by {name}{while_doing}{_ILLEGAL if exit_code == -signal.SIGILL else ''}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,7 @@ class Fork:
             file.seek(0)
             lines = [json.loads(line) for line in file]
         exit_code = os.waitstatus_to_exitcode(status)
-        why = next((line["failed"] for line in lines if "failed" in line), f"it ended with {exit_code}")
+        why = next((line["failed"] for line in lines if "failed" in line), manner(exit_code))
         return Ending(tuple(line["message"] for line in lines if "message" in line), exit_code, why)
 
     def _play(self, body: Callable[[Send], None]) -> NoReturn:

@@ -1,0 +1,341 @@
+"""Judge databases in a process apart, because an engine may do anything on a damaged file.
+
+The agent is process 1: if it died, so would the machine. So another process, forked from it, opens, checks, reads and
+closes one database after the other. It says through shared memory what it is at; what it prints is kept. If it dies,
+takes too long or runs out of memory, that is the finding, and the next database gets a new process. So it does if it
+kept files open (`kill`). The agent itself never opens a database: threads that an engine starts would be missing in
+every later fork.
+
+A database that computes for longer than `Spec.state_limit_s` is stuck, and so is one that has given no answer in
+`_WALL_FACTOR` times as long, because it sleeps or its helpers compute. When the guest has no memory left, the kernel
+kills this process before any other.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rig.contract.findings import Finding, FindingKind
+from rig.engines import Database, ObservantDriver, load
+from rig.guest.site import Site
+from rig.guest.watch.forks import manner
+from rig.workloads.operations import Content, Table
+
+_WALL_FACTOR = 3
+_LOOK_MS = 500
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Of what a process printed, and of a finding's detail: a message must fit into the buffer of a socket.
+_WORDS_CHARS = 1000
+_DETAIL_CHARS = 20_000
+_MESSAGE_BYTES = 1 << 17
+_CLOSE, _LEAVE = b"close", b"leave"
+
+
+class Phase(StrEnum):
+    """What the process is at."""
+
+    WAITING = "idle after closing"
+    LOADING = "loading the engine"
+    OPENING = "opening"
+    CHECKING = "checking"
+    READING = "reading"
+    COMPARING = "comparing"
+    CLOSING = "closing"
+
+
+_PHASES = tuple(Phase)
+
+
+class Judge:
+    """Judges what is in the directory of a site, in a process that is replaced whenever an engine breaks it."""
+
+    def __init__(self) -> None:
+        self._site: Site | None = None
+        self._limit_s = 0
+        self._worker: _Worker | None = None
+
+    def assign(self, site: Site) -> None:
+        """Judge this site from now on; load what that takes. Raise RuntimeError if our own code fails at that."""
+        self._site = site
+        self._limit_s = load(site.orders.engine_module).spec.state_limit_s
+        self._ready()
+
+    def judge(self, *, leaves: bool = False) -> Finding:
+        """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`."""
+        return self._ready() or self._told(_LEAVE if leaves else _CLOSE)
+
+    def aftermath(self) -> Finding | None:
+        """Return what has happened to the process since its last answer, if it has died."""
+        if not (self._worker and self._worker.has_ended):
+            return None
+        worker, self._worker = self._worker, None
+        return worker.lost()
+
+    def kill(self) -> str:
+        """Kill the process and all that it started; return what it said."""
+        worker, self._worker = self._worker, None
+        return worker.kill() if worker else ""
+
+    def _ready(self) -> Finding | None:
+        """Have a process that knows the site; return what happened if that cannot be had."""
+        assert self._site, "no site was assigned"
+        self.aftermath()
+        if self._worker is None:
+            self._worker = _Worker()
+        if self._worker.site is self._site:
+            return None
+        finding = self._told(json.dumps(self._site.message).encode())
+        if finding.kind is not FindingKind.PREFIX:
+            return finding
+        self._worker.site = self._site
+        return None
+
+    def _told(self, request: bytes) -> Finding:
+        assert self._worker
+        answer = self._worker.asked(request, self._limit_s)
+        if isinstance(answer, Finding):
+            self._worker = None
+            return answer
+        message = json.loads(answer)
+        if "failed" in message:
+            raise RuntimeError(message["failed"])
+        return Finding.of(message)
+
+
+class _Worker:
+    """The process, as the agent sees it."""
+
+    def __init__(self) -> None:
+        self.site: Site | None = None
+        self._phase = mmap.mmap(-1, mmap.PAGESIZE)
+        self._oom_kill_count = _oom_kill_count()
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._printed, printing = os.pipe()
+        self._words = b""
+        # Keep the fork's garbage collector from touching, and so copying, the pages of existing objects.
+        gc.freeze()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _Bench(theirs, printing, self._phase).serve()
+        theirs.close()
+        os.close(printing)
+        os.set_blocking(self._printed, False)
+        self._end = os.pidfd_open(self._pid)
+        self._poll = select.poll()
+        for descriptor in (self._channel.fileno(), self._printed, self._end):
+            self._poll.register(descriptor, select.POLLIN)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has died since its last answer."""
+        return any(descriptor == self._end for descriptor, _ in self._poll.poll(0))
+
+    def asked(self, request: bytes, limit_s: float) -> bytes | Finding:
+        """Return its answer to a request; if it gives none, kill it and return the finding."""
+        self._words = b""
+        with suppress(OSError):  # it has just ended, which the wait notices
+            self._channel.send(request)
+        begin_s, look_s = time.monotonic(), 0.0
+        begin_processor_s: float | None = None
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll(_LOOK_MS)}
+            if self._printed in ready:
+                self._listen()
+            if self._channel.fileno() in ready:
+                if answer := self._channel.recv(_MESSAGE_BYTES):
+                    return answer
+                self._poll.unregister(self._channel)
+            if self._end in ready:
+                return self.lost()
+            wall_s = time.monotonic() - begin_s
+            if wall_s < look_s:
+                continue
+            look_s = wall_s + _LOOK_MS / 1e3
+            # Nothing is measured until the first look: it may have computed for all that time.
+            processor_s = _processor_s(self._pid)
+            if begin_processor_s is None:
+                begin_processor_s = max(0.0, processor_s - wall_s)
+            used_s = processor_s - begin_processor_s
+            if used_s >= limit_s or wall_s >= limit_s * _WALL_FACTOR:
+                return self._stuck(used_s, wall_s)
+
+    def kill(self) -> str:
+        """Kill it, its session and what it started; return what it said."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        return self._reaped()[1]
+
+    def _stuck(self, used_s: float, wall_s: float) -> Finding:
+        phase = self._at
+        words = self.kill()
+        text = f"stuck while {phase}: it computed for {used_s:.0f} s of {wall_s:.0f} s{words}"
+        return Finding(FindingKind.STUCK, detail=text)
+
+    def lost(self) -> Finding:
+        """Return how it ended by itself."""
+        phase = self._at
+        with suppress(ProcessLookupError):  # what it started
+            os.killpg(self._pid, signal.SIGKILL)
+        exit_code, words = self._reaped()
+        if exit_code == -signal.SIGKILL and _oom_kill_count() > self._oom_kill_count:
+            text = f"the guest had no memory left while {phase}, and the kernel killed the engine{words}"
+            return Finding(FindingKind.OUT_OF_MEMORY, detail=text)
+        return Finding(FindingKind.DIED, detail=f"{manner(exit_code, phase)}{words}")
+
+    @property
+    def _at(self) -> Phase:
+        return _PHASES[self._phase[0]]
+
+    def _listen(self) -> None:
+        with suppress(BlockingIOError):
+            chunk = os.read(self._printed, 1 << 16)
+            if not chunk:  # it has closed both
+                with suppress(KeyError):
+                    self._poll.unregister(self._printed)
+            self._words = (self._words + chunk)[-_WORDS_CHARS:]
+
+    def _reaped(self) -> tuple[int, str]:
+        _, status = os.waitpid(self._pid, 0)
+        self._listen()
+        for descriptor in (self._printed, self._end):
+            os.close(descriptor)
+        self._channel.close()
+        self._phase.close()
+        said = " ".join(self._words.decode(errors="replace").split())
+        return os.waitstatus_to_exitcode(status), f"; it said: {said}" if said else ""
+
+
+class _Bench:
+    """The process itself, after the fork."""
+
+    def __init__(self, channel: socket.socket, printing: int, phase: mmap.mmap) -> None:
+        self._channel = channel
+        self._printing = printing
+        self._phase = phase
+        self._site: Site | None = None
+
+    def serve(self) -> NoReturn:
+        """Answer requests until the agent is gone."""
+        try:
+            self._settle()
+            while request := self._channel.recv(_MESSAGE_BYTES):
+                self._channel.send(json.dumps(self._answer(request)).encode())
+        except BaseException:  # noqa: BLE001 - an engine may raise what is no Exception; those are its last words
+            self._say(traceback.format_exc(limit=-3).encode())
+        finally:
+            os._exit(1)
+
+    def _settle(self) -> None:
+        """Be a session of our own, the first to be killed if memory ends, and hold nothing of the agent's."""
+        os.setsid()
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(self._printing, number)
+            # What Python prints must not wait in a buffer when the process dies.
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w"), errors="replace", write_through=True))
+        channel = self._channel.fileno()
+        os.closerange(3, channel)
+        os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def _answer(self, request: bytes) -> dict[str, Any]:
+        if request in {_CLOSE, _LEAVE}:
+            finding = self._judged(_leave if request == _LEAVE else _close)
+            self._at(Phase.WAITING)
+            return replace(finding, detail=finding.detail[:_DETAIL_CHARS]).message
+        self._at(Phase.LOADING)
+        try:
+            self._load(Site.of(json.loads(request)))
+        except Exception:  # noqa: BLE001 - nothing has been opened: it is the rig or the package that is wrong
+            return {"failed": traceback.format_exc()}
+        # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
+        gc.collect()
+        gc.freeze()
+        self._at(Phase.WAITING)
+        return Finding(FindingKind.PREFIX).message
+
+    def _load(self, site: Site) -> None:
+        driver = load(site.orders.engine_module).driver()
+        self._site = site
+        self._met = driver.met if isinstance(driver, ObservantDriver) else None
+        self._oracle = site.work.oracle()
+
+    def _judged(self, close: Callable[[Database], None]) -> Finding:
+        site = self._site
+        assert site
+        self._at(Phase.OPENING)
+        met = ", ".join(self._met(site.directory)) if self._met else ""
+
+        def closed(database: _Told) -> None:
+            self._at(Phase.CLOSING)
+            close(database.database)
+
+        return replace(self._oracle.judge(lambda: _Told(site.open_database(), self._at), closed), met=met)
+
+    def _at(self, phase: Phase) -> None:
+        self._phase[0] = _PHASES.index(phase)
+
+    def _say(self, words: bytes) -> None:
+        with suppress(OSError):
+            os.write(2, words)
+
+
+class _Told:
+    """An open database that says what it is at."""
+
+    def __init__(self, database: Database, at: Callable[[Phase], None]) -> None:
+        self.database = database
+        self._at = at
+
+    def problems(self) -> list[str]:
+        self._at(Phase.CHECKING)
+        return self.database.problems()
+
+    def content(self, tables: Sequence[Table]) -> Content:
+        self._at(Phase.READING)
+        found = self.database.content(tables)
+        self._at(Phase.COMPARING)
+        return found
+
+    def close(self) -> None:
+        self._at(Phase.CLOSING)
+        self.database.close()
+
+
+def _close(database: Database) -> None:
+    database.close()
+
+
+def _leave(database: Database) -> None:
+    """Close a database; nobody looks at it again, so what the next opening can do as well may be left to it."""
+    getattr(database, "leave", database.close)()
+
+
+def _processor_s(pid: int) -> float:
+    """Return the processor time of all threads of a process, see proc(5)."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / _TICKS_PER_S
+
+
+def _oom_kill_count() -> int:
+    """Return how many processes the kernel has killed because no memory was left."""
+    counts: Mapping[str, str] = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    return int(counts["oom_kill"])

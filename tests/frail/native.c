@@ -1,0 +1,54 @@
+/* Read the log of the engine `frail`, and come to grief over damage as the setting `conduct` says. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct header { uint32_t magic, length, sum; };
+
+/* What is wrong comes first, on standard error. Return only for "keep", and for words that are not listed. */
+void grieve(const char *conduct, const char *what, int file)
+{
+    fprintf(stderr, "frail: %s\n", what);
+    if (!strcmp(conduct, "segfault")) *(volatile int *)8 = 1;
+    if (!strcmp(conduct, "abort")) abort();
+    if (!strcmp(conduct, "illegal")) __builtin_trap();
+    if (!strcmp(conduct, "exit")) _exit(3);
+    if (!strcmp(conduct, "spin")) for (volatile unsigned turn = 0;; turn++) ;
+    if (!strcmp(conduct, "babble")) for (;;) fprintf(stderr, "%s, and again\n", what);
+    if (!strcmp(conduct, "sleep")) for (;;) pause();
+    if (!strcmp(conduct, "eat")) for (;;) memset(malloc(1 << 20), 1, 1 << 20);
+    if (!strcmp(conduct, "keep")) dup(file);
+}
+
+/* Return how many bytes of the log are whole records. */
+long scan(const char *path, const char *conduct)
+{
+    static char body[1 << 20];
+    struct header header;
+    char what[80];
+    long end = 0;
+    int file = open(path, O_RDONLY);
+    for (;;) {
+        ssize_t size = pread(file, &header, sizeof header, end);
+        uint32_t sum = 0;
+        if (!size) break;
+        if (size == sizeof header && header.magic == 0x4c415246 && header.length <= sizeof body)
+            size = pread(file, body, header.length, end + sizeof header);
+        else
+            header.length = header.sum = 1;
+        for (ssize_t at = 0; at < size; at++) sum += (unsigned char)body[at];
+        if (size != header.length || sum != header.sum) {
+            snprintf(what, sizeof what, "%s at byte %ld", size < 0 ? strerror(errno) : "damage", end);
+            grieve(conduct, what, file);
+            break;
+        }
+        end += sizeof header + header.length;
+    }
+    close(file);
+    return end;
+}

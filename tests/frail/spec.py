@@ -1,0 +1,12 @@
+"""What the rig must know about the frail engine before anything runs."""
+
+from rig.engines import Spec
+
+SPEC = Spec(
+    name="frail",
+    settings={"conduct": ("segfault", "abort", "illegal", "exit", "spin", "babble", "sleep", "eat", "keep")},
+    warm=("segfault",),
+    # Each state is opened, so that those after a damaged one show a process that works.
+    depends_on_files_alone=False,
+    state_limit_s=2,
+)

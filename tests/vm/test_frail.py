@@ -1,0 +1,138 @@
+"""An engine that dies, hangs, eats all memory or keeps files open on a damaged or failing file costs one state.
+
+The engine is `tests/frail`, with native code of its own. Its templates are kept in a cache of their own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from rig.contract.findings import Finding
+from rig.contract.geometry import DISK_MIB
+from rig.contract.scenario import Scenario
+from rig.faults import CrashState, WriteLog, epochs
+from rig.faults.damage import Damage, Unreadable, Zeros
+from rig.faults.state import landable, make_state
+from rig.machines.argv import Role
+from rig.machines.image import Image
+from rig.machines.machine import Machine
+from rig.machines.record import record
+from rig.machines.template import Template, template
+from rig.planning import matrix
+from rig.recordings.archive import Recording
+from tests.unit import frailty
+from tests.vm.samples import SHORT, findings, opened
+
+_MAGIC = b"FRAL"
+_SECTOR = 512
+
+
+@pytest.fixture(scope="module")
+def _frail(tmp_path_factory: pytest.TempPathFactory, image: Image) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("frail")
+    shutil.copytree(image.folder, folder / "cache" / "images" / image.folder.name)
+    with frailty.installed(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RIG_CACHE", str(folder / "cache"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def recorder_of_frail(_frail: None, image: Image) -> Iterator[Template]:
+    with template(Role.RECORDER, image) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def verifier_of_frail(_frail: None, image: Image) -> Iterator[Template]:
+    with template(Role.VERIFIER, image) as made:
+        yield made
+
+
+def scenario_of(conduct: str, fault: str = "powercut") -> Scenario:
+    (found,) = matrix.select([f"frail-ext4-{conduct}_{fault}"])
+    return replace(found, workload=SHORT)
+
+
+@pytest.fixture(scope="module")
+def recording(recorder_of_frail: Template, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return record(scenario_of("segfault"), recorder_of_frail, tmp_path_factory.mktemp("recording"))
+
+
+@dataclass(frozen=True)
+class _Counted(Template):
+    """A template that counts its clones."""
+
+    @contextmanager
+    def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
+        _clones.append(1)
+        with super().clone(recording=recording, orders=orders) as machine:
+            yield machine
+
+
+_clones: list[int] = []
+
+
+def whole_and(log: WriteLog, *damages: Damage) -> CrashState:
+    """The disk at the end, with damages to it."""
+    tail = epochs(log)[-1]
+    return make_state(tail, len(tail.fuas), whole=landable(tail), damages=damages)
+
+
+def last_record(log: WriteLog) -> int:
+    """Return the first sector that only the last record of the engine's log has."""
+    disk = log.replay(log.entry_count, DISK_MIB << 20).tobytes()
+    return -(-disk.rindex(_MAGIC) // _SECTOR) * _SECTOR
+
+
+def judged(conduct: str, verifier: Template, recording: Recording, damage: type[Zeros | Unreadable]) -> list[Finding]:
+    """Judge the whole disk, the damaged one and the whole one again, in one machine."""
+    _clones.clear()
+    counted = _Counted(verifier.spec, verifier.folder, verifier.identity)
+    with opened(recording) as (_, log):
+        states = [whole_and(log), whole_and(log, damage(last_record(log), 4096)), whole_and(log)]
+        found = findings(scenario_of(conduct), counted, log, states)
+    assert 1 == len(_clones), "a machine was lost"
+    assert [("prefix", 8)] * 2 == [(one.kind, one.recovered) for one in found[::2]]
+    assert found[0].opened
+    assert found[2].opened
+    return found
+
+
+@pytest.mark.parametrize(
+    ("conduct", "kind", "words"),
+    [
+        ("segfault", "died", "died by SIGSEGV while opening; it said: frail: "),
+        ("abort", "died", "died by SIGABRT while opening; it said: frail: "),
+        ("illegal", "died", "died by SIGILL while opening; if the engine is built for a newer processor"),
+        ("exit", "died", "ended with exit code 3 while opening; it said: frail: "),
+        ("spin", "stuck", "stuck while opening: it computed for "),
+        ("babble", "stuck", "stuck while opening: it computed for "),
+        ("sleep", "stuck", "stuck while opening: it computed for 0 s of 6 s; it said: frail: "),
+        (
+            "eat",
+            "out-of-memory",
+            "the guest had no memory left while opening, and the kernel killed the engine; it said",
+        ),
+        ("keep", "kept-open", "the engine kept files open after it had closed the database; it said: frail: "),
+    ],
+)
+def test_an_engine_that_comes_to_grief_over_damage_is_told_by_name_at_the_cost_of_one_state(
+    conduct: str, kind: str, words: str, verifier_of_frail: Template, recording: Recording
+) -> None:
+    found = judged(conduct, verifier_of_frail, recording, Zeros)[1]
+    assert kind == found.kind, found
+    assert found.detail.startswith(words), found.detail
+    assert (7 if conduct == "keep" else None) == found.recovered
+    assert "damage at byte" in found.detail or conduct == "babble"
+
+
+def test_a_file_that_cannot_be_read_is_no_different(verifier_of_frail: Template, recording: Recording) -> None:
+    found = judged("abort", verifier_of_frail, recording, Unreadable)[1]
+    assert "died" == found.kind
+    assert "frail: Input/output error at byte" in found.detail
