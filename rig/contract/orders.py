@@ -12,6 +12,7 @@ from typing import Any
 
 from rig.contract.devices import Device
 from rig.contract.injections import Injection
+from rig.contract.processors import Processor
 
 # The agent prints one of these when it can take orders, or when it failed to start.
 READY, FAILED = "RIG-READY", "RIG-FAILED"
@@ -48,6 +49,8 @@ class Orders:
     shim: str
     injection: Injection
     seed: int
+    # What the guest needs to have, see `rig.contract.processors`.
+    processor: Processor = Processor.PLAIN
 
     @property
     def message(self) -> dict[str, Any]:
@@ -60,6 +63,7 @@ class Orders:
         values = {field.name: message[field.name] for field in fields(cls)}
         values["device"] = Device.of(values["device"])
         values["injection"] = Injection(values["injection"])
+        values["processor"] = Processor(values["processor"])
         return cls(**values)
 
     @property

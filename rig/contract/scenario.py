@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from rig.contract.arms import SPECS
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
+from rig.contract.processors import Processor
 
 # The workload that ids do not name.
 DEFAULT_WORKLOAD = "ledger"
@@ -59,6 +60,7 @@ class Scenario:
     seed: int = 1
     # The package that the guest imports for the engine.
     engine_module: str = ""
+    processor: Processor = Processor.PLAIN
 
     @property
     def settings_name(self) -> str:
@@ -92,6 +94,7 @@ class Scenario:
             shim=self.shim,
             injection=SPECS[self.fault].injection,
             seed=self.seed,
+            processor=self.processor,
         )
 
     @property

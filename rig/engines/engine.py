@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from rig.contract.processors import Processor
 from rig.workloads.events import EventKind
 from rig.workloads.operations import Content, Operation, Skill, Table
 
@@ -168,6 +169,8 @@ class Spec:
     # Above this processor time, in seconds of an emulated guest, one crash state counts as stuck: opening, checking,
     # reading and closing. An engine that sleeps has three times as long.
     state_limit_s: int = 10
+    # "modern" for an engine with native code that is built for SSE4, AVX or BMI; the guests are a tenth slower then.
+    processor: str = Processor.PLAIN
     # Settings that are run once before a template is saved; together they must do everything that other settings do.
     warm: tuple[str, ...] = ()
 
@@ -243,6 +246,8 @@ def load(module: str) -> Engine:
     spec = getattr(importlib.import_module(f"{module}.spec"), "SPEC", None)
     if not isinstance(spec, Spec):
         raise TypeError(f"{module}.spec has no SPEC that is a rig.engines.Spec; see docs/extending.md")
+    if spec.processor not in list(Processor):
+        raise TypeError(f"{module}.spec asks for a processor {spec.processor!r}; there are: {', '.join(Processor)}")
     return Engine(module, spec)
 
 

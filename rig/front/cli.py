@@ -136,7 +136,8 @@ def run(
     chosen, added = _chosen(scenarios, wanted, controls=controls)
     build = library_for({scenario.engine for scenario in chosen}, library) if library else None
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, build.name if build else "")
-    with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+    needed = campaign.processor_for(one.processor for one in chosen)
+    with shown() as progress, campaign.machines(progress, [build] if build else [], needed) as machines:
         for line in filter(None, (added, *_introduction(chosen, wanted, machines))):
             progress.says(line)
         definition = _definition(chosen, wanted.name, machines) | {"library": build.name if build else ""}
@@ -170,8 +171,9 @@ def replay(scenario: str, state: str, library: str | None, run_dir: Path | None)
     from rig.store import Run
 
     target = Run.open(run_dir or _newest_run(having=scenario))
-    build = library_of_run(target.scenario(scenario), library)
-    with shown() as progress, campaign.machines(progress, [build] if build else []) as machines:
+    stored = target.scenario(scenario)
+    build, needed = library_of_run(stored, library), campaign.processor_for([stored.processor])
+    with shown() as progress, campaign.machines(progress, [build] if build else [], needed) as machines:
         answer = replay_state(target, scenario, state, machines)
     for name, value in answer.facts.items():
         click.echo(f"{name:12} {value}")

@@ -127,9 +127,12 @@ def rig_library(request: pytest.FixtureRequest) -> Library | None:
 @pytest.fixture(scope="session")
 def rig_machines(rig_library: Library | None) -> Iterator[Machines]:
     """Hold the guest image and the templates for the session; make whatever the cache lacks."""
+    from rig.engines import engines
     from rig.machines import campaign
 
-    with campaign.machines(campaign.Silent(), [rig_library] if rig_library else []) as machines:
+    # The machines are those of the session, whichever of its tests comes first.
+    needed = campaign.processor_for(engine.spec.processor for engine in engines())
+    with campaign.machines(campaign.Silent(), [rig_library] if rig_library else [], needed) as machines:
         yield machines
 
 

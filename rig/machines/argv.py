@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from rig.contract.processors import Processor
+
 
 class Role(StrEnum):
     """What a machine is for."""
@@ -37,6 +39,8 @@ class MachineSpec:
     kernel: Path
     initrd: Path
     root_disk: Path
+    # Under emulation; with KVM a guest has the host's processor.
+    processor: Processor = Processor.PLAIN
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,9 @@ class Plugs:
 ORDERS_BYTES = 4096
 
 # QEMU 7.2 mis-emulates cmpxchg16b: with it, 1 of 6 boots died in early kernel code. The plainest CPU model is the
-# fastest to emulate (a crash state takes a tenth less time than with "max") and has no instruction that reads host
+# fastest to emulate (a crash state takes a tenth less time than with "max"). None has an instruction that reads host
 # randomness.
-_TCG_CPU = "qemu64,cx16=off"
+_TCG_CPU = {Processor.PLAIN: "qemu64,cx16=off", Processor.MODERN: "max,cx16=off,rdrand=off,rdseed=off"}
 _KVM_CPU = {Accelerator.KVM: "host", Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES: "host,-arch-capabilities"}
 # Virtual time advances by 2 ns with each guest instruction, and jumps to the next timer when the guest sleeps.
 _ICOUNT = "shift=1,sleep=off,align=off"
@@ -103,7 +107,7 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
 def _processor(spec: MachineSpec) -> list[str]:
     if spec.accelerator in _KVM_CPU:
         return ["-accel", "kvm", "-cpu", _KVM_CPU[spec.accelerator]]
-    processor = ["-accel", "tcg,tb-size=128", "-cpu", _TCG_CPU]
+    processor = ["-accel", "tcg,tb-size=128", "-cpu", _TCG_CPU[spec.processor]]
     return [*processor, "-icount", _ICOUNT] if spec.role is Role.RECORDER else processor
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from rig.cache import require_cache
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RigError
 from rig.contract.findings import Finding
+from rig.contract.processors import Processor
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.engines import named
@@ -80,9 +81,12 @@ class Machines:
 
 
 @contextmanager
-def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[Machines]:
+def machines(
+    progress: Progress, libraries: Sequence[Library] = (), processor: Processor = Processor.PLAIN
+) -> Iterator[Machines]:
     """Hold an image and both templates for the length of a block; make whatever the cache lacks.
 
+    The guests have the processor that the scenarios need (`processor_for`).
     Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest cannot load.
     """
     require_qemu()
@@ -99,8 +103,14 @@ def machines(progress: Progress, libraries: Sequence[Library] = ()) -> Iterator[
     more = "; `rig doctor` says more" if best.advice else ""
     progress.says(f"verifiers run under {accelerator}: {best.reason}{more}")
     with ExitStack() as stack:
-        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths))
-        yield Machines(recorder, stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths)))
+        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths, processor=processor))
+        verifier = stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths, processor))
+        yield Machines(recorder, verifier)
+
+
+def processor_for(needed: Iterable[str]) -> Processor:
+    """Return the plainest processor that has what each of these has."""
+    return Processor.MODERN if Processor.MODERN in set(needed) else Processor.PLAIN
 
 
 class Campaign:

@@ -31,6 +31,7 @@ from rig import host
 from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
 from rig.contract.orders import FAILED, READY
+from rig.contract.processors import Processor
 from rig.engines import Engine, engines
 from rig.machines import argv, cpio, monitor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
@@ -94,14 +95,19 @@ class Template:
 
 @contextmanager
 def template(
-    role: Role, image: Image, accelerator: Accelerator = Accelerator.TCG, libraries: Sequence[Path] = ()
+    role: Role,
+    image: Image,
+    accelerator: Accelerator = Accelerator.TCG,
+    libraries: Sequence[Path] = (),
+    processor: Processor = Processor.PLAIN,
 ) -> Iterator[Template]:
     """Hold a template for the length of a block; boot and save it first if the cache has none.
 
-    `libraries` are copied into the guest with our code, see `rig.engines.builds`.
+    `libraries` are copied into the guest with our code, see `rig.engines.builds`, and so are the engines that the
+    processor can run.
     """
-    code = _code_archive(libraries)
-    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk)
+    code = _code_archive(libraries, processor)
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk, processor)
     folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
     spec = replace(spec, initrd=folder / "initrd.cpio")
     with _in_use(folder, lambda: _save_template(spec, image, code, folder)):
@@ -263,13 +269,14 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def _code_archive(libraries: Sequence[Path] = ()) -> bytes:
+def _code_archive(libraries: Sequence[Path] = (), processor: Processor = Processor.PLAIN) -> bytes:
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
     code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
-    for engine in engines():
+    served = [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
+    for engine in served:
         code |= _package(engine)
-    warm = [orders.message for orders in warm_orders([path.name for path in libraries])]
+    warm = [orders.message for orders in warm_orders([path.name for path in libraries], served)]
     code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
     return cpio.archive(code | {f"code/libraries/{path.name}": (path.read_bytes(), 0o755) for path in libraries})
 

@@ -8,7 +8,7 @@ from rig.contract.devices import DEVICES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
 from rig.contract.scenario import DEFAULT_WORKLOAD
-from rig.engines import Engine, engines
+from rig.engines import Engine
 from rig.filesystems import FileSystem, filesystems
 from rig.workloads import MEASURED
 
@@ -17,14 +17,14 @@ _DEVICE = DEVICES["hdd"]
 _TRANSACTION_COUNT, _TRANSACTION_COUNT_OF_LIBRARY = 12, 2
 
 
-def warm_orders(libraries: Sequence[str]) -> Iterator[Orders]:
+def warm_orders(libraries: Sequence[str], engines: Sequence[Engine]) -> Iterator[Orders]:
     """Yield a few orders for each engine, each file system, and each kind of build that the user supplied.
 
     Builds of one kind are opened by the same code and are in memory from the start, so one of each is enough.
     """
     of_each_kind = {name.partition("-")[0]: name for name in sorted(libraries)}
-    first_engine, first_filesystem = engines()[0], filesystems()[0]
-    for engine in engines():
+    first_engine, first_filesystem = engines[0], filesystems()[0]
+    for engine in engines:
         for name in engine.spec.warm:
             for workload in MEASURED:
                 settings = {**engine.spec.tuning_of.get(workload, {}), **engine.spec.settings_named(name)}

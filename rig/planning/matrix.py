@@ -14,6 +14,7 @@ from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Shim
+from rig.contract.processors import Processor
 from rig.contract.scenario import DEFAULT_WORKLOAD, Scenario, WorkloadSpec
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
@@ -168,6 +169,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
         plain = Scenario(
             engine.name, filesystem.word, settings, fault, {**spec.tuning, **spec.tuning_of.get(workload, {})},
             _options(filesystem, fault), workload=WorkloadSpec(name=workload), engine_module=engine.module,
+            processor=Processor(engine.spec.processor),
         )  # fmt: skip
         yield plain
         # Controls: a sync that does nothing must break the promise of strict settings, and a fault that does not

@@ -8,11 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from rig.contract.processors import Processor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, argv
 
 SPEC = MachineSpec(Role.RECORDER, Accelerator.TCG, 640, Path("/i/vmlinuz"), Path("/i/initrd"), Path("/i/root.img"))
 PLUGS = Plugs(Path("/t/ram"), True, Path("/t/console"), Path("/t/orders"), Path("/t/recording"), 5, 6)
 EVERY_SPEC = [replace(SPEC, role=r, accelerator=a) for r, a in itertools.product(Role, Accelerator)]
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_processor_is_the_plain_one_unless_a_modern_one_is_asked_for_and_none_reads_random_numbers(
+    role: Role,
+) -> None:
+    plain = replace(SPEC, role=role)
+    modern = replace(plain, processor=Processor.MODERN)
+    assert ["qemu64,cx16=off"] == values(line(plain), "-cpu")
+    assert ["max,cx16=off,rdrand=off,rdseed=off"] == values(line(modern), "-cpu")
+    assert ["host"] == values(line(replace(modern, accelerator=Accelerator.KVM)), "-cpu")
 
 
 def line(spec: MachineSpec, plugs: Plugs = PLUGS) -> list[str]:

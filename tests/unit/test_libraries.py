@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from rig import host
 from rig.contract.errors import HostError, StoreError, UsageError
 from rig.contract.results import PlanFacts
+from rig.engines import engines
 from rig.engines.sqlite import builds as libraries
 from rig.engines.sqlite.library import FUNCTIONS
 from rig.front import cli
@@ -168,5 +169,5 @@ def test_a_replay_refuses_another_library_than_the_runs(tmp_path: Path) -> None:
 
 
 def test_one_build_of_each_kind_warms_a_machine() -> None:
-    orders = list(warm_orders(["so-2", "so-1", "apsw-1"]))
+    orders = list(warm_orders(["so-2", "so-1", "apsw-1"], engines()))
     assert ["apsw-1", "so-2"] == sorted(one.settings["library"] for one in orders if "library" in one.settings)

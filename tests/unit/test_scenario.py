@@ -9,6 +9,7 @@ import pytest
 
 from rig.contract.devices import DEVICES
 from rig.contract.orders import Orders, Shim
+from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario, WorkloadSpec
 
 WAL = Scenario("sqlite", "ext4", {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
@@ -25,6 +26,7 @@ OTHERS: dict[str, object] = {
     "workload": WorkloadSpec(41),
     "shim": Shim.EATMYDATA,
     "seed": 2,
+    "processor": Processor.MODERN,
 }
 
 
