@@ -17,6 +17,10 @@ class VmError(RigError):
     """A virtual machine did not start, did not answer in time or was lost."""
 
 
+class EngineError(RigError):
+    """An engine came to grief where nothing was wrong with the disk, so there is nothing to measure."""
+
+
 class RecordingError(RigError):
     """A recording is damaged or void: no verdict can rest on it."""
 

@@ -25,6 +25,7 @@ from rig.guest import livecuts, recorder, verifier
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
 from rig.guest.site import Site
+from rig.guest.watch.forks import EngineFailed
 
 # Part of the code archive, see `rig.machines.template`.
 _WARM_ORDERS = Path("/run/code/warm.json")
@@ -46,6 +47,9 @@ def main() -> None:
             _record(port)
         else:
             _verify(port)
+    except EngineFailed as error:
+        print(error, FAILED, flush=True)
+        _send(port, {"failed": str(error)})
     except BaseException:  # noqa: BLE001 - process 1 must not end; it reports any error to the host
         print(traceback.format_exc(), FAILED, flush=True)
         _send(port, {"error": traceback.format_exc()})
@@ -107,7 +111,7 @@ def _verify(port: int) -> None:
             judge.assign(Site(orders, folder))
             finding = judge.judge()
             if finding.kind in _NOT_OPENED:
-                raise RuntimeError(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
+                raise EngineFailed(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
     print(READY, flush=True)
     verifier.serve(layer, judge, _requests(port), lambda answer: _send(port, answer))
 

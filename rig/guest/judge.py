@@ -13,6 +13,7 @@ kills this process before any other.
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import json
@@ -34,17 +35,21 @@ from typing import Any, NoReturn
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines import Database, ObservantDriver, load
+from rig.guest.devices import mounts
 from rig.guest.site import Site
-from rig.guest.watch.forks import manner
+from rig.guest.watch.forks import manner, said
+from rig.guest.watch.patience import Limits, Patience
 from rig.workloads.operations import Content, Table
 
 _WALL_FACTOR = 3
+# A new process imports the engine and computes what the database must hold.
+_LOADING_LIMIT_S = 60
 _LOOK_MS = 500
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of what a process printed, and of a finding's detail: a message must fit into the buffer of a socket.
 _WORDS_CHARS = 1000
 _DETAIL_CHARS = 20_000
 _MESSAGE_BYTES = 1 << 17
+KEPT_OPEN = "the engine kept files open after it had closed the database"
 _CLOSE, _LEAVE = b"close", b"leave"
 
 
@@ -79,7 +84,7 @@ class Judge:
 
     def judge(self, *, leaves: bool = False) -> Finding:
         """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`."""
-        return self._ready() or self._told(_LEAVE if leaves else _CLOSE)
+        return self._ready() or self._told(_LEAVE if leaves else _CLOSE, self._limit_s)
 
     def aftermath(self) -> Finding | None:
         """Return what has happened to the process since its last answer, if it has died."""
@@ -87,6 +92,19 @@ class Judge:
             return None
         worker, self._worker = self._worker, None
         return worker.lost()
+
+    def unmounted(self, finding: Finding) -> Finding:
+        """Unmount; return the finding, which is another one if the engine still had files open or has died since."""
+        try:
+            mounts.unmount()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            words = f"{KEPT_OPEN}{self.kill()}"
+            mounts.unmount()
+            return kept_open(finding, words)
+        died = self.aftermath() if finding.opened else None
+        return replace(died, files=finding.files, met=finding.met) if died else finding
 
     def kill(self) -> str:
         """Kill the process and all that it started; return what it said."""
@@ -101,15 +119,15 @@ class Judge:
             self._worker = _Worker()
         if self._worker.site is self._site:
             return None
-        finding = self._told(json.dumps(self._site.message).encode())
+        finding = self._told(json.dumps(self._site.message).encode(), _LOADING_LIMIT_S)
         if finding.kind is not FindingKind.PREFIX:
             return finding
         self._worker.site = self._site
         return None
 
-    def _told(self, request: bytes) -> Finding:
+    def _told(self, request: bytes, limit_s: float) -> Finding:
         assert self._worker
-        answer = self._worker.asked(request, self._limit_s)
+        answer = self._worker.asked(request, limit_s)
         if isinstance(answer, Finding):
             self._worker = None
             return answer
@@ -117,6 +135,12 @@ class Judge:
         if "failed" in message:
             raise RuntimeError(message["failed"])
         return Finding.of(message)
+
+
+def kept_open(finding: Finding, words: str = KEPT_OPEN) -> Finding:
+    """Return the finding of an engine that kept files open: damage stays what it is, and a loss is not hidden."""
+    kind = FindingKind.KEPT_OPEN if finding.kind is FindingKind.PREFIX else finding.kind
+    return replace(finding, kind=kind, detail=f"{finding.detail}; {words}" if finding.detail else words)
 
 
 class _Worker:
@@ -152,8 +176,8 @@ class _Worker:
         self._words = b""
         with suppress(OSError):  # it has just ended, which the wait notices
             self._channel.send(request)
-        begin_s, look_s = time.monotonic(), 0.0
-        begin_processor_s: float | None = None
+        patience = Patience(self._pid, Limits(limit_s, limit_s * _WALL_FACTOR))
+        look_s = time.monotonic() + _LOOK_MS / 1e3
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll(_LOOK_MS)}
             if self._printed in ready:
@@ -164,29 +188,19 @@ class _Worker:
                 self._poll.unregister(self._channel)
             if self._end in ready:
                 return self.lost()
-            wall_s = time.monotonic() - begin_s
-            if wall_s < look_s:
+            if time.monotonic() < look_s:
                 continue
-            look_s = wall_s + _LOOK_MS / 1e3
-            # Nothing is measured until the first look: it may have computed for all that time.
-            processor_s = _processor_s(self._pid)
-            if begin_processor_s is None:
-                begin_processor_s = max(0.0, processor_s - wall_s)
-            used_s = processor_s - begin_processor_s
-            if used_s >= limit_s or wall_s >= limit_s * _WALL_FACTOR:
-                return self._stuck(used_s, wall_s)
+            look_s = time.monotonic() + _LOOK_MS / 1e3
+            if grief := patience.grief:
+                kind, words = grief
+                phase = self._at
+                return Finding(kind, detail=f"{kind} while {phase}: {words}{self.kill()}")
 
     def kill(self) -> str:
         """Kill it, its session and what it started; return what it said."""
         with suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
         return self._reaped()[1]
-
-    def _stuck(self, used_s: float, wall_s: float) -> Finding:
-        phase = self._at
-        words = self.kill()
-        text = f"stuck while {phase}: it computed for {used_s:.0f} s of {wall_s:.0f} s{words}"
-        return Finding(FindingKind.STUCK, detail=text)
 
     def lost(self) -> Finding:
         """Return how it ended by itself."""
@@ -218,8 +232,7 @@ class _Worker:
             os.close(descriptor)
         self._channel.close()
         self._phase.close()
-        said = " ".join(self._words.decode(errors="replace").split())
-        return os.waitstatus_to_exitcode(status), f"; it said: {said}" if said else ""
+        return os.waitstatus_to_exitcode(status), said(self._words)
 
 
 class _Bench:
@@ -327,12 +340,6 @@ def _close(database: Database) -> None:
 def _leave(database: Database) -> None:
     """Close a database; nobody looks at it again, so what the next opening can do as well may be left to it."""
     getattr(database, "leave", database.close)()
-
-
-def _processor_s(pid: int) -> float:
-    """Return the processor time of all threads of a process, see proc(5)."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / _TICKS_PER_S
 
 
 def _oom_kill_count() -> int:

@@ -36,6 +36,7 @@ from rig.guest import filecontent, recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.stack import CUT, Stack, disks_in_ram, stacked
+from rig.guest.judge import Judge
 from rig.guest.programs import workload
 from rig.guest.site import LOG, Site
 from rig.guest.watch.forks import Fork, Send
@@ -115,8 +116,7 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
             # The fork ends without closing the database, whose disk is gone.
             ending = Fork(partial(_sent, _Round(number, site, stack))).wait()
             mounts.unmount()
-        if ending.exit_code:
-            raise RuntimeError(f"the workload failed: {ending.why}")
+        ending.require(f"the workload whose disk lost power (round {number})")
         told = cast("dict[str, Any]", ending.messages[0])
         parts.append(recovery.content(stack.log_disk))
         if orders.injection is Injection.LIVECUT_CACHE:
@@ -143,11 +143,12 @@ def _judged(disk: str, site: Site) -> Finding:
         mounts.mount(disk, site.filesystem.kernel_type, site.orders.mount_options)
     except OSError as error:
         return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error))
-    try:
-        files = filecontent.digest(mounts.MOUNT_POINT)
-        return replace(site.work.oracle().judge(site.open_database), files=files)
-    finally:
-        mounts.unmount()
+    files = filecontent.digest(mounts.MOUNT_POINT)
+    judge = Judge()
+    judge.assign(site)
+    finding = judge.unmounted(replace(judge.judge(), files=files))
+    judge.kill()
+    return finding
 
 
 class Cutter:

@@ -24,11 +24,11 @@ from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, workload
 from rig.guest.site import Site
-from rig.guest.watch.forks import Fork
+from rig.guest.watch.forks import EngineFailed, Fork, manner, said
+from rig.guest.watch.patience import OF_A_WORKLOAD
 from rig.guest.watch.sample import sample
 
 _EATMYDATA = "/usr/lib/x86_64-linux-gnu/libeatmydata.so"
-_WORKLOAD_LIMIT_S = 3600
 # Sends a part of the recording to the host: its size in bytes, and the bytes.
 Keep = Callable[[int, Iterable[bytes]], None]
 
@@ -89,14 +89,15 @@ def _run_apart(site: Site) -> dict[str, Any]:
         environment["LD_PRELOAD"] = _EATMYDATA
     if not environment:
         ending = Fork(lambda send: send(workload.run_marked(site))).wait()
-        if ending.exit_code:
-            raise RuntimeError(f"the workload failed: {ending.why}")
+        ending.require("the workload")
         (facts,) = ending.messages
         return cast("dict[str, Any]", facts)
     process = subprocess.run(
         [sys.executable, "-m", "rig.guest.programs.workload"], input=json.dumps(site.message),
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=_WORKLOAD_LIMIT_S, check=False,
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=OF_A_WORKLOAD.wall_s, check=False,
     )  # fmt: skip
+    if process.returncode < 0:
+        raise EngineFailed(f"the workload failed: {manner(process.returncode)}{said(process.stderr.encode()[-1000:])}")
     if process.returncode:
         raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
     return cast("dict[str, Any]", json.loads(process.stdout))

@@ -18,7 +18,6 @@ comes from an opening of its own.
 from __future__ import annotations
 
 import base64
-import errno
 import gc
 import hashlib
 import mmap
@@ -148,27 +147,12 @@ class Verifier:
         finding = replace(judged(files), files=files)
         error_count = self._filesystem.error_count(device)
         clock.lap("reopen")
-        finding = self._unmounted(finding)
+        finding = self._judge.unmounted(finding)
         clock.lap("unmount")
         if error_count:
             words = f"{self._filesystem.word} counted {error_count} errors; {finding.kind} {finding.detail}"
             return replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding
-
-    def _unmounted(self, finding: Finding) -> Finding:
-        """Unmount; return the finding, which is another one if the engine still had files open or has died since."""
-        try:
-            mounts.unmount()
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            words = f"the engine kept files open after it had closed the database{self._judge.kill()}"
-            mounts.unmount()
-            is_prefix = finding.kind is FindingKind.PREFIX
-            detail = f"{finding.detail}; {words}" if finding.detail else words
-            return replace(finding, kind=FindingKind.KEPT_OPEN if is_prefix else finding.kind, detail=detail)
-        died = self._judge.aftermath() if finding.opened else None
-        return replace(died, files=finding.files, met=finding.met) if died else finding
 
     @staticmethod
     def _give_space_back() -> None:

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rig.contract.errors import VmError
+from rig.contract.errors import EngineError, VmError
 from rig.machines.limit import Limit
 
 _KILL_LIMIT_S = 10
@@ -51,13 +51,15 @@ class Machine:
             raise self.lost(f"cannot send to the agent: {error}") from None
 
     def receive(self, limit_s: float) -> dict[str, Any]:
-        """Return the agent's next JSON line; raise VmError if that reports an error."""
+        """Return the agent's next JSON line; raise VmError or EngineError if that reports one."""
         limit = self.limit(limit_s, "answer")
         while (end := self._received.find(b"\n")) < 0:
             self._read(limit)
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         message: dict[str, Any] = json.loads(line)
+        if "failed" in message:
+            raise EngineError(f"{message['failed']}; run its transactions without the rig, or report it to its authors")
         if "error" in message:
             raise VmError(f"the agent failed:\n{message['error']}")
         return message

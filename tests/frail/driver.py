@@ -42,6 +42,8 @@ class Frail:
         self._append([["table", table.name, 0, []] for table in tables] + [_packed(row) for row in rows])
 
     def commit(self, operations: Sequence[Operation]) -> None:
+        if self._conduct == "rash":
+            self._native.grieve(b"segfault", b"for no reason", self._file)
         self._append([_packed(operation) for operation in operations])
 
     def content(self, tables: Sequence[Table]) -> Content:

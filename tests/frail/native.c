@@ -25,6 +25,19 @@ void grieve(const char *conduct, const char *what, int file)
     if (!strcmp(conduct, "keep")) dup(file);
 }
 
+/* Read all that is there, or return -1: a read stops short of what cannot be read. */
+static ssize_t read_all(int file, void *into, size_t length, off_t offset)
+{
+    size_t done = 0;
+    while (done < length) {
+        ssize_t size = pread(file, (char *)into + done, length - done, offset + done);
+        if (size < 0) return -1;
+        if (!size) break;
+        done += size;
+    }
+    return done;
+}
+
 /* Return how many bytes of the log are whole records. */
 long scan(const char *path, const char *conduct)
 {
@@ -34,13 +47,13 @@ long scan(const char *path, const char *conduct)
     long end = 0;
     int file = open(path, O_RDONLY);
     for (;;) {
-        ssize_t size = pread(file, &header, sizeof header, end);
+        ssize_t size = read_all(file, &header, sizeof header, end);
         uint32_t sum = 0;
         if (!size) break;
         if (size == sizeof header && header.magic == 0x4c415246 && header.length <= sizeof body)
-            size = pread(file, body, header.length, end + sizeof header);
-        else
-            header.length = header.sum = 1;
+            size = read_all(file, body, header.length, end + sizeof header);
+        else if (size > 0)
+            size = 0, header.length = 1;
         for (ssize_t at = 0; at < size; at++) sum += (unsigned char)body[at];
         if (size != header.length || sum != header.sum) {
             snprintf(what, sizeof what, "%s at byte %ld", size < 0 ? strerror(errno) : "damage", end);

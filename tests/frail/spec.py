@@ -4,9 +4,9 @@ from rig.engines import Spec
 
 SPEC = Spec(
     name="frail",
-    settings={"conduct": ("segfault", "abort", "illegal", "exit", "spin", "babble", "sleep", "eat", "keep")},
+    settings={"conduct": ("segfault", "abort", "illegal", "exit", "spin", "babble", "sleep", "eat", "keep", "rash")},
     warm=("segfault",),
     # Each state is opened, so that those after a damaged one show a process that works.
     depends_on_files_alone=False,
-    state_limit_s=2,
+    state_limit_s=10,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +17,14 @@ _SOURCE = Path(__file__).resolve().parents[1] / "frail"
 
 
 @contextmanager
-def installed(folder: Path) -> Iterator[None]:
-    """Have the engine `frail` for the length of a block."""
+def installed(folder: Path, spec: str = "", flags: Sequence[str] = ()) -> Iterator[None]:
+    """Have the engine `frail` for the length of a block; `spec` replaces the last argument of its Spec."""
     package = shutil.copytree(_SOURCE, folder / "frail", ignore=shutil.ignore_patterns("__pycache__"))
+    if spec:
+        path = package / "spec.py"
+        path.write_text(path.read_text().replace("state_limit_s=10", spec))
     library = str(package / "native.so")
-    host.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, str(package / "native.c")], timeout_s=60)
+    host.run(["gcc", "-shared", "-fPIC", "-O1", *flags, "-o", library, str(package / "native.c")], timeout_s=60)
     about = folder / "frail-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: frail\nVersion: 1\n")

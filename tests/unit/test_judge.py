@@ -32,7 +32,7 @@ GRIEF = "frail: damage at byte 0"
 
 @pytest.fixture(scope="module")
 def _frail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with frailty.installed(tmp_path_factory.mktemp("engine")):
+    with frailty.installed(tmp_path_factory.mktemp("engine"), "state_limit_s=2"):
         yield
 
 

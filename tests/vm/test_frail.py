@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rig.contract.errors import EngineError
 from rig.contract.findings import Finding
 from rig.contract.geometry import DISK_MIB
-from rig.contract.scenario import Scenario
+from rig.contract.results import LiveFinding, VerdictKind
+from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.damage import Damage, Unreadable, Zeros
 from rig.faults.state import landable, make_state
@@ -25,6 +27,7 @@ from rig.machines.machine import Machine
 from rig.machines.record import record
 from rig.machines.template import Template, template
 from rig.planning import matrix
+from rig.planning.verdicts import live_verdicts
 from rig.recordings.archive import Recording
 from tests.unit import frailty
 from tests.vm.samples import SHORT, findings, opened
@@ -113,7 +116,7 @@ def judged(conduct: str, verifier: Template, recording: Recording, damage: type[
         ("exit", "died", "ended with exit code 3 while opening; it said: frail: "),
         ("spin", "stuck", "stuck while opening: it computed for "),
         ("babble", "stuck", "stuck while opening: it computed for "),
-        ("sleep", "stuck", "stuck while opening: it computed for 0 s of 6 s; it said: frail: "),
+        ("sleep", "stuck", "stuck while opening: it computed for "),
         (
             "eat",
             "out-of-memory",
@@ -136,3 +139,60 @@ def test_a_file_that_cannot_be_read_is_no_different(verifier_of_frail: Template,
     found = judged("abort", verifier_of_frail, recording, Unreadable)[1]
     assert "died" == found.kind
     assert "frail: Input/output error at byte" in found.detail
+
+
+def recorded_under_errors(
+    conduct: str, recorder: Template, folder: Path, transaction_count: int = 6
+) -> list[LiveFinding]:
+    scenario = scenario_of(conduct, "ioerror-write")
+    workload = WorkloadSpec(transaction_count, think_ms=20, rest_ms=100)
+    return list(record(replace(scenario, workload=workload), recorder, folder).facts.live)
+
+
+@pytest.mark.parametrize(
+    ("conduct", "kind", "words"),
+    [
+        ("segfault", "died", "the engine died by SIGSEGV; it said: frail: [Errno 5]"),
+        ("spin", "stuck", "the engine got stuck: it computed for 60 s of 60 s; it said: frail: [Errno 5]"),
+        ("sleep", "stuck", "the engine got stuck: it computed for 0 s of 1200 s; it said: frail: [Errno 5]"),
+        ("eat", "out-of-memory", "the engine took too much memory: it took "),
+    ],
+)
+def test_an_engine_that_comes_to_grief_over_a_failing_disk_is_told_by_name_and_opened_again_by_another_process(
+    conduct: str, kind: str, words: str, recorder_of_frail: Template, tmp_path: Path
+) -> None:
+    live = recorded_under_errors(conduct, recorder_of_frail, tmp_path)
+    grieved = [one for one in live if one["kind"] == kind]
+    assert grieved
+    for one in grieved:
+        assert one["state"].startswith(f"{kind}-{one['issued']}.")
+        assert f"in transaction {one['issued']} {words}" in one["detail"]
+    reopened = [one for one in live if one["state"].startswith("reopen-")]
+    assert len(grieved) == len(reopened)
+    assert {"prefix"} == {one["kind"] for one in reopened}
+    assert all(f"after {words}" in one["detail"] for one in reopened)
+    assert {VerdictKind.DURABLE, VerdictKind(kind)} == {one.kind for one in live_verdicts("frail", live)}
+
+
+def test_files_that_an_engine_keeps_after_an_error_are_told_and_hinder_nobody(
+    recorder_of_frail: Template, tmp_path: Path
+) -> None:
+    live = recorded_under_errors("keep", recorder_of_frail, tmp_path, 14)
+    reopened = [one for one in live if one["state"].startswith("reopen-")]
+    assert {"kept-open"} == {one["kind"] for one in reopened}
+    assert all(
+        "the engine kept files open after it had closed the database; after OSError" in one["detail"]
+        for one in reopened
+    )
+    assert {VerdictKind.KEPT_OPEN, VerdictKind.DURABLE} >= {one.kind for one in live_verdicts("frail", live)}
+
+
+def test_an_engine_that_dies_on_a_sound_disk_is_an_error_of_one_line_that_says_what_to_do(
+    recorder_of_frail: Template, tmp_path: Path
+) -> None:
+    with pytest.raises(EngineError) as caught:
+        record(scenario_of("rash"), recorder_of_frail, tmp_path)
+    assert (
+        "the workload failed, and nothing was wrong with the disk: the engine died by SIGSEGV; it said: frail: for no "
+        "reason; run its transactions without the rig, or report it to its authors"
+    ) == str(caught.value)

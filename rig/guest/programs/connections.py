@@ -66,8 +66,7 @@ class Connections:
         self._last = situations.of_transaction(operations)
         if kind is EventKind.OTHER_PROCESS:
             ending = Fork(partial(self._commit_apart, operations)).wait()
-            if ending.exit_code:
-                raise RuntimeError(f"the other process failed: {ending.why}")
+            ending.require("the other process")
         elif kind is EventKind.OTHER_CONNECTION or (self._second and self._is_seconds_turn):
             self._second = self._second or self._site.open_database()
             self._second.commit(operations)

@@ -129,11 +129,12 @@ class _Lives:
         try:
             ended = supervise(self._site, body, death)
         except WorkloadFailed as error:
-            for message in error.messages:
+            for message in error.ending.messages:
                 said |= message
             if is_fresh or "finding" in said:
-                raise
-            return {"finding": Finding(FindingKind.UNOPENABLE, detail=str(error)).message}, False
+                error.ending.require("the workload")
+            kind = error.ending.grief or FindingKind.UNOPENABLE
+            return {"finding": Finding(kind, detail=error.ending.why).message}, False
         self._is_set_up = True
         for message in ended.messages:
             said |= message

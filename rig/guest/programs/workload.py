@@ -4,7 +4,7 @@ It is a process of its own, so that it can be killed: a fork, or a program with 
 as JSON from standard input and writes a JSON object to standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
 it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. In the error arm
-`rig.guest.programs.survivor` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If the journal has
+`rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If the journal has
 a disk of its own, both logs get the marks, and ticks during commits.
 """
 
@@ -24,10 +24,11 @@ from rig.contract.injections import ERRORS
 from rig.engines import Database
 from rig.guest.devices import disks, journaldisk
 from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.programs import lives
 from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
-from rig.guest.programs.survivor import Survivor
 from rig.guest.site import LOG, Site
+from rig.workloads import Work
 
 # Think time is random, so that background writeback runs at different places in different transactions; the ticks in
 # the log show when.
@@ -41,6 +42,10 @@ def run(
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
+    if orders.injection in ERRORS:
+        steps = lives.Steps(partial(_set_up, site, mark), partial(_think, mark=mark))
+        last = lives.run(site, mark, steps)
+        return _facts(work, last.settings, last.issued, last.live)
     connections = Connections(site, mark, partial(_think, mark=mark))
     read_back: dict[str, str] = {}
     if not work.creates:
@@ -54,37 +59,44 @@ def run(
     def think() -> None:
         _think(pause.uniform(0, 2 * orders.think_ms), mark)
 
-    live: list[dict[str, Any]] = []
-    issued = orders.transaction_count
-    last: Connections | Database | None = connections
-    if orders.injection in ERRORS:
-        survivor = Survivor(site, connections.database, mark, think)
-        survivor.run()
-        last, live, issued = survivor.database, survivor.live, survivor.issued
-    else:
-        for number in range(1, issued + 1):
-            operations = work.transaction(number)
-            for event in work.events(number):
-                connections.happen(event)
-            think()
-            clock.before(number)
-            mark(f"begin-{number}")
-            with while_committing():
-                if number > work.creates:
-                    connections.commit(operations)
-                else:
-                    connections.create()
-            mark(f"ack-{number}")
-            connections.acknowledged()
-            read_back = read_back or connections.database.settings()
+    for number in range(1, orders.transaction_count + 1):
+        operations = work.transaction(number)
+        for event in work.events(number):
+            connections.happen(event)
+        think()
+        clock.before(number)
+        mark(f"begin-{number}")
+        with while_committing():
+            if number > work.creates:
+                connections.commit(operations)
+            else:
+                connections.create()
+        mark(f"ack-{number}")
+        connections.acknowledged()
+        read_back = read_back or connections.database.settings()
     _think(orders.rest_ms, mark)
     mark("end")
-    if last:
-        last.close()
-    return {
-        "settings": read_back, "user_bytes": work.user_bytes(issued), "live": live, "clock": clock.readings,
-        "reached": connections.reached, "skipped": connections.skipped,
+    connections.close()
+    return _facts(work, read_back, orders.transaction_count, []) | {
+        "clock": clock.readings, "reached": connections.reached, "skipped": connections.skipped,
     }  # fmt: skip
+
+
+def _facts(work: Work, settings: dict[str, str], issued: int, live: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "settings": settings, "user_bytes": work.user_bytes(issued), "live": live, "clock": [], "reached": [],
+        "skipped": {},
+    }  # fmt: skip
+
+
+def _set_up(site: Site, mark: Callable[[str], None]) -> tuple[Database, dict[str, str]]:
+    """Make the database, and make it durable; return it and the settings that it reads back."""
+    database = site.open_database()
+    database.create(site.work.first_tables, site.work.initial)
+    read_back = database.settings()
+    make_durable(site.device)
+    mark("setup")
+    return database, read_back
 
 
 def make_durable(device: str) -> None:

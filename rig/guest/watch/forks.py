@@ -1,24 +1,40 @@
 """A fork of this process that runs one function and sends messages, for work that must be able to die without us.
 
-Under emulation it takes a second to start another Python; a fork has everything loaded.
+Under emulation it takes a second to start another Python; a fork has everything loaded. What an engine does to the fork
+is told by kind: it died, is stuck or took too much memory. What it prints is kept.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
+import select
 import signal
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-Send = Callable[[Any], None]
+from rig.contract.findings import FindingKind
+from rig.guest.watch.patience import OF_A_WORKLOAD, Limits, Patience
 
+Send = Callable[[Any], None]
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 # A processor that lacks an instruction, or native code that jumped astray.
 _ILLEGAL = '; if the engine is built for a newer processor, its spec has to say processor="modern"'
+_GRIEF = {FindingKind.STUCK: "got stuck", FindingKind.OUT_OF_MEMORY: "took too much memory"}
+_LOOK_MS = 250
+_WORDS_BYTES = 1000
+_PRINTED_BYTES_MAX = 1 << 24
+
+
+class EngineFailed(RuntimeError):
+    """The engine came to grief where nothing was wrong; a message of one line says how."""
 
 
 def manner(exit_code: int, doing: str = "") -> str:
@@ -33,6 +49,12 @@ def manner(exit_code: int, doing: str = "") -> str:
     return f"died by {name}{while_doing}{_ILLEGAL if exit_code == -signal.SIGILL else ''}"
 
 
+def said(words: bytes) -> str:
+    """Return the last words of a process as the end of a sentence, in one line; empty if it said nothing."""
+    text = " ".join(words.strip(b"\0").decode(errors="replace").split())
+    return f"; it said: {text}" if text else ""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a fork ended: its messages, its exit code (the negative signal number if killed), and why it failed."""
@@ -40,6 +62,15 @@ class Ending:
     messages: tuple[Any, ...]
     exit_code: int
     why: str
+    # How the engine came to grief; None if the fork ended well or raised an exception.
+    grief: FindingKind | None = None
+
+    def require(self, what: str) -> None:
+        """Raise EngineFailed if the engine came to grief, and RuntimeError if the fork raised an exception."""
+        if self.grief:
+            raise EngineFailed(f"{what} failed, and nothing was wrong with the disk: the engine {self.why}")
+        if self.exit_code:
+            raise RuntimeError(f"{what} failed: {self.why}")
 
 
 class Fork:
@@ -47,21 +78,55 @@ class Fork:
 
     def __init__(self, body: Callable[[Send], None]) -> None:
         self._messages = os.memfd_create("messages")
+        self._printed = os.memfd_create("printed")
         # Keep the fork's garbage collector from touching, and so copying, the pages of existing objects.
         gc.freeze()
         self.pid = os.fork()
         if self.pid == 0:
             self._play(body)
 
-    def wait(self) -> Ending:
-        """Wait for the fork to end; return how it did."""
+    def wait(self, limits: Limits = OF_A_WORKLOAD) -> Ending:
+        """Wait for the fork to end, or kill it if it goes beyond the limits; return how it ended."""
+        grief = self._watched(limits)
+        # What it started must not keep files open.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         with open(self._messages, "rb") as file:
             file.seek(0)
-            lines = [json.loads(line) for line in file]
+            lines = [json.loads(line) for line in file if line.endswith(b"\n")]
+        words = self._words()
         exit_code = os.waitstatus_to_exitcode(status)
-        why = next((line["failed"] for line in lines if "failed" in line), manner(exit_code))
-        return Ending(tuple(line["message"] for line in lines if "message" in line), exit_code, why)
+        messages = tuple(line["message"] for line in lines if "message" in line)
+        if failure := next((line for line in lines if "failed" in line), None):
+            kind = FindingKind(failure["grief"]) if failure.get("grief") else None
+            return Ending(messages, exit_code, failure["failed"], kind)
+        if grief:
+            return Ending(messages, exit_code, f"{_GRIEF[grief[0]]}: {grief[1]}{words}", grief[0])
+        return Ending(messages, exit_code, f"{manner(exit_code)}{words}", FindingKind.DIED if exit_code else None)
+
+    def _watched(self, limits: Limits) -> tuple[FindingKind, str] | None:
+        """Return once the fork has ended, with None, or has gone beyond its limits, with what it used too much of."""
+        patience = Patience(self.pid, limits)
+        end = os.pidfd_open(self.pid)
+        try:
+            poll = select.poll()
+            poll.register(end, select.POLLIN)
+            while not poll.poll(_LOOK_MS):
+                if grief := patience.grief:
+                    return grief
+                if os.fstat(self._printed).st_size > _PRINTED_BYTES_MAX:
+                    # The fork writes on where it was; what was before that takes no memory any more.
+                    os.ftruncate(self._printed, 0)
+        finally:
+            os.close(end)
+        return None
+
+    def _words(self) -> str:
+        size = os.fstat(self._printed).st_size
+        words = os.pread(self._printed, _WORDS_BYTES, max(0, size - _WORDS_BYTES))
+        os.close(self._printed)
+        return said(words)
 
     def _play(self, body: Callable[[Send], None]) -> NoReturn:
         def send(**line: Any) -> None:
@@ -69,8 +134,15 @@ class Fork:
 
         code = 1
         try:
+            os.setsid()
+            # Nor is it to outlive us.
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            for standard in (1, 2):
+                os.dup2(self._printed, standard)
             body(lambda message: send(message=message))
             code = 0
+        except EngineFailed as error:  # that of a fork of our own
+            send(failed=str(error), grief=FindingKind.DIED)
         except BaseException:  # noqa: BLE001 - any error is reported, and this process ends here
             send(failed=traceback.format_exc())
         finally:

@@ -23,7 +23,7 @@ from rig.engines import load
 from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
 from rig.guest.site import Site
 from rig.guest.watch import seccomp
-from rig.guest.watch.forks import Fork, Send
+from rig.guest.watch.forks import Ending, Fork, Send
 from rig.guest.watch.seccomp import Listener, Stop
 
 # No system call of x86-64 has this number: without a supervisor the call fails with ENOSYS and does nothing.
@@ -83,11 +83,11 @@ class Ended:
 
 
 class WorkloadFailed(RuntimeError):
-    """A supervised process failed; `messages` are those that it sent before."""
+    """A supervised process failed; `ending` has the messages that it sent before."""
 
-    def __init__(self, why: str, messages: tuple[Any, ...]) -> None:
-        super().__init__(f"the supervised workload failed: {why}")
-        self.messages = messages
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(f"the supervised workload failed: {ending.why}")
+        self.ending = ending
 
 
 def tell(mark: str) -> None:
@@ -134,7 +134,7 @@ def supervise(
             if listener:
                 listener.close()
     if not was_killed and ending.exit_code:
-        raise WorkloadFailed(ending.why, ending.messages)
+        raise WorkloadFailed(ending)
     return Ended(ending.messages, was_killed)
 
 

@@ -1,0 +1,66 @@
+"""Limits on what a process uses: processor time, time by the clock, memory. Somebody has to look now and then.
+
+In a recorder these times are virtual, so a busy host changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rig.contract.findings import FindingKind
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a process may use; 0 for memory without a limit."""
+
+    processor_s: float
+    wall_s: float
+    memory_mib: int = 0
+
+
+# Of a whole workload in a recorder. The longest takes a few seconds of processor time; sleeping costs nothing there.
+# A recorder has 1280 MiB, part of which are its disks and all that a run reads.
+OF_A_WORKLOAD = Limits(processor_s=60, wall_s=10_000, memory_mib=400)
+
+
+class Patience:
+    """The limits of one process, from now on."""
+
+    def __init__(self, pid: int, limits: Limits) -> None:
+        self._pid = pid
+        self._limits = limits
+        self._begin_s = time.monotonic()
+        self._begin_processor_s: float | None = None
+
+    @property
+    def grief(self) -> tuple[FindingKind, str] | None:
+        """What the process uses too much of, and words for it; None while it is within its limits."""
+        wall_s = time.monotonic() - self._begin_s
+        processor_s = _processor_s(self._pid)
+        # Nothing is measured until the first look: it may have computed for all that time.
+        if self._begin_processor_s is None:
+            self._begin_processor_s = max(0.0, processor_s - wall_s)
+        used_s = processor_s - self._begin_processor_s
+        if used_s >= self._limits.processor_s or wall_s >= self._limits.wall_s:
+            return FindingKind.STUCK, f"it computed for {used_s:.0f} s of {wall_s:.0f} s"
+        memory_mib = _memory_mib(self._pid) if self._limits.memory_mib else 0
+        if memory_mib > self._limits.memory_mib:
+            return FindingKind.OUT_OF_MEMORY, f"it took {memory_mib} MiB"
+        return None
+
+
+def _processor_s(pid: int) -> float:
+    """Return the processor time of all threads of a process, see proc(5)."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / _TICKS_PER_S
+
+
+def _memory_mib(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES >> 20
