@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import io
 import json
 import mmap
 import os
@@ -23,7 +22,6 @@ import resource
 import select
 import signal
 import socket
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +35,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.engines import Database, ObservantDriver, load
 from rig.guest.devices import mounts
 from rig.guest.site import Site
-from rig.guest.watch.forks import manner, said
+from rig.guest.watch.forks import manner, print_to, said
 from rig.guest.watch.patience import Limits, Patience
 from rig.workloads.operations import Content, Table
 
@@ -260,10 +258,7 @@ class _Bench:
         os.setsid()
         Path("/proc/self/oom_score_adj").write_text("1000")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        for number, name in ((1, "stdout"), (2, "stderr")):
-            os.dup2(self._printing, number)
-            # What Python prints must not wait in a buffer when the process dies.
-            setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w"), errors="replace", write_through=True))
+        print_to(self._printing)
         channel = self._channel.fileno()
         os.closerange(3, channel)
         os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,12 @@ def installed(folder: Path, spec: str = "", flags: Sequence[str] = ()) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         importlib.invalidate_caches()
-        registry.engines.cache_clear()
+        _forget()
         yield
+    _forget()
+
+
+def _forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "frail"]:
+        del sys.modules[name]
     registry.engines.cache_clear()

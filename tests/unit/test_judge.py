@@ -22,7 +22,7 @@ from rig.contract.orders import Orders
 from rig.engines import load
 from rig.guest.judge import Judge, Phase
 from rig.guest.site import Site
-from rig.guest.watch.forks import Fork, manner
+from rig.guest.watch.forks import manner
 from rig.workloads.oracle import Oracle
 from tests.unit import frailty
 
@@ -196,7 +196,5 @@ def test_an_engine_that_is_told_that_there_is_no_memory_is_out_of_memory() -> No
     assert Finding(FindingKind.OUT_OF_MEMORY, detail="MemoryError: 17 bytes") == oracle.judge(Nothing)
 
 
-def test_a_fork_says_by_which_signal_it_died() -> None:
-    assert "died by SIGKILL" == Fork(lambda _: os.kill(os.getpid(), signal.SIGKILL)).wait().why
-    assert "ended with exit code 7" == Fork(lambda _: os._exit(7)).wait().why
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
     assert "died by signal 40 while opening" == manner(-40, Phase.OPENING)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import io
 import json
 import os
 import select
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,6 +57,14 @@ def said(words: bytes) -> str:
     return f"; it said: {text}" if text else ""
 
 
+def print_to(descriptor: int) -> None:
+    """Send all that this process prints to a file or a pipe."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(descriptor, number)
+        # What Python prints must not wait in a buffer when the process dies.
+        setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w"), errors="replace", write_through=True))
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a fork ended: its messages, its exit code (the negative signal number if killed), and why it failed."""
@@ -64,11 +74,18 @@ class Ending:
     why: str
     # How the engine came to grief; None if the fork ended well or raised an exception.
     grief: FindingKind | None = None
+    # Whether `why` is the whole sentence, of a fork of that fork.
+    is_told: bool = False
 
     def require(self, what: str) -> None:
         """Raise EngineFailed if the engine came to grief, and RuntimeError if the fork raised an exception."""
         if self.grief:
-            raise EngineFailed(f"{what} failed, and nothing was wrong with the disk: the engine {self.why}")
+            words = (
+                self.why
+                if self.is_told
+                else f"{what} failed, and nothing was wrong with the disk: the engine {self.why}"
+            )
+            raise EngineFailed(words)
         if self.exit_code:
             raise RuntimeError(f"{what} failed: {self.why}")
 
@@ -100,7 +117,7 @@ class Fork:
         messages = tuple(line["message"] for line in lines if "message" in line)
         if failure := next((line for line in lines if "failed" in line), None):
             kind = FindingKind(failure["grief"]) if failure.get("grief") else None
-            return Ending(messages, exit_code, failure["failed"], kind)
+            return Ending(messages, exit_code, failure["failed"], kind, is_told=kind is not None)
         if grief:
             return Ending(messages, exit_code, f"{_GRIEF[grief[0]]}: {grief[1]}{words}", grief[0])
         return Ending(messages, exit_code, f"{manner(exit_code)}{words}", FindingKind.DIED if exit_code else None)
@@ -137,8 +154,7 @@ class Fork:
             os.setsid()
             # Nor is it to outlive us.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            for standard in (1, 2):
-                os.dup2(self._printed, standard)
+            print_to(self._printed)
             body(lambda message: send(message=message))
             code = 0
         except EngineFailed as error:  # that of a fork of our own

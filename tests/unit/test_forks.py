@@ -1,0 +1,114 @@
+"""A fork tells how it ended: well, by an exception, or in the hands of an engine that died, is stuck or eats memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rig.contract.findings import FindingKind
+from rig.guest.watch.forks import EngineFailed, Fork, Send
+from rig.guest.watch.patience import Limits
+
+_LIMITS = Limits(processor_s=0.5, wall_s=2, memory_mib=300)
+
+
+def spins(_: Send) -> None:
+    sys.stdout.write("round and\nround")
+    while True:
+        pass
+
+
+def sleeps(_: Send) -> None:
+    time.sleep(100)
+
+
+def eats(_: Send) -> None:
+    taken = []
+    while True:
+        taken.append(bytes(1 << 22).replace(b"\0", b"\1"))
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("body", "grief", "words"),
+    [
+        (spins, FindingKind.STUCK, "got stuck: it computed for "),
+        (sleeps, FindingKind.STUCK, "got stuck: it computed for 0 s of 2 s"),
+        (eats, FindingKind.OUT_OF_MEMORY, "took too much memory: it took "),
+        (lambda _: os.kill(os.getpid(), signal.SIGTERM), FindingKind.DIED, "died by SIGTERM"),
+        (lambda _: os._exit(3), FindingKind.DIED, "ended with exit code 3"),
+    ],
+    ids=["spins", "sleeps", "eats", "dies", "exits"],
+)
+def test_a_fork_that_comes_to_grief_is_told_by_kind_and_in_one_line(
+    body: Callable[[Send], None], grief: FindingKind, words: str
+) -> None:
+    limits = Limits(100, _LIMITS.wall_s, 0) if body is sleeps else Limits(100, 100, 300) if body is eats else _LIMITS
+    begin_s = time.monotonic()
+    ending = Fork(body).wait(limits)
+    assert time.monotonic() - begin_s < 60
+    assert grief is ending.grief
+    assert ending.why.startswith(words)
+    with pytest.raises(EngineFailed) as caught:
+        ending.require("the workload")
+    assert f"the workload failed, and nothing was wrong with the disk: the engine {ending.why}" == str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_last_words_of_a_fork_that_was_killed_are_kept() -> None:
+    assert "; it said: round and round" in Fork(spins).wait(_LIMITS).why
+
+
+def test_what_a_fork_sends_arrives_also_if_it_dies_and_an_exception_is_no_grief() -> None:
+    def body(send: Send) -> None:
+        send({"number": 1})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    ending = Fork(body).wait()
+    assert (({"number": 1},), FindingKind.DIED) == (ending.messages, ending.grief)
+
+    def fails(send: Send) -> None:
+        send(2)
+        raise ValueError("our own mistake")
+
+    ending = Fork(fails).wait()
+    assert ((2,), None) == (ending.messages, ending.grief)
+    with pytest.raises(RuntimeError, match=r"(?s)the workload failed: Traceback.*our own mistake"):
+        ending.require("the workload")
+    Fork(lambda send: send(3)).wait().require("nothing")
+
+
+def test_the_grief_of_a_forks_fork_is_told_as_such() -> None:
+    ending = Fork(lambda _: Fork(lambda _: os._exit(3)).wait().require("the other process")).wait()
+    assert FindingKind.DIED is ending.grief
+    with pytest.raises(EngineFailed) as caught:
+        ending.require("the workload")
+    assert "the other process failed, and nothing was wrong with the disk: the engine ended with exit code 3" == str(
+        caught.value
+    )
+
+
+def test_a_fork_does_not_outlive_the_fork_that_made_it() -> None:
+    def body(send: Send) -> None:
+        inner = Fork(sleeps)
+        send(inner.pid)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    (inner,) = Fork(body).wait().messages
+    end_s = time.monotonic() + 20
+    while _runs(inner):
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

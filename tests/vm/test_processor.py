@@ -1,0 +1,51 @@
+"""Native code for a newer processor runs in guests that have one; in others its death says what to do."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rig.contract.errors import VmError
+from rig.contract.processors import Processor
+from rig.machines import campaign
+from rig.machines.argv import Role
+from rig.machines.image import Image
+from rig.machines.template import template
+from rig.planning import matrix
+from tests.unit import frailty
+
+_FLAGS = ("-mavx2",)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep templates apart from the user's, who keeps only the last ones."""
+    shutil.copytree(image.folder, tmp_path / "cache" / "images" / image.folder.name)
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("cache")
+def test_an_engine_that_asks_for_a_modern_processor_gets_it_in_recorder_and_verifier(
+    tmp_path: Path, image: Image
+) -> None:
+    with frailty.installed(tmp_path, 'processor="modern"', _FLAGS):
+        chosen = matrix.select(["frail-ext4-segfault_powercut"])
+        needed = campaign.processor_for(one.processor for one in chosen)
+        assert Processor.MODERN is needed
+        # Before it is saved, a machine has opened the database.
+        for role in Role:
+            with template(role, image, processor=needed) as made:
+                assert Processor.MODERN is made.spec.processor
+
+
+@pytest.mark.usefixtures("cache")
+def test_an_engine_that_does_not_ask_is_told_what_to_do(tmp_path: Path, image: Image) -> None:
+    words = r"frail cannot make a database: died: died by SIGILL .* its spec has to say processor=\"modern\""
+    with (
+        frailty.installed(tmp_path, "state_limit_s=10", _FLAGS),
+        pytest.raises(VmError, match=f"(?s)3 boots of the verifier failed.*{words}"),
+        template(Role.VERIFIER, image),
+    ):
+        pass
