@@ -35,7 +35,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.engines import Database, ObservantDriver, load
 from rig.guest.devices import mounts
 from rig.guest.site import Site
-from rig.guest.watch.forks import manner, print_to, said
+from rig.guest.watch.forks import first_to_be_killed, manner, print_to, said
 from rig.guest.watch.patience import Limits, Patience
 from rig.workloads.operations import Content, Table
 
@@ -256,7 +256,7 @@ class _Bench:
     def _settle(self) -> None:
         """Be a session of our own, the first to be killed if memory ends, and hold nothing of the agent's."""
         os.setsid()
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        first_to_be_killed()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         print_to(self._printing)
         channel = self._channel.fileno()

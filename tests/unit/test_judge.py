@@ -140,7 +140,9 @@ def test_a_process_that_dies_after_its_answer_is_told_of_the_state_before(
     assert FindingKind.PREFIX is judge.judge().kind
     assert judge._worker
     os.kill(judge._worker._pid, signal.SIGSEGV)
+    end_s = time.monotonic() + 20
     while not (found := judge.aftermath()):
+        assert time.monotonic() < end_s
         time.sleep(0.01)
     assert "died by SIGSEGV while idle after closing" == found.detail
     assert FindingKind.PREFIX is judge.judge().kind

@@ -25,13 +25,15 @@ from rig.guest.watch.patience import OF_A_WORKLOAD
 # A life is stuck when it has computed for this many times as long as a crash state may take, or has lasted this long.
 _PATIENCE = 6
 _LIFE_S = 1200
+# Often enough that what takes memory cannot take it all in between.
+_LOOK_S = 0.25
 
 
 def run(site: Site, mark: Callable[[str], None], steps: Steps) -> State:
     """Carry out the workload, life by life; return its last state, with the live findings."""
     state, life_count, mended = State(), 0, ""
     processor_s = _PATIENCE * load(site.orders.engine_module).spec.state_limit_s
-    limits = replace(OF_A_WORKLOAD, processor_s=processor_s, wall_s=_LIFE_S)
+    limits = replace(OF_A_WORKLOAD, processor_s=processor_s, wall_s=_LIFE_S, look_s=_LOOK_S)
     while not state.has_ended:
         if state.error and not state.opening_count:
             mended = _mended(site)

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rig.contract.findings import FindingKind
@@ -30,7 +31,6 @@ _libc = ctypes.CDLL(None)
 # A processor that lacks an instruction, or native code that jumped astray.
 _ILLEGAL = '; if the engine is built for a newer processor, its spec has to say processor="modern"'
 _GRIEF = {FindingKind.STUCK: "got stuck", FindingKind.OUT_OF_MEMORY: "took too much memory"}
-_LOOK_MS = 250
 _WORDS_BYTES = 1000
 _PRINTED_BYTES_MAX = 1 << 24
 
@@ -55,6 +55,11 @@ def said(words: bytes) -> str:
     """Return the last words of a process as the end of a sentence, in one line; empty if it said nothing."""
     text = " ".join(words.strip(b"\0").decode(errors="replace").split())
     return f"; it said: {text}" if text else ""
+
+
+def first_to_be_killed() -> None:
+    """Have the kernel kill this process before any other when no memory is left."""
+    Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def print_to(descriptor: int) -> None:
@@ -98,9 +103,10 @@ class Fork:
         self._printed = os.memfd_create("printed")
         # Keep the fork's garbage collector from touching, and so copying, the pages of existing objects.
         gc.freeze()
+        parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            self._play(body)
+            self._play(body, parent)
 
     def wait(self, limits: Limits = OF_A_WORKLOAD) -> Ending:
         """Wait for the fork to end, or kill it if it goes beyond the limits; return how it ended."""
@@ -129,7 +135,7 @@ class Fork:
         try:
             poll = select.poll()
             poll.register(end, select.POLLIN)
-            while not poll.poll(_LOOK_MS):
+            while not poll.poll(limits.look_s * 1e3):
                 if grief := patience.grief:
                     return grief
                 if os.fstat(self._printed).st_size > _PRINTED_BYTES_MAX:
@@ -145,15 +151,18 @@ class Fork:
         os.close(self._printed)
         return said(words)
 
-    def _play(self, body: Callable[[Send], None]) -> NoReturn:
+    def _play(self, body: Callable[[Send], None], parent: int) -> NoReturn:
         def send(**line: Any) -> None:
             os.write(self._messages, json.dumps(line).encode() + b"\n")
 
         code = 1
         try:
+            first_to_be_killed()
             os.setsid()
             # Nor is it to outlive us.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(code)
             print_to(self._printed)
             body(lambda message: send(message=message))
             code = 0

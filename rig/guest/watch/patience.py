@@ -18,16 +18,18 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may use; 0 for memory without a limit."""
+    """What a process may use; 0 for memory without a limit. Somebody looks as often as `look_s` says."""
 
     processor_s: float
     wall_s: float
     memory_mib: int = 0
+    look_s: float = 0.25
 
 
 # Of a whole workload in a recorder. The longest takes a few seconds of processor time; sleeping costs nothing there.
-# A recorder has 1280 MiB, part of which are its disks and all that a run reads.
-OF_A_WORKLOAD = Limits(processor_s=60, wall_s=10_000, memory_mib=400)
+# Looking often would wake the machine often, and each time two recordings may begin to differ on a busy host
+# (`rig.machines.machine.started`). A recorder has 1280 MiB, part of which are its disks and all that a run reads.
+OF_A_WORKLOAD = Limits(processor_s=60, wall_s=10_000, memory_mib=400, look_s=10)
 
 
 class Patience:
