@@ -16,11 +16,13 @@ import pytest
 from rig.contract.errors import EngineError
 from rig.contract.findings import Finding
 from rig.contract.geometry import DISK_MIB
+from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.damage import Damage, Unreadable, Zeros
 from rig.faults.state import landable, make_state
+from rig.guest.programs.injections import Stage, strikes
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine
@@ -141,11 +143,19 @@ def test_a_file_that_cannot_be_read_is_no_different(verifier_of_frail: Template,
     assert "frail: Input/output error at byte" in found.detail
 
 
-def recorded_under_errors(
-    conduct: str, recorder: Template, folder: Path, transaction_count: int = 6
-) -> list[LiveFinding]:
-    scenario = scenario_of(conduct, "ioerror-write")
-    workload = WorkloadSpec(transaction_count, think_ms=20, rest_ms=100)
+def reopening() -> int:
+    """Return a seed whose first strike begins with a transaction and has the program reopen the database."""
+    return next(
+        seed
+        for seed in range(1, 100)
+        for strike in strikes(Injection.WRITE, seed, 6)[:1]
+        if strike.stage is Stage.BEGIN and strike.reopens
+    )
+
+
+def recorded_under_errors(conduct: str, recorder: Template, folder: Path) -> list[LiveFinding]:
+    scenario = replace(scenario_of(conduct, "ioerror-write"), seed=reopening())
+    workload = WorkloadSpec(transaction_count=6, think_ms=20, rest_ms=100)
     return list(record(replace(scenario, workload=workload), recorder, folder).facts.live)
 
 
@@ -177,7 +187,7 @@ def test_an_engine_that_comes_to_grief_over_a_failing_disk_is_told_by_name_and_o
 def test_files_that_an_engine_keeps_after_an_error_are_told_and_hinder_nobody(
     recorder_of_frail: Template, tmp_path: Path
 ) -> None:
-    live = recorded_under_errors("keep", recorder_of_frail, tmp_path, 14)
+    live = recorded_under_errors("keep", recorder_of_frail, tmp_path)
     reopened = [one for one in live if one["state"].startswith("reopen-")]
     assert {"kept-open"} == {one["kind"] for one in reopened}
     assert all(
