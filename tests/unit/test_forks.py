@@ -83,6 +83,19 @@ def test_what_a_fork_sends_arrives_also_if_it_dies_and_an_exception_is_no_grief(
     Fork(lambda send: send(3)).wait().require("nothing")
 
 
+def test_a_forks_fork_prints_where_it_should_and_no_file_takes_the_place_of_a_standard_stream() -> None:
+    def inner(send: Send) -> None:
+        with open("/dev/null") as file:
+            send(file.fileno())
+        os.write(2, b"the engine's own words")
+        os._exit(3)
+
+    ending = Fork(lambda send: send([*(told := Fork(inner).wait()).messages, told.why])).wait()
+    ((descriptor, why),) = ending.messages
+    assert descriptor > 2
+    assert "ended with exit code 3; it said: the engine's own words" == why
+
+
 def test_the_grief_of_a_forks_fork_is_told_as_such() -> None:
     ending = Fork(lambda _: Fork(lambda _: os._exit(3)).wait().require("the other process")).wait()
     assert FindingKind.DIED is ending.grief

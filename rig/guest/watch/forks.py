@@ -66,8 +66,10 @@ def print_to(descriptor: int) -> None:
     """Send all that this process prints to a file or a pipe."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(descriptor, number)
-        # What Python prints must not wait in a buffer when the process dies.
-        setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w"), errors="replace", write_through=True))
+        # What Python prints must not wait in a buffer when the process dies. A stream that is replaced, as in a fork's
+        # fork, must not close the descriptor with it: the next file to be opened would take its place.
+        stream = io.FileIO(number, "w", closefd=False)
+        setattr(sys, name, io.TextIOWrapper(stream, errors="replace", write_through=True))
 
 
 @dataclass(frozen=True)
