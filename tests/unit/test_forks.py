@@ -40,7 +40,7 @@ def eats(_: Send) -> None:
         (spins, FindingKind.STUCK, "got stuck: it computed for "),
         (sleeps, FindingKind.STUCK, "got stuck: it computed for 0 s of 2 s"),
         (eats, FindingKind.OUT_OF_MEMORY, "took too much memory: it took "),
-        (lambda _: os.kill(os.getpid(), signal.SIGTERM), FindingKind.DIED, "died by SIGTERM"),
+        (lambda _: os.kill(os.getpid(), signal.SIGUSR1), FindingKind.DIED, "died by SIGUSR1"),
         (lambda _: os._exit(3), FindingKind.DIED, "ended with exit code 3"),
     ],
     ids=["spins", "sleeps", "eats", "dies", "exits"],
