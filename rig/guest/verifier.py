@@ -18,6 +18,7 @@ comes from an opening of its own.
 from __future__ import annotations
 
 import base64
+import fcntl
 import gc
 import hashlib
 import mmap
@@ -47,12 +48,15 @@ from rig.guest.site import Site
 RECORDING_DISK = "/dev/vdb"
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
+# include/uapi/linux/fs.h: forget what is cached of a block device. The last close does so too, but a process that was
+# forked meanwhile has the device open as well.
+_BLKFLSBUF = 0x1261
 # Of the states whose file content is known, one in this many is opened again.
 _AGAIN_EVERY = 8
 
 
 class Verifier:
-    """One recording under check, for the life of one virtual machine."""
+    """One recording under check."""
 
     def __init__(self, orders: Orders, layer: Layer, judge: Judge) -> None:
         self._site = Site(orders, mounts.MOUNT_POINT)
@@ -60,6 +64,8 @@ class Verifier:
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
+        # The parts of the base that were written, by number.
+        self._written: set[int] = set()
         self._layer = layer
         self._judge = judge
         judge.assign(self._site)
@@ -67,13 +73,22 @@ class Verifier:
         # The node of the journal's disk while a state is checked; empty if the journal has no disk of its own.
         self._journal = ""
 
+    def end(self) -> None:
+        """Leave the base empty and nothing of the recording in memory, for the next recording."""
+        zeros = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
+        for number in self._written:
+            os.pwrite(self._base, zeros, number * _COPY_BYTES_MAX)
+        os.close(self._base)
+        fcntl.ioctl(self._recording, _BLKFLSBUF)
+        os.close(self._recording)
+
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Judge one crash state; return kind, recovered, detail and the time of each step in milliseconds.
 
         A request with `digest` true also gets the `sha256` of the layer before it is mounted.
         """
         clock = _Clock()
-        self._copy(request["advance"], self._base)
+        self._advance(request["advance"])
         clock.lap("advance")
         device = self._layer.fresh()
         clock.lap("layer")
@@ -183,6 +198,11 @@ class Verifier:
             return with_journal_disk(self._filesystem).damage_with_journal(device, self._journal)
         return self._filesystem.damage(device)
 
+    def _advance(self, packed: str) -> None:
+        self._copy(packed, self._base)
+        for offset, _, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
+            self._written.update(range(offset // _COPY_BYTES_MAX, -(-(offset + length) // _COPY_BYTES_MAX)))
+
     def _copy(self, packed: str, target: int, literals: bytes = b"") -> None:
         for device_offset, source_offset, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
             for done in range(0, length, _COPY_BYTES_MAX):
@@ -243,12 +263,23 @@ class _Clock:
 def serve(
     layer: Layer, judge: Judge, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Answer requests until the machine is killed: first the scenario, then one crash state after the other."""
-    verifier = Verifier(Orders.of(next(requests)), layer, judge)
-    # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
-    gc.collect()
-    gc.freeze()
-    reply({"ready": True})
+    """Answer requests until the machine is killed: a scenario, one crash state after the other, another scenario."""
+    verifier: Verifier | None = None
     for request in requests:
         # An error here must end this machine: half a copy would leave a base on which every later verdict is wrong.
-        reply(verifier.check(request) | {"state": request["state"]})
+        if verifier and "state" in request:
+            reply(verifier.check(request) | {"state": request["state"]})
+            continue
+        if verifier:
+            verifier.end()
+        verifier = _begun(Orders.of(request), layer, judge)
+        reply({"ready": True})
+
+
+def _begun(orders: Orders, layer: Layer, judge: Judge) -> Verifier:
+    gc.unfreeze()
+    verifier = Verifier(orders, layer, judge)
+    # Everything allocated so far stays as long as it does, so the garbage collector need not scan it again and again.
+    gc.collect()
+    gc.freeze()
+    return verifier

@@ -60,6 +60,9 @@ class Plugs:
 # A template can be restored only with orders of the size that it was saved with.
 ORDERS_BYTES = 4096
 
+# The name of the block node of the recording's disk.
+RECORDING = "recording"
+
 # QEMU 7.2 mis-emulates cmpxchg16b: with it, 1 of 6 boots died in early kernel code. The plainest CPU model is the
 # fastest to emulate (a crash state takes a tenth less time than with "max"). None has an instruction that reads host
 # randomness.
@@ -91,7 +94,9 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         "-kernel", str(spec.kernel), "-initrd", str(spec.initrd), "-append", _APPEND.format(role=spec.role),
         "-fw_cfg", f"name=opt/rig/orders,file={_quoted(plugs.orders)}",
         *_disk("root", spec.root_disk),
-        *_disk("recording", plugs.recording),
+        # A node with a name, so that another file can be put below it.
+        "-blockdev", f"driver=raw,node-name={RECORDING},read-only=on,{_file(plugs.recording)}",
+        "-device", f"virtio-blk-pci,drive={RECORDING}",
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=channel,fd={plugs.channel_fd}",
         "-device", "virtserialport,chardev=channel,name=rig",
@@ -119,6 +124,10 @@ def _memory(spec: MachineSpec, plugs: Plugs) -> str:
 def _disk(name: str, path: Path) -> list[str]:
     drive = f"file={_quoted(path)},if=none,id={name},format=raw,readonly=on"
     return ["-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
+
+
+def _file(path: Path) -> str:
+    return f"file.driver=file,file.filename={_quoted(path)}"
 
 
 def _quoted(path: Path) -> str:

@@ -28,6 +28,7 @@ from rig.faults import LogError, LogFile, Logs
 from rig.machines import image, machine, record, recover
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Role
+from rig.machines.pool import Pool
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
 from rig.machines.verification import Job, verify
@@ -119,7 +120,8 @@ class Campaign:
     def __init__(self, run: Run, profile: Profile, machines_: Machines, progress: Progress, jobs: int = 0) -> None:
         self._run = run
         self._profile = profile
-        self._machines = machines_
+        self._recorder = machines_.recorder
+        self._verifiers = Pool(machines_.verifier)
         self._progress = progress
         self._jobs = jobs or os.cpu_count() or 1
         self._stopped = threading.Event()
@@ -148,6 +150,7 @@ class Campaign:
             machine.stop_all()
             for pool in (leaders, vms):
                 pool.shutdown(wait=True, cancel_futures=True)
+            self._verifiers.close()
             machine.allow_all()
 
     def _measure_group(self, group: Sequence[Scenario], vms: ThreadPoolExecutor, *, reproduce: bool) -> None:
@@ -158,8 +161,7 @@ class Campaign:
                 archive.remove_leftovers(folder)
                 recorded = archive.load(folder)
                 if recorded is None:
-                    recorder = self._machines.recorder
-                    recorded = vms.submit(record.record, first, recorder, folder, reproduce=reproduce).result()
+                    recorded = vms.submit(record.record, first, self._recorder, folder, reproduce=reproduce).result()
                 logs = stack.enter_context(recorded.opened())
                 self._judge_group(group, recorded.facts, logs, vms)
             except (RigError, LogError, TimeoutError) as error:
@@ -194,8 +196,8 @@ class Campaign:
         kept = self._run.recoveries(scenario)
         kept.remove_leftovers()
         if kept.index() is None:
-            verifier = self._machines.verifier
-            vms.submit(recover.record, scenario, self._profile, verifier, planner.logs, kept, self._stopped).result()
+            verifiers = self._verifiers
+            vms.submit(recover.record, scenario, self._profile, verifiers, planner.logs, kept, self._stopped).result()
         return planner.of_recoveries(scenario, kept, stack)
 
     def _begin(self, one: Planned, facts: RecordingFacts) -> None:
@@ -251,7 +253,7 @@ class Campaign:
             self._run.append(scenario.id, fresh)
 
     def _verify_part(self, part: _Part, judge: _Judge) -> None:
-        found = closing(verify(part.job, self._machines.verifier, self._stopped))
+        found = closing(verify(part.job, self._verifiers, self._stopped))
         with judge.batch() as add, found as findings:
             for same, finding in zip(part.contents, findings, strict=True):
                 add(same, finding)

@@ -20,10 +20,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from qemu.qmp import QMPError
+
 from rig.contract.errors import EngineError, VmError
+from rig.machines import monitor
 from rig.machines.limit import Limit
 
 _KILL_LIMIT_S = 10
+_PLUG_LIMIT_S = 30
 # How long to wait for the exit code after the channel has closed.
 _EXIT_CODE_LIMIT_S = 1
 # On top of the guest's RAM: QEMU itself, translated code and thread stacks.
@@ -37,11 +41,27 @@ _turns = itertools.count()
 class Machine:
     """A running machine. Raises VmError if it is lost, TimeoutError if an answer is late; both quote its console."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path, control: socket.socket
+    ) -> None:
         self.process = process
+        # The monitor's socket.
+        self.control = control
+        # Whether something was done to it that no other job may find.
+        self.is_spent = False
         self._channel = channel
         self._console = console
         self._received = bytearray()
+        self._plug_count = 0
+
+    def plug(self, recording: Path) -> None:
+        """Give the machine another recording; raise VmError or TimeoutError."""
+        self._plug_count += 1
+        limit = self.limit(_PLUG_LIMIT_S, "changed recording")
+        try:
+            monitor.plug(self.control, recording, self._plug_count, limit)
+        except (EOFError, OSError, QMPError) as error:
+            raise self.lost(f"its recording could not be changed: {error!r}") from None
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one JSON line to the agent."""
@@ -124,8 +144,8 @@ def started(
     memory_mib: int,
     one_cpu: bool,
     pass_fds: Sequence[int] = (),
-) -> Iterator[tuple[Machine, socket.socket]]:
-    """Start QEMU for the length of a block; give the machine and its monitor's socket.
+) -> Iterator[Machine]:
+    """Start QEMU for the length of a block.
 
     `command` is called with the descriptors of QEMU's ends of the channel and of the monitor.
 
@@ -137,15 +157,15 @@ def started(
     """
     with ExitStack() as stack:
         channel, channel_end = map(stack.enter_context, socket.socketpair())
-        monitor, monitor_end = map(stack.enter_context, socket.socketpair())
-        ends = (channel_end.fileno(), monitor_end.fileno())
+        control, control_end = map(stack.enter_context, socket.socketpair())
+        ends = (channel_end.fileno(), control_end.fileno())
         limits = ["setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
         pin = ["chrt", "--batch", "0", "taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
         process = _gate.launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
         channel_end.close()
-        monitor_end.close()
+        control_end.close()
         try:
-            yield Machine(process, channel, console), monitor
+            yield Machine(process, channel, console, control)
         finally:
             process.kill()
             limit = Limit(process.pid, _KILL_LIMIT_S, "end after SIGKILL")

@@ -1,4 +1,4 @@
-"""Save and restore a machine over QMP: the library `qemu.qmp`, on a socket that is already connected.
+"""Save a machine, restore it and change its recording over QMP: `qemu.qmp`, on a socket that is already connected.
 
 The saved state leaves out RAM (`x-ignore-shared`), which is in a file already.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rig.contract.errors import VmError
+from rig.machines.argv import RECORDING
 from rig.machines.limit import Limit
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ def restore(monitor: socket.socket, state_fd: int, limit: Limit) -> None:
     Raises VmError or TimeoutError.
     """
     asyncio.run(_within(limit, _restore(monitor, state_fd)))
+
+
+def plug(monitor: socket.socket, path: Path, turn: int, limit: Limit) -> None:
+    """Put another file below the recording's disk of a restored machine: its `turn`th, counted from 1.
+
+    The guest must not be reading from it. Raises VmError or TimeoutError.
+    """
+    asyncio.run(_within(limit, _plug(monitor, path, turn)))
 
 
 async def _within(limit: Limit, work: Coroutine[None, None, None]) -> None:
@@ -60,6 +69,21 @@ async def _restore(monitor: socket.socket, state_fd: int) -> None:
         await client.execute("cont")
 
 
+async def _plug(monitor: socket.socket, path: Path, turn: int) -> None:
+    async with _connected(monitor, is_known=True) as client:
+        node = {"driver": "file", "node-name": _file_node(turn), "filename": str(path), "read-only": True}
+        await client.execute("blockdev-add", node)
+        above = {"driver": "raw", "node-name": RECORDING, "read-only": True, "file": _file_node(turn)}
+        await client.execute("blockdev-reopen", {"options": [above]})
+        # The first file came with the command line, and goes with its node.
+        if turn > 1:
+            await client.execute("blockdev-del", {"node-name": _file_node(turn - 1)})
+
+
+def _file_node(turn: int) -> str:
+    return f"{RECORDING}-{turn}"
+
+
 async def _start_incoming(client: QMPClient, state_fd: int) -> None:
     from qemu.qmp import ExecuteError
 
@@ -83,14 +107,17 @@ async def _wait_for_migration(client: QMPClient) -> None:
 
 
 @asynccontextmanager
-async def _connected(monitor: socket.socket) -> AsyncIterator[QMPClient]:
+async def _connected(monitor: socket.socket, *, is_known: bool = False) -> AsyncIterator[QMPClient]:
+    """Connect; QEMU greets and negotiates once only, so not if it is known from an earlier connection."""
     from qemu.qmp import QMPClient
 
     client = QMPClient()
+    client.await_greeting = client.negotiate = not is_known
     # A duplicate: closing it is not a hang-up for QEMU, which would make its main loop work in the middle of a run.
     await client.connect(monitor.dup())
     try:
-        await client.execute("migrate-set-capabilities", _IGNORE_SHARED)
+        if not is_known:
+            await client.execute("migrate-set-capabilities", _IGNORE_SHARED)
         yield client
     finally:
         await client.disconnect()

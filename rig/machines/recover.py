@@ -13,8 +13,8 @@ from rig.contract.findings import FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, WriteLog
 from rig.faults.selection import evenly_spaced
+from rig.machines.pool import Clones
 from rig.machines.session import Recovered, Session
-from rig.machines.template import Template
 from rig.planning import recoverycuts
 from rig.planning.matrix import Profile
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
@@ -23,14 +23,14 @@ from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
     scenario: Scenario,
     profile: Profile,
-    verifier: Template,
+    machines: Clones,
     logs: Logs,
     kept: Recoveries,
     stopped: threading.Event | None = None,
 ) -> None:
     """Record the recoveries of a scenario, and recoveries from cuts in those; raise RecordingError if none succeeds."""
     candidates = recoverycuts.candidates(scenario, profile, logs)
-    found = recover(scenario, verifier, logs.first, candidates, stopped)
+    found = recover(scenario, machines, logs.first, candidates, stopped)
     addresses = [state.id for state in candidates]
     firsts = _save(kept, addresses, candidates, found, logs.first, recoverycuts.first_count(profile))
     if not firsts:
@@ -39,7 +39,7 @@ def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
     for first in recoverycuts.deeper(profile, firsts):
         with kept.opened(first.state) as opened:
             chosen = recoverycuts.amid(scenario, profile, opened, first)
-            found = recover(scenario, verifier, opened.log, chosen, stopped)
+            found = recover(scenario, machines, opened.log, chosen, stopped)
             addresses = [str(first.address.then(state.id)) for state in chosen]
             deeper += _save(kept, addresses, chosen, found, opened.log, len(chosen))
     kept.write_index([*firsts, *deeper])
@@ -47,7 +47,7 @@ def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
 
 def recover(
     scenario: Scenario,
-    template: Template,
+    machines: Clones,
     log: WriteLog,
     states: Sequence[CrashState],
     stopped: threading.Event | None = None,
@@ -59,7 +59,7 @@ def recover(
     found: list[Recovered | None] = []
     while len(found) < len(states):
         try:
-            with template.clone(recording=log.path) as machine:
+            with machines.clone(recording=log.path) as machine:
                 for one in Session(machine, scenario, log).recoveries(states[len(found) :]):
                     found.append(one)  # noqa: PERF402 - an error must not lose the earlier ones
         except (VmError, TimeoutError):

@@ -54,6 +54,9 @@ class Session:
         self._machine.receive(READY_LIMIT_S)
         waiting: list[CrashState] = []
         for state, clock in zip(states, clocks, strict=True):
+            if clock:
+                # It keeps the time that it is given.
+                self._machine.is_spent = True
             self._machine.send(self.request(state) | ({"clock": clock.seconds} if clock else {}))
             waiting.append(state)
             if len(waiting) > _AHEAD:

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -84,10 +83,10 @@ class Template:
                 orders=_by_descriptor(orders_file),
                 recording=recording or self.folder / _NO_RECORDING,
                 pass_fds=[console.fileno(), orders_file.fileno(), state.fileno()],
-            ) as (machine, control),
+            ) as machine,
         ):
             try:
-                monitor.restore(control, state.fileno(), machine.limit(_RESTORE_LIMIT_S, "restored machine"))
+                monitor.restore(machine.control, state.fileno(), machine.limit(_RESTORE_LIMIT_S, "restored machine"))
             except (EOFError, OSError, QMPError, TimeoutError) as error:
                 raise machine.lost(f"it could not be restored from {self.folder}: {error!r}") from None
             yield machine
@@ -185,9 +184,9 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     _fill(spec, image, code, folder)
     for attempt in range(1, _BOOT_TRIES + 1):
         try:
-            with _booted(spec, folder, _BOOT_LIMIT_S) as (machine, control):
+            with _booted(spec, folder, _BOOT_LIMIT_S) as machine:
                 time.sleep(_SETTLE_S)
-                monitor.save(control, folder / "state", machine.limit(_SAVE_LIMIT_S, "saved machine"))
+                monitor.save(machine.control, folder / "state", machine.limit(_SAVE_LIMIT_S, "saved machine"))
             break
         except (VmError, TimeoutError, QMPError, EOFError) as error:
             if attempt == _BOOT_TRIES:
@@ -208,8 +207,8 @@ def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
 
 
 @contextmanager
-def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[tuple[Machine, socket.socket]]:
-    """Boot a machine whose RAM is a file in the folder; once it has said READY, give it and its monitor's socket."""
+def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[Machine]:
+    """Boot a machine whose RAM is a file in the folder; give it once it has said READY."""
     (folder / _RAM).unlink(missing_ok=True)
     with (
         _memory_file("orders", _padded(b"")) as orders,
@@ -221,10 +220,10 @@ def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[tuple[M
             orders=_by_descriptor(orders),
             recording=folder / _NO_RECORDING,
             pass_fds=[orders.fileno()],
-        ) as (machine, control),
+        ) as machine,
     ):
         machine.wait_for_console(READY, FAILED, limit_s)
-        yield machine, control
+        yield machine
 
 
 def _started(
@@ -236,7 +235,7 @@ def _started(
     orders: Path,
     recording: Path,
     pass_fds: Sequence[int] = (),
-) -> AbstractContextManager[tuple[Machine, socket.socket]]:
+) -> AbstractContextManager[Machine]:
     def command(channel_fd: int, monitor_fd: int) -> list[str]:
         plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
         return argv.argv(PROGRAM, spec, plugs)

@@ -17,8 +17,8 @@ from rig.contract.errors import VmError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, LogFile, WriteLog
+from rig.machines.pool import Clones
 from rig.machines.session import Session
-from rig.machines.template import Template
 
 _TRIES = 2
 _PANIC = "Kernel panic"
@@ -36,17 +36,17 @@ class Job:
     cuts: tuple[tuple[str, Clock | None], ...]
 
 
-def verify(job: Job, template: Template, stopped: threading.Event | None = None) -> Generator[Finding, None, None]:
+def verify(job: Job, machines: Clones, stopped: threading.Event | None = None) -> Generator[Finding, None, None]:
     """Rebuild the states of a job from their addresses and yield a finding for each, in order; see `check`."""
     with job.logs.opened() as logs:
         states = [logs.parse(content) for content, _ in job.cuts]
         clocks = [clock for _, clock in job.cuts]
-        yield from check(job.scenario, template, logs.first, states, clocks, stopped)
+        yield from check(job.scenario, machines, logs.first, states, clocks, stopped)
 
 
 def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
     scenario: Scenario,
-    template: Template,
+    machines: Clones,
     log: WriteLog,
     states: Sequence[CrashState],
     clocks: Sequence[Clock | None] = (),
@@ -62,7 +62,7 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
     while done < len(states):
         console = ""
         try:
-            with template.clone(recording=log.path) as machine:
+            with machines.clone(recording=log.path) as machine:
                 try:
                     for finding in Session(machine, scenario, log).findings(states[done:], clocks[done:]):
                         done, tries = done + 1, 0

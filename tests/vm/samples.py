@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.machines import verification
-from rig.machines.template import Template
+from rig.machines.pool import Clones
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
 from rig.planning.verdicts import verdict
@@ -96,17 +98,38 @@ def content_sha256(log: WriteLog, state: CrashState) -> str:
 
 def findings(
     scenario: Scenario,
-    template: Template,
+    machines: Clones,
     log: WriteLog,
     states: Sequence[CrashState],
     also: Callable[[int], None] = lambda _: None,
 ) -> list[Finding]:
     """Verify states and return one finding for each, in order."""
     found: list[Finding] = []
-    for finding in verification.check(scenario, template, log, states):
+    for finding in verification.check(scenario, machines, log, states):
         found.append(finding)
         also(len(found) - 1)
     assert len(states) == len(found)
+    return found
+
+
+def answers(
+    scenario: Scenario,
+    machines: Clones,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    digests_of: Collection[str] = (),
+    *,
+    must_open: bool = True,
+) -> list[dict[str, Any]]:
+    """Return the guest's own answers, from one clone, with digests of the contents of the states named."""
+    found = []
+    with machines.clone(recording=log.path) as machine:
+        session = Session(machine, scenario, log)
+        machine.receive(READY_LIMIT_S)
+        for state in states:
+            machine.send(session.request(state) | {"digest": state.id in digests_of, "open": must_open})
+            found.append(machine.receive(STATE_LIMIT_S))
+    assert [state.id for state in states] == [answer["state"] for answer in found]
     return found
 
 
@@ -114,7 +137,7 @@ def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:
     return [(finding.kind, finding.recovered) for finding in found]
 
 
-def verdicts(scenario: Scenario, recording: Recording, verifier: Template, profile: Profile) -> list[Verdict]:
+def verdicts(scenario: Scenario, recording: Recording, verifier: Clones, profile: Profile) -> list[Verdict]:
     """Cut the power at instants all over a recording, and judge as a campaign does."""
     with opened(recording) as (_, log):
         timeline = Timeline(log.marks)

@@ -40,7 +40,7 @@ def guest(program: bytes, folder: Path) -> Iterator[Machine]:
             "-chardev", f"socket,id=monitor,fd={monitor_fd}", "-mon", "chardev=monitor,mode=control",
         ]  # fmt: skip
 
-    with started(command, console=folder / "console", memory_mib=16, one_cpu=False) as (machine, _):
+    with started(command, console=folder / "console", memory_mib=16, one_cpu=False) as machine:
         yield machine
 
 

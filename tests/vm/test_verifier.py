@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, content_sha256, opened, scenario_of
+from tests.vm.samples import Recorder, answers, content_sha256, opened, scenario_of
 
 
 def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) -> Sequence[CrashState]:
     return plan(fault, Logs(log), first_entry=first_entry, states_max=states_max, seed=1).states
-
-
-def answers(
-    scenario: Scenario,
-    template: Template,
-    log: WriteLog,
-    states: Sequence[CrashState],
-    digests_of: Collection[str] = (),
-    *,
-    must_open: bool = True,
-) -> list[dict[str, Any]]:
-    """Return the guest's own answers, from one clone, with digests of the contents of the states named."""
-    found = []
-    with template.clone(recording=log.path) as machine:
-        session = Session(machine, scenario, log)
-        machine.receive(READY_LIMIT_S)
-        for state in states:
-            machine.send(session.request(state) | {"digest": state.id in digests_of, "open": must_open})
-            found.append(machine.receive(STATE_LIMIT_S))
-    assert [state.id for state in states] == [answer["state"] for answer in found]
-    return found
 
 
 @pytest.mark.parametrize("settings", ["wal_normal", "delete_full"])

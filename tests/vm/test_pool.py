@@ -1,0 +1,91 @@
+"""A verifier that goes on with another recording shows what a fresh one shows; a spoilt one is not used again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from rig.contract.clocks import Clock
+from rig.faults import CrashState, Fault, Logs, WriteLog, plan
+from rig.machines import verification
+from rig.machines.pool import Pool
+from rig.machines.template import Template
+from rig.recordings.timeline import Timeline
+from tests.vm.samples import Recorder, answers, content_sha256, findings, opened, scenario_of
+
+WAL, DELETE = scenario_of("wal_normal"), scenario_of("delete_full")
+
+
+@pytest.fixture
+def pool(verifier: Template) -> Iterator[Pool]:
+    with closing(Pool(verifier)) as made:
+        yield made
+
+
+@pytest.fixture
+def logs(recorded: Recorder) -> Iterator[tuple[WriteLog, WriteLog]]:
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(opened(recorded(one)))[1] for one in (WAL, DELETE))
+        yield first, second
+
+
+def planned(log: WriteLog, count: int) -> list[CrashState]:
+    setup = Timeline(log.marks).setup.entry_index
+    return list(plan(Fault.POWERCUT, Logs(log), first_entry=setup, states_max=count, seed=1).states)
+
+
+def resting(pool: Pool) -> list[int]:
+    """Return the processes of the machines at rest."""
+    return [machine.process.pid for machine, _ in pool._resting]
+
+
+def test_the_disk_is_the_crash_state_byte_for_byte_whatever_recordings_the_machine_had_before(
+    pool: Pool, logs: tuple[WriteLog, WriteLog]
+) -> None:
+    machines: set[int] = set()
+    for scenario, log in ((WAL, logs[0]), (DELETE, logs[1]), (WAL, logs[0])):
+        states = planned(log, 5)
+        found = answers(scenario, pool, log, states, {state.id for state in states})
+        assert [content_sha256(log, state) for state in states] == [answer["sha256"] for answer in found]
+        assert {"prefix"} == {answer["kind"] for answer in found}
+        machines |= set(resting(pool))
+    assert 1 == len(machines)
+
+
+def test_a_machine_that_goes_on_finds_what_a_fresh_one_finds(
+    verifier: Template, pool: Pool, logs: tuple[WriteLog, WriteLog]
+) -> None:
+    def seen(machines: Template | Pool) -> list[tuple[str, int | None, str, bool]]:
+        found = findings(WAL, machines, logs[0], planned(logs[0], 40))
+        return [(one.kind, one.recovered, one.files, one.opened) for one in found]
+
+    findings(DELETE, pool, logs[1], planned(logs[1], 10))
+    assert seen(verifier) == seen(pool) == seen(pool)
+    assert 1 == len(resting(pool))
+
+
+def test_a_machine_that_died_at_rest_is_replaced(pool: Pool, logs: tuple[WriteLog, WriteLog]) -> None:
+    states = planned(logs[0], 3)
+    findings(WAL, pool, logs[0], states)
+    (dead,) = resting(pool)
+    os.kill(dead, signal.SIGKILL)
+    assert {"prefix"} == {one.kind for one in findings(WAL, pool, logs[0], states)}
+    assert [dead] != resting(pool)
+
+
+def test_a_machine_whose_clock_was_set_or_that_was_interrupted_is_stopped(
+    pool: Pool, logs: tuple[WriteLog, WriteLog]
+) -> None:
+    states = planned(logs[0], 4)
+    assert 4 == len(list(verification.check(WAL, pool, logs[0], states, [Clock.EPOCH, None, None, None])))
+    assert [] == resting(pool)
+    with closing(verification.check(WAL, pool, logs[0], states)) as found:
+        next(found)
+    assert [] == resting(pool)
+    # And a job that ends well leaves one.
+    findings(WAL, pool, logs[0], states)
+    assert 1 == len(resting(pool))
