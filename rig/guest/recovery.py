@@ -1,7 +1,8 @@
 """Record the recovery of a crash state: dm-log-writes above its throw-away layer while it is mounted and reopened.
 
 The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
-FLUSH and FUA reach it and are logged. The code checks this, and checks that the log is complete.
+FLUSH and FUA reach it and are logged. The code checks this, and checks that the log is complete: it has as many bytes
+as were written to the layer.
 """
 
 from __future__ import annotations
@@ -36,12 +37,18 @@ _NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
 def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int) -> Iterator[tuple[str, bytearray]]:
     """Give a node above a device and the log of the writes to it, which is filled in at the end of the block.
 
-    Raise RuntimeError, because the recording is void, if flushes would not be logged or the log is full.
+    Raise RuntimeError, because the recording is void, if flushes would not be logged, the log is full, or something
+    was written to the layer that is not in the log.
     """
     log = bytearray()
+    before = disks.written_bytes(device)
     with logged(mapper, _NAME, device, log_disk, sector_count=sector_count) as node:
         yield node, log
     log += content(log_disk)
+    reached = disks.written_bytes(device) - before
+    known = sum(length for _, length in written(log))
+    if reached != known:
+        raise RuntimeError(f"{reached} bytes were written during a recovery, and its log has {known}")
 
 
 def packed(log: bytes | bytearray) -> str:
@@ -85,3 +92,15 @@ def content(log_disk: str) -> bytes:
     while len(log) < end:
         log += next(chunks)
     return bytes(log[:end])
+
+
+def written(log: bytes | bytearray) -> Iterator[tuple[int, int]]:
+    """Yield the offset and the length on the device of each write in a log, in bytes."""
+    _, _, entry_count, sector_bytes = _SUPERBLOCK.unpack_from(log)
+    end = sector_bytes
+    for _ in range(entry_count):
+        sector, payload_sectors, flags, _ = _HEADER.unpack_from(log, end)
+        end += sector_bytes
+        if not flags & _DISCARD and payload_sectors:
+            yield sector * sector_bytes, payload_sectors * sector_bytes
+            end += payload_sectors * sector_bytes

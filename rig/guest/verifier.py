@@ -29,10 +29,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from rig.contract.findings import Finding, FindingKind
-from rig.contract.geometry import JOURNAL_FIRST_BYTE, LITERALS_FROM, disk_digest
+from rig.contract.geometry import CHUNK_BYTES, JOURNAL_FIRST_BYTE, LITERALS_FROM, sparse_digest
 from rig.contract.orders import Orders
 from rig.engines import load
 from rig.filesystems import with_journal_disk
@@ -64,7 +64,7 @@ class Verifier:
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
-        # The parts of the base that were written, by number.
+        # The chunks of the base that were written, by number; all others are zeros.
         self._written: set[int] = set()
         self._layer = layer
         self._judge = judge
@@ -75,9 +75,9 @@ class Verifier:
 
     def end(self) -> None:
         """Leave the base empty and nothing of the recording in memory, for the next recording."""
-        zeros = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
+        zeros = mmap.mmap(-1, CHUNK_BYTES)
         for number in self._written:
-            os.pwrite(self._base, zeros, number * _COPY_BYTES_MAX)
+            os.pwrite(self._base, zeros, number * CHUNK_BYTES)
         os.close(self._base)
         fcntl.ioctl(self._recording, _BLKFLSBUF)
         os.close(self._recording)
@@ -101,7 +101,7 @@ class Verifier:
         clock.lap("apply")
         sha256 = self._sha256(device) if request.get("digest") else None
         if request.get("recover"):
-            return self._recorded(device, clock)
+            return self._recorded(device, request["extents"], clock)
         with self._layer.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
             if "clock" in request:
                 set_wall_clock(request["clock"])
@@ -110,12 +110,14 @@ class Verifier:
         told = replace(finding, ms=clock.laps_ms, clock_s=read_s if "clock" in request else None)
         return told.message | ({"sha256": sha256} if sha256 else {})
 
-    def _recorded(self, device: str, clock: _Clock) -> dict[str, Any]:
+    def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
         with recovery.recorded(self._layer.mapper, device, RECOVERY_LOG, SECTOR_COUNT) as (node, archive):
             finding = self._reopened(node, clock, lambda _: self._judge.judge())
         places: list[tuple[int, int]] = []
-        digest = disk_digest(disks.chunks_of(device))
+        spans = [(offset, length) for offset, _, length in _unpacked(extents)]
+        numbers = self._chunks(*spans, *recovery.written(archive))
+        digest = sparse_digest(disks.chunks_at(device, numbers))
         if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
             with mounts.mounted(device, self._filesystem.kernel_type, self._site.orders.mount_options) as directory:
                 places = recovery.places(directory)
@@ -200,11 +202,17 @@ class Verifier:
 
     def _advance(self, packed: str) -> None:
         self._copy(packed, self._base)
-        for offset, _, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
-            self._written.update(range(offset // _COPY_BYTES_MAX, -(-(offset + length) // _COPY_BYTES_MAX)))
+        self._written = set(self._chunks(*((offset, length) for offset, _, length in _unpacked(packed))))
+
+    def _chunks(self, *spans: tuple[int, int]) -> list[int]:
+        """Return the numbers of the chunks of the base that were written, and those of these (offset, length)."""
+        numbers = set(self._written)
+        for offset, length in spans:
+            numbers.update(range(offset // CHUNK_BYTES, -(-(offset + length) // CHUNK_BYTES)))
+        return sorted(numbers)
 
     def _copy(self, packed: str, target: int, literals: bytes = b"") -> None:
-        for device_offset, source_offset, length in _EXTENT.iter_unpack(base64.b64decode(packed)):
+        for device_offset, source_offset, length in _unpacked(packed):
             for done in range(0, length, _COPY_BYTES_MAX):
                 size = min(_COPY_BYTES_MAX, length - done)
                 part = self._buffer[:size]
@@ -214,6 +222,11 @@ class Verifier:
                 elif os.preadv(self._recording, [part], source_offset + done) != size:
                     raise OSError(f"the recording ends before byte {source_offset + done + size}")
                 os.pwrite(target, part, device_offset + done)
+
+
+def _unpacked(packed: str) -> Iterator[tuple[int, int, int]]:
+    """Yield extents: the offset on the device, the offset of the source, and the length."""
+    return cast("Iterator[tuple[int, int, int]]", _EXTENT.iter_unpack(base64.b64decode(packed)))
 
 
 class _Known:

@@ -94,9 +94,7 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         "-kernel", str(spec.kernel), "-initrd", str(spec.initrd), "-append", _APPEND.format(role=spec.role),
         "-fw_cfg", f"name=opt/rig/orders,file={_quoted(plugs.orders)}",
         *_disk("root", spec.root_disk),
-        # A node with a name, so that another file can be put below it.
-        "-blockdev", f"driver=raw,node-name={RECORDING},read-only=on,{_file(plugs.recording)}",
-        "-device", f"virtio-blk-pci,drive={RECORDING}",
+        *_disk(RECORDING, plugs.recording),
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=channel,fd={plugs.channel_fd}",
         "-device", "virtserialport,chardev=channel,name=rig",
@@ -122,12 +120,9 @@ def _memory(spec: MachineSpec, plugs: Plugs) -> str:
 
 
 def _disk(name: str, path: Path) -> list[str]:
-    drive = f"file={_quoted(path)},if=none,id={name},format=raw,readonly=on"
-    return ["-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
-
-
-def _file(path: Path) -> str:
-    return f"file.driver=file,file.filename={_quoted(path)}"
+    # The node has a name, so that another file can be put below it (`rig.machines.monitor.plug`).
+    node = f"driver=raw,node-name={name},read-only=on,file.driver=file,file.read-only=on"
+    return ["-blockdev", f"{node},file.filename={_quoted(path)}", "-device", f"virtio-blk-pci,drive={name}"]
 
 
 def _quoted(path: Path) -> str:

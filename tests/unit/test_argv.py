@@ -83,9 +83,10 @@ def test_a_guest_has_no_network_a_sandbox_and_read_only_disks(spec: MachineSpec)
     words = line(spec, replace(PLUGS, is_template=False))
     assert (["none"], []) == (values(words, "-nic"), values(words, "-netdev"))
     assert ["on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn=deny"] == values(words, "-sandbox")
-    drives = values(words, "-drive")
-    assert 2 == len(drives)
-    assert all(drive.endswith(",readonly=on") for drive in drives)
+    assert [] == values(words, "-drive")
+    disks = values(words, "-blockdev")
+    assert 2 == len(disks)
+    assert all({"read-only=on", "file.read-only=on"} < set(disk.split(",")) for disk in disks)
     assert {"-nodefaults", "-no-user-config", "-no-reboot"} <= set(words)
     assert ["640"] == values(words, "-m")
     assert "size=640M" in values(words, "-object")[0]
@@ -96,9 +97,11 @@ def test_commas_in_paths_are_doubled_where_qemu_parses_options_and_nowhere_else(
     spec = replace(SPEC, kernel=folder / "vmlinuz", initrd=folder / "initrd", root_disk=folder / "root")
     words = line(spec, Plugs(folder / "ram", False, folder / "console", folder / "orders", folder / "rec", 5, 6))
     assert (["/a,b/vmlinuz"], ["/a,b/initrd"]) == (values(words, "-kernel"), values(words, "-initrd"))
-    parsed = values(words, "-object") + values(words, "-fw_cfg") + values(words, "-drive") + values(words, "-chardev")
+    parsed = (
+        values(words, "-object") + values(words, "-fw_cfg") + values(words, "-blockdev") + values(words, "-chardev")
+    )
     for name in ("ram", "console", "orders", "rec", "root"):
-        assert 1 == sum(f"/a,,b/{name}" in word.split(",readonly")[0] for word in parsed), name
+        assert 1 == sum(f"/a,,b/{name}" in word for word in parsed), name
     assert all("/a,b" not in word for word in parsed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
@@ -81,8 +81,17 @@ def require_write_cache(device: str) -> None:
 
 def request_counts(device: str) -> dict[str, int]:
     """Return completed reads, writes and flushes (fields 1, 5 and 16 of the kernel's block/stat)."""
-    fields = [int(field) for field in Path("/sys/block", Path(device).name, "stat").read_text().split()]
+    fields = _statistics(device)
     return {"reads": fields[0], "writes": fields[4], "flushes": fields[15]}
+
+
+def written_bytes(device: str) -> int:
+    """Return how much was written to a device (field 7 of the kernel's block/stat, which counts 512 bytes)."""
+    return 512 * _statistics(device)[6]
+
+
+def _statistics(device: str) -> list[int]:
+    return [int(field) for field in Path("/sys/block", Path(device).name, "stat").read_text().split()]
 
 
 def chunks_of(device: str, end_bytes: int = 1 << 62) -> Iterator[bytes]:
@@ -98,6 +107,19 @@ def chunks_of(device: str, end_bytes: int = 1 << 62) -> Iterator[bytes]:
             for begin in range(0, taken, CHUNK_BYTES):
                 yield buffer[begin : min(begin + CHUNK_BYTES, taken)]
             end_bytes -= taken
+    finally:
+        os.close(source)
+
+
+def chunks_at(device: str, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield some chunks of a device with their numbers, read as `chunks_of` reads."""
+    buffer = mmap.mmap(-1, CHUNK_BYTES)
+    source = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    try:
+        for number in numbers:
+            if os.preadv(source, [buffer], number * CHUNK_BYTES) != CHUNK_BYTES:
+                raise OSError(f"{device} ends before chunk {number}")
+            yield number, buffer[:]
     finally:
         os.close(source)
 
