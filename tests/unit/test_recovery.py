@@ -15,6 +15,7 @@ from rig.contract import geometry
 from rig.contract.errors import RecordingError
 from rig.contract.geometry import DISK_MIB
 from rig.faults import Address, Fault, WriteLog
+from rig.guest import recovery
 from rig.planning.recoverycuts import is_inside
 from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, self_contained
 from tests.unit.disks import (
@@ -215,3 +216,13 @@ def test_the_digest_of_a_disk_skips_zeros_and_tells_where_the_rest_stands() -> N
     contents = ([zeros, zeros], [zeros, ones], [ones, zeros], [ones, ones])
     assert 4 == len({geometry.disk_digest(chunks) for chunks in contents})
     assert geometry.disk_digest([zeros]) == geometry.disk_digest([])
+
+
+@settings(max_examples=50)
+@given(ops=some_ops(8, 0, 3, writes_max=4))
+def test_the_guest_reads_from_a_log_where_it_was_written(ops: list[Op], place: Path) -> None:
+    run_of(place / "written", ops)
+    with WriteLog.open(place / "written") as log:
+        there = log.payload_bytes > 0
+        expected = list(zip(log.offset_bytes[there].tolist(), log.payload_bytes[there].tolist(), strict=True))
+    assert expected == list(recovery.written((place / "written").read_bytes()))
