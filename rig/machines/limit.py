@@ -2,8 +2,9 @@
 
 Beside twelve other programs a machine gets a tenth of a processor, and a wall-clock limit mistakes that for a hang.
 This clock therefore stops while the machine waits for a processor. It counts the time in which the machine ran, and
-the time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. A limit on
-the wall clock, many times as long, catches a machine that gets almost no processor time.
+the time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. Of a time
+in which we did not run either, in a frozen container for example, only the first second or so counts. A limit on the
+wall clock, many times as long, catches a machine that gets almost no processor time.
 
 Both times are in proc(5): `stat` has the processor time of a process, `schedstat` the time that a thread waited for a
 processor. A kernel without CONFIG_SCHED_INFO has no `schedstat`; no wait is known there, and the limit applies to the
@@ -20,6 +21,8 @@ _WALL_FACTOR = 10
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # How often a waiter checks the limit. Two spinning threads use up the limit in half its time.
 _LOOK_S = 0.5
+# Two checks further apart than this are a pause.
+_PAUSE_S = _LOOK_S + 1
 
 
 class Limit:
@@ -35,7 +38,7 @@ class Limit:
         self._begin_s = time.monotonic()
         self._processor_begin_s: float | None = None
         self._waits_s: dict[str, float] = {}
-        self._processor_s = self._waited_s = self._wall_s = 0.0
+        self._processor_s = self._waited_s = self._paused_s = self._wall_s = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -62,17 +65,19 @@ class Limit:
         )
 
     def _used_s(self) -> float:
-        return max(self._processor_s, self._wall_s - self._waited_s)
+        return max(self._processor_s, self._wall_s - self._waited_s - self._paused_s)
 
     def _look(self) -> None:
-        self._wall_s = time.monotonic() - self._begin_s
+        before_s, self._wall_s = self._wall_s, time.monotonic() - self._begin_s
         processor_s, waits_s = self._processor_now_s(), self._waits_now_s()
         if self._processor_begin_s is None:
             self._processor_begin_s = processor_s
         else:
             # The figure of a thread is lost when it ends, so add up the differences.
             grown = (wait_s - self._waits_s.get(thread, 0.0) for thread, wait_s in waits_s.items())
-            self._waited_s += sum(max(0.0, one) for one in grown)
+            waited_s = sum(max(0.0, one) for one in grown)
+            self._waited_s += waited_s
+            self._paused_s += max(0.0, self._wall_s - before_s - waited_s - _PAUSE_S)
         self._processor_s = max(self._processor_s, processor_s - self._processor_begin_s)
         self._waits_s = waits_s
 

@@ -70,6 +70,16 @@ def test_one_that_does_nothing_is_late_by_the_wall_clock(start: Start, stopped: 
     assert 1 <= took_s < 10
 
 
+def test_a_pause_of_the_host_is_not_the_machines(start: Start) -> None:
+    limit = Limit(start(_SLEEP).pid, 3, "answer")
+    assert not limit.is_over
+    # We do not look either, as if both of us were frozen.
+    time.sleep(5)
+    assert not limit.is_over
+    took_s, _ = waited_out(limit)
+    assert took_s > 1
+
+
 def test_one_that_waits_for_a_processor_is_not_late_until_it_had_its_time(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
