@@ -11,7 +11,7 @@ with these events, and so finds the event of each entry:
 
 FLUSHes can be in flight together, a sync beside the commit of a file system's journal, and complete in another order.
 The place of a commit's FLUSH tells them apart, or what the log has next, and `attach` numbers writes that were durable
-earlier anew.
+earlier anew. Where neither does, because both took writes of the same places, the recording is void.
 
 A FUA write can be submitted after an ordinary write of the same place had completed and before a FLUSH took that one.
 The log has the ordinary write later, so a replay of it shows the older content. What the FUA write covers of it can
@@ -154,8 +154,9 @@ class _Request:
     key: _Key
     submitted: int
     completed: int = NEVER
-    # The writes that a FLUSH took.
+    # The writes that a FLUSH took, and how many writes had completed by then.
     taken: list[_Request] = field(default_factory=list)
+    completed_count: int = 0
 
 
 def _key_of(log: WriteLog, entry: int) -> _Key:
@@ -171,20 +172,23 @@ def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_
     """Yield requests in the order in which the target logs them; `entries` are those of requests that the log has."""
     keys, logged_count = [_key_of(log, entry) for entry in entries], 0
     waiting: list[_Request] = []
+    completed_count = 0
     flying: dict[_Key, list[_Request]] = defaultdict(list)
     for number, (is_completion, key) in enumerate(_events(records, log)):
         if not is_completion:
             request = _Request(key, number)
             if key.kind == "FLUSH":
                 request.taken, waiting = waiting, []
+                request.completed_count = completed_count
             flying[key].append(request)
             continue
         if not flying[key]:
             raise LogError(log.path, None, 0, f"event {number} of the block trace completes {key}, never submitted")
-        request = _landing(flying[key], keys[logged_count:])
+        request = _landing(log, flying[key], keys[logged_count:])
         request.completed = number
         if key.kind == "write":
             waiting.append(request)
+            completed_count += 1
         else:
             logged_count += len(request.taken) + 1
             yield from request.taken
@@ -192,14 +196,24 @@ def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_
     yield from waiting
 
 
-def _landing(flying: list[_Request], keys: Sequence[_Key]) -> _Request:
-    """Take out the request that completes, of those with one key; `keys` is what the log has next."""
-    for request in flying if len(flying) > 1 else ():
-        expected = [*(one.key for one in request.taken), request.key]
-        if expected == keys[: len(expected)]:
-            flying.remove(request)
-            return request
-    return flying.pop(0)
+def _landing(log: WriteLog, flying: list[_Request], keys: Sequence[_Key]) -> _Request:
+    """Take out the request that completes, of those with one key; `keys` is what the log has next.
+
+    Any will do of FLUSHes between whose submissions no write completed. Raise `LogError` if the log fits others too.
+    """
+    fitting = [request for request in flying if _fits(request, keys)] if len(flying) > 1 else []
+    if len({request.completed_count for request in fitting}) > 1:
+        what = ", ".join(str(one.key) for one in fitting[0].taken) or "nothing"
+        words = f"{len(fitting)} FLUSHes in flight each took {what}: which is which is not known"
+        raise LogError(log.path, None, 0, words)
+    request = (fitting or flying)[0]
+    flying.remove(request)
+    return request
+
+
+def _fits(request: _Request, keys: Sequence[_Key]) -> bool:
+    expected = [*(one.key for one in request.taken), request.key]
+    return expected == keys[: len(expected)]
 
 
 def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key]]:

@@ -87,6 +87,17 @@ class Requests:
         (content,) = Moment(tuple((op, True) for op in self.completed), 0).whole_contents()
         return content
 
+    def has_alike(self, flush: Op) -> bool:
+        """Whether a FLUSH of the same place is in flight that took writes of the same places as this one would.
+
+        Nothing but the bytes would tell which of the two a log has first.
+        """
+        own = [(op.sector, op.count) for op in self.waiting]
+        return bool(own) and any(
+            flush.sector == other.sector and own == [(op.sector, op.count) for op in writes]
+            for other, (writes, _) in self.taken.items()
+        )
+
     def has_older_plain_write(self) -> bool:
         """Whether a FUA write completed after a plain write of the same place that no FLUSH had made durable."""
         places = [(op, set(op.sectors())) for op in self.completed]
@@ -140,7 +151,9 @@ def work(
             disk.mark()
         elif kind == "flush":
             # One that dm split off a write with data has the place of that write; two in flight may have the same.
-            disk.submit(Op("flush", chosen([0, *range(sectors)]), 0, left["flush"]))
+            flush = Op("flush", chosen([0, *range(sectors)]), 0, left["flush"])
+            if not disk.has_alike(flush):
+                disk.submit(flush)
         elif kind != "none":
             first = chosen(free)
             count = 2 if first + 1 in free and chosen([False, True]) else 1

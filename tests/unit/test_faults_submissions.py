@@ -126,6 +126,53 @@ def test_the_checker_calls_legal_just_what_a_cut_before_that_entry_can_leave(pla
                 assert expected == checker.check(device(content), entry, Rule.WHOLE).legality
 
 
+@pytest.mark.parametrize("second", [1, 2, None])
+def test_two_flushes_in_flight_that_took_writes_of_one_place_void_a_recording(place: Path, second: int | None) -> None:
+    """Only the bytes tell which of the two the log has first; a FLUSH of another place would tell."""
+    disk = Requests()
+    flushes = [Op("flush", 0, 0, 1), Op("flush", 0, 0, 2)]
+    for flush, sector in zip(flushes, (1, second), strict=True):
+        if sector is not None:
+            write = Op("write", sector, 1, 10 + flush.fill)
+            disk.submit(write)
+            disk.complete(write)
+        assert (second == 1 and flush is flushes[1]) is disk.has_alike(flush)
+        disk.submit(flush)
+    disk.complete(flushes[1])
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        if second == 1:
+            with pytest.raises(LogError, match="2 FLUSHes in flight each took a write of 512 bytes at 512: which"):
+                attach(bytes(disk.records), log)
+        else:
+            attach(bytes(disk.records), log)
+            assert log.account
+
+
+@pytest.mark.parametrize("is_between", [False, True])
+def test_two_flushes_in_flight_that_took_nothing_are_one_unless_a_third_took_a_write_between(
+    place: Path, is_between: bool
+) -> None:
+    disk = Requests()
+    first, second, other = Op("flush", 0, 0, 1), Op("flush", 0, 0, 2), Op("flush", 3, 0, 3)
+    disk.submit(first)
+    if is_between:
+        write = Op("write", 1, 1, 10)
+        disk.submit(write)
+        disk.complete(write)
+        disk.submit(other)
+    disk.submit(second)
+    disk.complete(second)
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        if is_between:
+            with pytest.raises(LogError, match="2 FLUSHes in flight each took nothing: which"):
+                attach(bytes(disk.records), log)
+        else:
+            attach(bytes(disk.records), log)
+            assert log.account
+
+
 @settings(max_examples=60)
 @given(disk=some_requests(4, writes_max=4))
 def test_whatever_else_an_honest_disk_does_is_legal(place: Path, disk: Requests) -> None:
