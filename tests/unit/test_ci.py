@@ -49,7 +49,9 @@ def test_the_check_is_as_green_as_the_tests_where_nothing_is_left(tmp_path: Path
 
 
 def test_what_the_tests_leave_behind_is_named_and_ended_and_turns_the_check_red(tmp_path: Path) -> None:
-    command = checkout(tmp_path, "@setsid sleep 1000 >/dev/null 2>&1 & touch $$TMPDIR/rig-socket")
+    # The check may end before a process that was just forked is another program.
+    waits = "until grep -q sleep /proc/$$!/comm; do :; done"
+    command = checkout(tmp_path, f"@setsid sleep 1000 >/dev/null 2>&1 & {waits}; touch $$TMPDIR/rig-socket")
     done = subprocess.run(command, env=temporary(tmp_path), capture_output=True, text=True, check=False, timeout=60)
     assert 1 == done.returncode
     head, process, file = done.stdout.splitlines()
