@@ -36,6 +36,8 @@ _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 # Read every file that a run could need before the save: a clone must not read from the host's disk.
 _WARM_ROOTS = ("/usr",)
+# Everything is loaded now, on a host that may be busy; whoever boots us has a limit of its own.
+_WARM_LIMIT_S = 600
 _NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
 
@@ -109,7 +111,7 @@ def _verify(port: int) -> None:
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
             judge.assign(Site(orders, folder))
-            finding = judge.judge()
+            finding = judge.judge(limit_s=_WARM_LIMIT_S)
             if finding.kind in _NOT_OPENED:
                 raise EngineFailed(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
     print(READY, flush=True)

@@ -80,9 +80,12 @@ class Judge:
         self._limit_s = load(site.orders.engine_module).spec.state_limit_s
         self._ready()
 
-    def judge(self, *, leaves: bool = False) -> Finding:
-        """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`."""
-        return self._ready() or self._told(_LEAVE if leaves else _CLOSE, self._limit_s)
+    def judge(self, *, leaves: bool = False, limit_s: int = 0) -> Finding:
+        """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`.
+
+        `limit_s` takes the place of that of the engine's spec.
+        """
+        return self._ready() or self._told(_LEAVE if leaves else _CLOSE, limit_s or self._limit_s)
 
     def aftermath(self) -> Finding | None:
         """Return what has happened to the process since its last answer, if it has died."""
@@ -99,7 +102,7 @@ class Judge:
             if error.errno != errno.EBUSY:
                 raise
             words = f"{KEPT_OPEN}{self.kill()}"
-            mounts.unmount()
+            mounts.release()
             return kept_open(finding, words)
         died = self.aftermath() if finding.opened else None
         return replace(died, files=finding.files, met=finding.met) if died else finding

@@ -47,6 +47,12 @@ class Limit:
         return self._used_s() >= self._limit_s or self._wall_s >= self._limit_s * _WALL_FACTOR
 
     @property
+    def used_s(self) -> float:
+        """The time that the process has had so far: it ran, or neither ran nor wanted to."""
+        self._look()
+        return self._used_s()
+
+    @property
     def look_again_s(self) -> float:
         """How long to wait for the machine before checking `is_over` again."""
         return min(_LOOK_S, max(0.01, self._limit_s - self._used_s()))

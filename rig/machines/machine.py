@@ -53,6 +53,7 @@ class Machine:
         self._console = console
         self._received = bytearray()
         self._plug_count = 0
+        self._awaited: Limit | None = None
 
     def plug(self, recording: Path) -> None:
         """Give the machine another recording; raise VmError or TimeoutError."""
@@ -72,7 +73,7 @@ class Machine:
 
     def receive(self, limit_s: float) -> dict[str, Any]:
         """Return the agent's next JSON line; raise VmError or EngineError if that reports one."""
-        limit = self.limit(limit_s, "answer")
+        self._awaited = limit = self.limit(limit_s, "answer")
         while (end := self._received.find(b"\n")) < 0:
             self._read(limit)
         line = bytes(self._received[:end])
@@ -83,6 +84,11 @@ class Machine:
         if "error" in message:
             raise VmError(f"the agent failed:\n{message['error']}")
         return message
+
+    @property
+    def answered_in_s(self) -> float:
+        """How much time the machine had for the answer that has just come; see `rig.machines.limit`."""
+        return self._awaited.used_s if self._awaited else 0.0
 
     def receive_bytes(self, count: int, limit_s: float, write: Callable[[bytes], object]) -> None:
         """Hand the next `count` bytes from the agent to `write`."""

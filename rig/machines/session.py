@@ -15,9 +15,10 @@ import numpy as np
 
 from rig.contract.clocks import Clock
 from rig.contract.errors import VmError
-from rig.contract.findings import Finding
+from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import LITERALS_FROM
 from rig.contract.scenario import Scenario
+from rig.engines import load
 from rig.faults import CrashState, Extent, WriteLog
 from rig.machines.machine import Machine
 
@@ -25,6 +26,9 @@ READY_LIMIT_S = 60
 # A database of a few megabytes recovers in tens of milliseconds, even under emulation.
 STATE_LIMIT_S = 60
 _AHEAD = 3
+# A guest whose processor is taken away believes that it computes. So an engine is stuck only if the machine really had
+# this share of the time that a crash state may take.
+_STUCK_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Session:
 
     def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog) -> None:
         self._machine = machine
+        self._state_limit_s = load(scenario.engine_module).spec.state_limit_s
         self._log = log
         self._base_end = 0
         machine.send(scenario.orders.message)
@@ -92,11 +97,18 @@ class Session:
     def _answer(self, state: CrashState) -> Finding:
         return self._finding(state, self._machine.receive(STATE_LIMIT_S))
 
-    @staticmethod
-    def _finding(state: CrashState, answer: Mapping[str, Any]) -> Finding:
+    def _finding(self, state: CrashState, answer: Mapping[str, Any]) -> Finding:
         if answer["state"] != state.id:
             raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
-        return Finding.of(answer)
+        finding = Finding.of(answer)
+        if finding.kind is not FindingKind.STUCK:
+            return finding
+        if (had_s := self._machine.answered_in_s) < self._state_limit_s * _STUCK_SHARE:
+            raise TimeoutError(
+                f"{finding.detail}, but the machine had a processor for only {had_s:.1f} s of that: this host is too "
+                "busy, run fewer programs or fewer machines at a time (--jobs)"
+            )
+        return finding
 
 
 def _packed(extents: Sequence[Extent]) -> str:

@@ -10,7 +10,7 @@
 
 struct header { uint32_t magic, length, sum; };
 
-/* What is wrong comes first, on standard error. Return only for "keep", and for words that are not listed. */
+/* What is wrong comes first, on standard error. Return only for "keep" and "daemon", and for words that are not listed. */
 void grieve(const char *conduct, const char *what, int file)
 {
     fprintf(stderr, "frail: %s\n", what);
@@ -23,6 +23,7 @@ void grieve(const char *conduct, const char *what, int file)
     if (!strcmp(conduct, "sleep")) for (;;) pause();
     if (!strcmp(conduct, "eat")) for (;;) memset(malloc(1 << 20), 1, 1 << 20);
     if (!strcmp(conduct, "keep")) dup(file);
+    if (!strcmp(conduct, "daemon") && !fork()) for (setsid();;) pause();
 }
 
 /* Read all that is there, or return -1: a read stops short of what cannot be read. */

@@ -4,7 +4,9 @@ from rig.engines import Spec
 
 SPEC = Spec(
     name="frail",
-    settings={"conduct": ("segfault", "abort", "illegal", "exit", "spin", "babble", "sleep", "eat", "keep", "rash")},
+    settings={
+        "conduct": ("segfault", "abort", "illegal", "exit", "spin", "babble", "sleep", "eat", "keep", "daemon", "rash")
+    },
     warm=("segfault",),
     # Each state is opened, so that those after a damaged one show a process that works.
     depends_on_files_alone=False,

@@ -23,6 +23,7 @@ from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.damage import Damage, Unreadable, Zeros
 from rig.faults.state import landable, make_state
 from rig.guest.programs.injections import Stage, strikes
+from rig.machines import session
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine
@@ -125,6 +126,7 @@ def judged(conduct: str, verifier: Template, recording: Recording, damage: type[
             "the guest had no memory left while opening, and the kernel killed the engine; it said",
         ),
         ("keep", "kept-open", "the engine kept files open after it had closed the database; it said: frail: "),
+        ("daemon", "kept-open", "the engine kept files open after it had closed the database; it said: frail: "),
     ],
 )
 def test_an_engine_that_comes_to_grief_over_damage_is_told_by_name_at_the_cost_of_one_state(
@@ -133,8 +135,20 @@ def test_an_engine_that_comes_to_grief_over_damage_is_told_by_name_at_the_cost_o
     found = judged(conduct, verifier_of_frail, recording, Zeros)[1]
     assert kind == found.kind, found
     assert found.detail.startswith(words), found.detail
-    assert (7 if conduct == "keep" else None) == found.recovered
+    assert (7 if kind == "kept-open" else None) == found.recovered
     assert "damage at byte" in found.detail or conduct == "babble"
+
+
+def test_an_engine_is_not_stuck_while_its_machine_waits_for_a_processor(
+    verifier_of_frail: Template, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the machine had had a thousandth of the time that the guest counted.
+    monkeypatch.setattr(session, "_STUCK_SHARE", 1000)
+    with opened(recording) as (_, log):
+        states = [whole_and(log), whole_and(log, Zeros(last_record(log), 4096)), whole_and(log)]
+        found = findings(scenario_of("spin"), verifier_of_frail, log, states)
+    assert ["prefix", "hang", "prefix"] == [one.kind for one in found]
+    assert "this host is too busy" in found[1].detail
 
 
 def test_a_file_that_cannot_be_read_is_no_different(verifier_of_frail: Template, recording: Recording) -> None:
@@ -184,10 +198,11 @@ def test_an_engine_that_comes_to_grief_over_a_failing_disk_is_told_by_name_and_o
     assert {VerdictKind.DURABLE, VerdictKind(kind)} == {one.kind for one in live_verdicts("frail", live)}
 
 
+@pytest.mark.parametrize("conduct", ["keep", "daemon"])
 def test_files_that_an_engine_keeps_after_an_error_are_told_and_hinder_nobody(
-    recorder_of_frail: Template, tmp_path: Path
+    conduct: str, recorder_of_frail: Template, tmp_path: Path
 ) -> None:
-    live = recorded_under_errors("keep", recorder_of_frail, tmp_path)
+    live = recorded_under_errors(conduct, recorder_of_frail, tmp_path)
     reopened = [one for one in live if one["state"].startswith("reopen-")]
     assert {"kept-open"} == {one["kind"] for one in reopened}
     assert all(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import signal
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 MOUNT_POINT = "/mnt"
+_RELEASE_LIMIT_S, _RELEASE_LOOK_S = 10, 0.01
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -25,6 +30,40 @@ def unmount(point: str = MOUNT_POINT) -> None:
         raise OSError(number, f"umount: {os.strerror(number)}")
 
 
+def release(point: str = MOUNT_POINT) -> None:
+    """Unmount, even if a process that an engine has left behind holds files there: it is killed. Raise OSError."""
+    until_s = time.monotonic() + _RELEASE_LIMIT_S
+    while True:
+        try:
+            return unmount(point)
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > until_s:
+                raise
+        for pid in holders(point) - {os.getpid()}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_RELEASE_LOOK_S)
+
+
+def holders(point: str) -> set[int]:
+    """Return the processes that have a file below a directory open or mapped, or are in it."""
+    return {
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if any(f"{place}/".startswith(f"{point}/") for place in _places(folder))
+    }
+
+
+def _places(process: Path) -> list[str]:
+    found = []
+    with suppress(OSError):  # it has just ended
+        for path in (process / "cwd", *(process / "fd").iterdir()):
+            with suppress(FileNotFoundError):  # just closed, such as the descriptor that lists them
+                found.append(os.readlink(path))
+        found += [line.split(maxsplit=5)[-1] for line in (process / "maps").read_text().splitlines()]
+    return found
+
+
 @contextmanager
 def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
     """Mount for the length of a block; the value is the mount point."""
@@ -32,7 +71,7 @@ def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
     try:
         yield MOUNT_POINT
     finally:
-        unmount()
+        release()
 
 
 def joined(*options: str) -> str:

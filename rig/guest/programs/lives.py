@@ -113,7 +113,7 @@ def _mended(site: Site) -> str:
     if _is_writable(site.directory):
         return ""
     filesystem = site.filesystem
-    mounts.unmount(site.directory)
+    mounts.release(site.directory)
     said = filesystem.repair(site.device)
     mounts.mount(site.device, filesystem.kernel_type, site.orders.mount_options, site.directory)
     return f"mounted again after {said}"

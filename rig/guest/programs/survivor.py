@@ -10,18 +10,16 @@ To reopen the database is to start another process, with the state that this one
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.injections import Injection
 from rig.engines import Database, EnduringDatabase, EnduringDriver, enduring, load
+from rig.guest.devices import mounts
 from rig.guest.judge import kept_open
 from rig.guest.programs.injections import Stage, Strike, strikes
 from rig.guest.programs.outage import Outage
@@ -215,7 +213,7 @@ class Survivor:
         """Close, end the outage, and leave it to another life to open the database."""
         self._state.error = _words(error)
         self.close()
-        self._state.kept_open = _holds_files(self._site.directory)
+        self._state.kept_open = bool(mounts.holders(self._site.directory))
         self._outage.end()
         self.save()
         raise _Reopen
@@ -255,16 +253,6 @@ def enduring_driver(site: Site) -> EnduringDriver:
     if not isinstance(driver, EnduringDriver):
         raise TypeError(f"{site.orders.engine} cannot tell errors of the disk from others; see docs/extending.md")
     return driver
-
-
-def _holds_files(directory: str) -> bool:
-    """Whether this process has a file below a directory open or mapped."""
-    own = Path("/proc/self")
-    names = [line.split(maxsplit=5)[-1] for line in (own / "maps").read_text().splitlines()]
-    for link in (own / "fd").iterdir():
-        with suppress(FileNotFoundError):  # the one that lists them
-            names.append(os.readlink(link))
-    return any(name.startswith(f"{directory}/") for name in names)
 
 
 def _words(error: Exception) -> str:
