@@ -36,8 +36,8 @@ _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 # Read every file that a run could need before the save: a clone must not read from the host's disk.
 _WARM_ROOTS = ("/usr",)
-# Everything is loaded now, on a host that may be busy; whoever boots us has a limit of its own.
-_WARM_LIMIT_S = 600
+# Everything is loaded for the first time, on a host that may be busy; whoever boots us has a limit of its own.
+_WARM_PATIENCE = 60
 _NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
 
@@ -108,10 +108,11 @@ def _sleep_until(moment_ns: int) -> None:
 
 def _verify(port: int) -> None:
     layer, judge = Layer(), Judge()
+    judge.patience = _WARM_PATIENCE
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
             judge.assign(Site(orders, folder))
-            finding = judge.judge(limit_s=_WARM_LIMIT_S)
+            finding = judge.judge()
             if finding.kind in _NOT_OPENED:
                 raise EngineFailed(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
     print(READY, flush=True)

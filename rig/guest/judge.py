@@ -73,6 +73,8 @@ class Judge:
         self._site: Site | None = None
         self._limit_s = 0
         self._worker: _Worker | None = None
+        # How many times as long as the engine's spec says a database may take.
+        self.patience = 1
 
     def assign(self, site: Site) -> None:
         """Judge this site from now on; load what that takes. Raise RuntimeError if our own code fails at that."""
@@ -80,12 +82,9 @@ class Judge:
         self._limit_s = load(site.orders.engine_module).spec.state_limit_s
         self._ready()
 
-    def judge(self, *, leaves: bool = False, limit_s: int = 0) -> Finding:
-        """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`.
-
-        `limit_s` takes the place of that of the engine's spec.
-        """
-        return self._ready() or self._told(_LEAVE if leaves else _CLOSE, limit_s or self._limit_s)
+    def judge(self, *, leaves: bool = False) -> Finding:
+        """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`."""
+        return self._ready() or self._told(_LEAVE if leaves else _CLOSE, self._limit_s * self.patience)
 
     def aftermath(self) -> Finding | None:
         """Return what has happened to the process since its last answer, if it has died."""

@@ -5,8 +5,9 @@ state's epoch, `extents` makes the state. Each extent is (offset on the device, 
 three little-endian 64-bit words in base64, because JSON lists take long to parse under emulation. A source offset of
 `LITERALS_FROM` or more points into the request's own `literals`: bytes that no entry of the log holds. `clock` is the
 time, in seconds since 1970, with which the machine comes back; the answer has the time that it read after the check.
-`unreadable` lists ranges (offset, length) of the device that give EIO: an error target covers the layer there. With
-`recover` true, the recovery itself is recorded, see `rig.guest.recovery`.
+`unreadable` lists ranges (offset, length) of the device that give EIO: an error target covers the layer there.
+`patience` says how many times as long as usual a database may take. With `recover` true, the recovery itself is
+recorded, see `rig.guest.recovery`.
 
 Once the engine has shown a prefix of the transactions on some file content (`rig.guest.filecontent`), that finding
 answers for the other states with this content; a sample of them is opened all the same and must show the same. Always
@@ -88,6 +89,7 @@ class Verifier:
         A request with `digest` true also gets the `sha256` of the layer before it is mounted.
         """
         clock = _Clock()
+        self._judge.patience = request.get("patience", 1)
         self._advance(request["advance"])
         clock.lap("advance")
         device = self._layer.fresh()

@@ -47,7 +47,9 @@ class Recovered:
 class Session:
     """One clone at work. Its base image holds the log up to entry `_base_end`."""
 
-    def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog) -> None:
+    def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog, patience: int = 1) -> None:
+        """Begin; the guest waits `patience` times as long as usual for a database."""
+        self._patience = patience
         self._machine = machine
         self._state_limit_s = load(scenario.engine_module).spec.state_limit_s
         self._log = log
@@ -74,7 +76,7 @@ class Session:
         self._machine.receive(READY_LIMIT_S)
         for state in states:
             self._machine.send(self.request(state) | {"recover": True})
-            answer = self._machine.receive(STATE_LIMIT_S)
+            answer = self._machine.receive(STATE_LIMIT_S * self._patience)
             finding = self._finding(state, answer)
             places = tuple((offset, length) for offset, length in answer["places"])
             yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], places)
@@ -86,6 +88,7 @@ class Session:
         extents = state.extents(self._log)
         request: dict[str, Any] = {
             "state": state.id, "advance": _packed(advance), "extents": _packed(extents), "open": bool(state.damages),
+            "patience": self._patience,
         }  # fmt: skip
         if any(extent.literal for extent in extents):
             literals = b"".join(extent.literal for extent in extents)
@@ -95,7 +98,7 @@ class Session:
         return request
 
     def _answer(self, state: CrashState) -> Finding:
-        return self._finding(state, self._machine.receive(STATE_LIMIT_S))
+        return self._finding(state, self._machine.receive(STATE_LIMIT_S * self._patience))
 
     def _finding(self, state: CrashState, answer: Mapping[str, Any]) -> Finding:
         if answer["state"] != state.id:

@@ -21,6 +21,9 @@ from rig.machines.pool import Clones
 from rig.machines.session import Session
 
 _TRIES = 2
+# A guest on a busy host believes that an engine is stuck which only waits for a processor. So it waits longer the
+# second time; whether the engine is stuck is for `Session` to say.
+_PATIENCE = 6
 _PANIC = "Kernel panic"
 
 
@@ -64,7 +67,9 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
         try:
             with machines.clone(recording=log.path) as machine:
                 try:
-                    for finding in Session(machine, scenario, log).findings(states[done:], clocks[done:]):
+                    for finding in Session(machine, scenario, log, _PATIENCE if tries else 1).findings(
+                        states[done:], clocks[done:]
+                    ):
                         done, tries = done + 1, 0
                         yield finding
                 finally:

@@ -23,7 +23,7 @@ from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.damage import Damage, Unreadable, Zeros
 from rig.faults.state import landable, make_state
 from rig.guest.programs.injections import Stage, strikes
-from rig.machines import session
+from rig.machines import session, verification
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine
@@ -103,7 +103,8 @@ def judged(conduct: str, verifier: Template, recording: Recording, damage: type[
     with opened(recording) as (_, log):
         states = [whole_and(log), whole_and(log, damage(last_record(log), 4096)), whole_and(log)]
         found = findings(scenario_of(conduct), counted, log, states)
-    assert 1 == len(_clones), "a machine was lost"
+    # On a busy host, whether an engine is stuck takes a second machine.
+    assert len(_clones) <= (2 if conduct in {"spin", "babble", "sleep"} else 1), "a machine was lost"
     assert [("prefix", 8)] * 2 == [(one.kind, one.recovered) for one in found[::2]]
     assert found[0].opened
     assert found[2].opened
@@ -144,6 +145,7 @@ def test_an_engine_is_not_stuck_while_its_machine_waits_for_a_processor(
 ) -> None:
     # As if the machine had had a thousandth of the time that the guest counted.
     monkeypatch.setattr(session, "_STUCK_SHARE", 1000)
+    monkeypatch.setattr(verification, "_PATIENCE", 1)
     with opened(recording) as (_, log):
         states = [whole_and(log), whole_and(log, Zeros(last_record(log), 4096)), whole_and(log)]
         found = findings(scenario_of("spin"), verifier_of_frail, log, states)
