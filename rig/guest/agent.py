@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from rig.guest.watch.forks import EngineFailed
 # Part of the code archive, see `rig.machines.template`.
 _WARM_ORDERS = Path("/run/code/warm.json")
 _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
+_PADDING = b"\0 \n"
 # When a clone begins to run, the host is still busy with the monitor, which shifts the guest's clock by a few
 # instructions. This many empty rounds outlast that; all clones then wait for the multiple after next of _MEETING_NS.
 _SPIN_ROUNDS = 300_000
@@ -64,8 +65,7 @@ def _record(port: int) -> None:
     for orders in _warm_orders():
         recorder.record(orders, _forget)
     print(READY, flush=True)
-    while not (told := _ORDERS.read_bytes().strip(b"\0 \n")):
-        time.sleep(0.01)
+    told = awaited(_ORDERS.read_bytes)
     _meet_the_clock()
     orders = Orders.of(json.loads(told))
     record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record
@@ -76,6 +76,17 @@ def _record(port: int) -> None:
             _write(port, chunk)
 
     _send(port, record(orders, keep))
+
+
+def awaited(read: Callable[[], bytes]) -> bytes:
+    """Return the orders once there are any.
+
+    The machine may have been saved in the middle of a read, of which a clone then reads the rest: it gets the end of
+    the orders without their beginning. So what is read first only says that there are some.
+    """
+    while not read().strip(_PADDING):
+        time.sleep(0.01)
+    return read().strip(_PADDING)
 
 
 def _forget(_size: int, chunks: Iterable[bytes]) -> None:

@@ -1,0 +1,17 @@
+"""The agent takes its orders as a whole, wherever the machine was when it was saved."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.guest.agent import awaited
+
+_ORDERS, _SIZE = b'{"engine": "sqlite", "seed": 1}', 64
+
+
+@given(reads=st.integers(0, 3), done=st.integers(0, _SIZE))
+def test_a_read_that_was_saved_in_the_middle_does_not_cost_the_beginning_of_the_orders(reads: int, done: int) -> None:
+    empty, whole = bytes(_SIZE), _ORDERS.ljust(_SIZE, b"\0")
+    contents = iter([*[empty] * reads, empty[:done] + whole[done:], whole, whole])
+    assert _ORDERS == awaited(lambda: next(contents))
