@@ -34,7 +34,7 @@ class LogFile:
     devices_bytes: tuple[int, ...] = (DEVICE_BYTES_MAX,)
     # Where the block trace of each log is in the file, as (offset, length) in bytes; empty if there is none.
     traces: tuple[tuple[int, int], ...] = ()
-    # What the disk writes atomically: longer writes are cut into entries of this size. 0: no write is.
+    # What the disk writes atomically: writes are cut into entries at its multiples. 0: they stay whole.
     unit_bytes: int = 0
 
     @contextmanager

@@ -28,10 +28,16 @@ def write(folder: Path, name: str, *, without: tuple[str, ...] = (), **changed: 
                 assert old in text, f"{path} has no {old!r}"
                 text = text.replace(old, new)
             (package / path.name).write_text(text)
+    name_it(folder, name, has_dossier=True)
+
+
+def name_it(folder: Path, name: str, *, has_dossier: bool = False) -> None:
+    """Write what pip writes beside a package, so that the rig finds the engine in it."""
     info = folder / f"{name}-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {name}\n\n[rig.dossiers]\n{name} = {name}.dossier\n")
+    dossier = f"\n[rig.dossiers]\n{name} = {name}.dossier\n" if has_dossier else ""
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {name}\n{dossier}")
 
 
 @contextmanager

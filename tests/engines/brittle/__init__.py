@@ -6,7 +6,8 @@ They are found by their entry points as soon as the folder above this package is
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
@@ -39,3 +40,33 @@ class Rows:
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of those of the tables that exist."""
         return {table.name: dict(self._tables[table.name]) for table in tables if table.name in self._tables}
+
+
+class Brittle:
+    """An open database: its rows, and the file that is synced where the settings say so. Damage is found at opening."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._is_synced = settings["sync"] == "always"
+        self._rows = Rows()
+        self._file = -1
+
+    def content(self, tables: Sequence[Table]) -> Content:
+        """Return every row of those of the tables that exist."""
+        return self._rows.content(tables)
+
+    def problems(self) -> list[str]:
+        """Return nothing."""
+        return []
+
+    def settings(self) -> dict[str, str]:
+        """Return the setting and the version."""
+        return {"sync": "always" if self._is_synced else "never", "version": "1"}
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._file >= 0:
+            os.close(self._file)
+
+    def _synced(self) -> None:
+        if self._is_synced:
+            os.fdatasync(self._file)

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from brittle import Rows
-from rig.workloads.operations import Content, Operation, Table
+from brittle import Brittle, Rows
+from rig.workloads.operations import Operation, Table
 
 BLOCK_BYTES = 1 << 16
 _FILE_BYTES = 2 * BLOCK_BYTES
@@ -23,15 +23,14 @@ _FIBMAP, _FIBMAP_BYTES = 1, 4096
 _HEADER = struct.Struct("<II")
 
 
-class BlockFile:
+class BlockFile(Brittle):
     """An open block."""
 
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
         self._directory = directory
-        self._sync = settings["sync"]
-        self._rows = Rows()
         # A new file gets its name when it has a block.
-        self._offset, self._file = -1, -1
+        self._offset = -1
         for path in Path(directory).glob("block-*"):
             self._offset = int(path.name.partition("-")[2])
             self._rows = Rows(_unpacked(path.read_bytes()[self._offset :][:BLOCK_BYTES]))
@@ -47,7 +46,7 @@ class BlockFile:
         self._rows.make(tables)
         self.commit(rows)
         path.rename(path.with_name(f"block-{self._offset}"))
-        if self._sync == "always":
+        if self._is_synced:
             folder = os.open(self._directory, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
@@ -57,27 +56,6 @@ class BlockFile:
         self._rows.apply(operations)
         os.pwrite(self._file, _packed(self._rows.packed), self._offset)
         self._synced()
-
-    def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
-        return self._rows.content(tables)
-
-    def problems(self) -> list[str]:
-        """Return nothing: the checksum is checked when the block is read."""
-        return []
-
-    def settings(self) -> dict[str, str]:
-        """Return the setting and the version."""
-        return {"sync": self._sync, "version": "1"}
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-
-    def _synced(self) -> None:
-        if self._sync == "always":
-            os.fdatasync(self._file)
 
 
 def open_database(directory: str, settings: Mapping[str, str]) -> BlockFile:

@@ -7,20 +7,20 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from brittle import Rows
-from rig.workloads.operations import Content, Operation, Table
+from brittle import Brittle, Rows
+from rig.workloads.operations import Operation, Table
 
 _LOG = "rows.log"
 # Transactions until the first checkpoint.
 _CHECKPOINT_AFTER = 6
 
 
-class Logged:
+class Logged(Brittle):
     """An open log."""
 
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
         self._manifest = Path(directory) / "MANIFEST"
-        self._sync = settings["sync"]
         path = Path(directory) / _LOG
         is_known = self._manifest.exists() and self._manifest.read_text() == _LOG
         if not is_known:
@@ -41,27 +41,10 @@ class Logged:
         packed = self._rows.packed
         os.write(self._file, b"%08x %s\n" % (zlib.crc32(packed), packed))
         self._commit_count += 1
-        if self._sync == "always":
-            os.fdatasync(self._file)
-            if self._commit_count == _CHECKPOINT_AFTER:
-                with self._manifest.open("rb") as manifest:
-                    os.fsync(manifest.fileno())
-
-    def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
-        return self._rows.content(tables)
-
-    def problems(self) -> list[str]:
-        """Return nothing: a line without its checksum does not count."""
-        return []
-
-    def settings(self) -> dict[str, str]:
-        """Return the setting and the version."""
-        return {"sync": self._sync, "version": "1"}
-
-    def close(self) -> None:
-        """Close the log."""
-        os.close(self._file)
+        self._synced()
+        if self._is_synced and self._commit_count == _CHECKPOINT_AFTER:
+            with self._manifest.open("rb") as manifest:
+                os.fsync(manifest.fileno())
 
 
 def open_database(directory: str, settings: Mapping[str, str]) -> Logged:

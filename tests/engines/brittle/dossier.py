@@ -1,4 +1,4 @@
-"""It promises to lose nothing, wrongly; without syncs it promises nothing."""
+"""Each promises to lose nothing, wrongly; without syncs it promises nothing."""
 
 from __future__ import annotations
 
