@@ -17,9 +17,10 @@ fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload
 
 Another workload than the default makes a group of its own, of which only what follows is required.
 
-A scenario whose shim swallows every sync must break its promise to lose nothing. Under a wrong clock, so must one whose
-shim trusts the clock. These controls exist only if such a scenario was run. A scenario whose shim drops one kind of
-sync is a mutant (`analysis.mutations`), not a control.
+A loss is a database that came back whole without its last transactions: where losses went unseen, damage would still
+show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss. Under a wrong clock,
+one whose shim trusts the clock must break its promise. These controls exist only if such a scenario was run. A scenario
+whose shim drops one kind of sync is a mutant (`analysis.mutations`), not a control.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORG
 from rig.contract.clocks import Clock, is_wrong
 from rig.contract.injections import Injection
 from rig.contract.orders import DROP_PREFIX, Shim
+from rig.contract.results import VerdictKind
 from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
 from rig.engines import settings_name
 from rig.faults import Holds
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
-    from rig.contract.results import MeasuredScenario, VerdictKind
+    from rig.contract.results import MeasuredScenario
     from rig.contract.scenario import Scenario
 
 
@@ -177,10 +179,15 @@ def _control(group: Group, name: str, own: Sequence[Outcome], what: str, *, fire
 
 def _loss_control(group: Group, name: str, members: Sequence[Outcome]) -> ControlResult:
     own = _unshimmed(members, name)
-    seen = ", ".join(f"{o.losing_count} of {o.database_count} states lost" for o in own)
+    seen = ", ".join(f"{_lost_count(o)} of {o.database_count} states lost" for o in own)
     what = f"must lose at least one acknowledged transaction; {seen or 'not run'}"
-    fired = all(o.losing_count > 0 and not o.settings_mismatches for o in own)
+    fired = all(_lost_count(o) > 0 and not o.settings_mismatches for o in own)
     return _control(group, name, own, what, fired=fired)
+
+
+def _lost_count(outcome: Outcome) -> int:
+    """Return how many states came back whole without the last transactions; damage proves nothing about losses."""
+    return sum(verdict.kind is VerdictKind.LOST_SUFFIX for verdict in outcome.scenario.verdicts)
 
 
 def _damage_control(group: Group, required: Sequence[str], members: Sequence[Outcome]) -> ControlResult:
@@ -301,9 +308,13 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
         if promise is None or not must_break(scenario):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
-        what = f"{_sabotage(scenario)}, so the promise must break; {broken_count} states break it"
+        lost_count = _lost_count(outcome)
+        seen = f"{broken_count} states break it, {lost_count} by a loss"
+        what = f"{_sabotage(scenario)}, so the promise must break; {seen}"
         name = name_of(scenario.settings, scenario.workload_name, scenario.shim)
-        fired = broken_count > 0 and not outcome.settings_mismatches
+        # Whatever else happens to a database without syncs, it loses transactions.
+        is_seen = lost_count > 0 if scenario.shim == Shim.EATMYDATA else broken_count > 0
+        fired = is_seen and not outcome.settings_mismatches
         results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)
 

@@ -314,6 +314,18 @@ def test_a_shim_that_breaks_nothing_voids_the_group() -> None:
     assert (Result.INCONCLUSIVE, False) == (summary.result, sabotage(summary).fired)
 
 
+def test_damage_alone_fires_no_control_that_must_lose() -> None:
+    """Where the rig were blind to losses, damage would still be seen."""
+    damaged = [verdict(VerdictKind.CORRUPT, 0, "a"), *durable(3)]
+    swallowed = measured(WAL_FULL, damaged, shim="eatmydata")
+    off = [replace(one, verdicts=tuple(damaged)) for one in controls_that_fire()]
+    summary = summarise([measured(WAL_FULL, durable(9)), swallowed, *off], 5)
+    assert {"delete_off": False, "wal_off": False, "damage": True, "wal_full+eatmydata": False} == {
+        control.name: control.fired for control in summary.controls
+    }
+    assert summary.result is Result.INCONCLUSIVE
+
+
 def test_a_group_without_any_known_control_is_never_green() -> None:
     summary = summarise([measured(WAL_FULL, durable(9), "meteor")], 5)
     assert summary.result is Result.INCONCLUSIVE
