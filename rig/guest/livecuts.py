@@ -38,6 +38,7 @@ from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.stack import CUT, Stack, disks_in_ram, stacked
 from rig.guest.judge import Judge
 from rig.guest.programs import workload
+from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site
 from rig.guest.watch.forks import Fork, Send
 
@@ -191,7 +192,7 @@ class Cutter:
 def run(round_: _Round) -> dict[str, Any]:
     """Carry out the workload of one round, including its cut."""
     mapper = DeviceMapper()
-    mark = workload.marker(mapper, LOG)
+    mark = marker(mapper, LOG)
     site, orders, work = round_.site, round_.site.orders, round_.site.work
     where = cut_point(orders.seed, round_.number, orders.transaction_count)
     cutter = Cutter(round_, mapper, mark)

@@ -13,6 +13,7 @@ from typing import Any
 from rig.engines.syncs import Call
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs import workload
+from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site
 from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
 
@@ -37,7 +38,7 @@ class _Dropping:
 
 def run(site: Site) -> dict[str, Any]:
     """Carry out the workload without the syncs of one kind; raise RuntimeError if it makes none of that kind."""
-    log = workload.marker(DeviceMapper(), LOG)
+    log = marker(DeviceMapper(), LOG)
     watch = _Dropping(site.orders.dropped_sync, log)
 
     def body(send: Callable[[Any], None]) -> None:

@@ -24,6 +24,7 @@ from rig.engines.syncs import Call
 from rig.guest import filecontent
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs import workload
+from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site
 from rig.guest.watch.sample import sample
 from rig.guest.watch.supervisor import Action, Phase, Place, WorkloadFailed, supervise, tell
@@ -120,7 +121,7 @@ class _Lives:
         self._models = self._work.models
         self._oracle = self._work.oracle()
         self._is_set_up = False
-        self._log = workload.marker(DeviceMapper(), LOG)
+        self._log = marker(DeviceMapper(), LOG)
 
     def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
         """Run one life until it is killed or done; return the messages it sent, merged, and whether it was killed."""

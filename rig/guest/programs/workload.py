@@ -22,11 +22,13 @@ from typing import Any
 
 from rig.contract.injections import ERRORS
 from rig.engines import Database
-from rig.guest.devices import disks, journaldisk
+from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.devices.stack import LOGS
 from rig.guest.programs import lives
 from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
+from rig.guest.programs.marks import marker, ticking
 from rig.guest.site import LOG, Site
 from rig.workloads import Work
 
@@ -117,21 +119,12 @@ def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
         mark("tick")
 
 
-def marker(mapper: DeviceMapper, log_device: str) -> Callable[[str], None]:
-    """Return a function that writes a mark with the time to the log."""
-
-    def mark(text: str) -> None:
-        mapper.message(log_device, f"mark {text}-{time.monotonic_ns()}")
-
-    return mark
-
-
 def run_marked(site: Site) -> dict[str, Any]:
     """Carry out a workload that marks the log, or both logs if there are two."""
     mapper = DeviceMapper()
     if site.has_journal_disk:
-        both = journaldisk.Marker(mapper)
-        return run(site, both.mark, both.ticking)
+        mark = marker(mapper, *LOGS)
+        return run(site, mark, partial(ticking, mark))
     return run(site, marker(mapper, LOG))
 
 
