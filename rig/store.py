@@ -29,6 +29,7 @@ from rig.contract.devices import Device
 from rig.contract.errors import RecordingError, RigError, StoreError
 from rig.contract.results import MeasuredScenario, PhaseFacts, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
+from rig.filesystems import filesystem_named
 from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
@@ -95,7 +96,8 @@ class Run:
 
     def recoveries(self, scenario: Scenario) -> Recoveries:
         """Return the recordings of a scenario's recoveries, for a fault that cuts these."""
-        return Recoveries(self._folder(scenario.id) / "recoveries", scenario.device.atomic_bytes)
+        disk_mib = filesystem_named(scenario.filesystem).disk_mib_min
+        return Recoveries(self._folder(scenario.id) / "recoveries", scenario.device.atomic_bytes, disk_mib)
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-# The size of the disk that is recorded and cut, and the chunk in which it is read and digested.
+# The size of the disk that is recorded and cut, unless its file system wants a larger one
+# (`rig.filesystems.FileSystem.disk_mib_min`).
 DISK_MIB = 64
+# The chunk in which a disk is read and digested; a whole number of them make a disk.
 CHUNK_BYTES = 1 << 16
-# A verifier has one device for both disks: the data first, a separate journal disk at the end.
 JOURNAL_DISK_MIB = 8
-DATA_DISK_MIB = DISK_MIB - JOURNAL_DISK_MIB
-JOURNAL_FIRST_BYTE = DATA_DISK_MIB << 20
 # An extent with a source offset from here on has its bytes in the request itself, because the log does not hold them.
 LITERALS_FROM = 1 << 62
 _ZEROS = bytes(CHUNK_BYTES)
+
+
+def data_mib(disk_mib: int) -> int:
+    """Return how much of a disk holds data if the journal has a disk of its own.
+
+    A verifier has one device for both disks: the data first, the journal at the end.
+    """
+    return disk_mib - JOURNAL_DISK_MIB
 
 
 def disk_digest(chunks: Iterable[bytes]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
+from rig.contract.geometry import DISK_MIB
 from rig.contract.scenario import DEFAULT_WORKLOAD
 
 
@@ -155,6 +156,8 @@ class RecordingFacts:
     reached: Sequence[tuple[str, int, int]] = field(default_factory=list)
     # Event -> how often it was skipped, because the engine does not know it or these settings do not.
     skipped: Mapping[str, int] = field(default_factory=dict)
+    # The size of the disk with the data.
+    disk_mib: int = DISK_MIB
 
     @property
     def digest(self) -> str:

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, cast
 
 from rig.contract.findings import Finding, FindingKind
-from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
+from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.filesystems import filesystem_named
@@ -47,7 +47,6 @@ _TRANSACTIONS_PER_ROUND = 6
 # Transactions that the workload attempts after a cut.
 _VOID = 2
 _TRANSACTIONS_MAX = 10
-_SECTORS = DISK_MIB * 2048
 _ZEROS = bytes(CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")
 
@@ -109,7 +108,7 @@ def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
 def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
     mapper, filesystem = DeviceMapper(), filesystem_named(orders.filesystem)
     with disks_in_ram(1):
-        with stacked(mapper, orders.device, can_cut=True) as stack:
+        with stacked(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
             filesystem.make(stack.top)
             mounts.mount(stack.top, filesystem.kernel_type, orders.mount_options)
             disks.settle(stack.top)
@@ -171,7 +170,8 @@ class Cutter:
     def cut(self) -> None:
         """Cut, after the time that `cut_in` set."""
         time.sleep(self._wait_s)
-        after = Target("flakey", f"{self._round.stack.delayed} 0 {self._afterwards}", _SECTORS)
+        delayed = self._round.stack.delayed
+        after = Target("flakey", f"{delayed} 0 {self._afterwards}", disks.sector_count(delayed))
         self._mapper.swap(CUT, after, meanwhile=self._note)
 
     def join(self) -> None:

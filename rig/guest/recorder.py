@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, cast
 
-from rig.contract.geometry import DATA_DISK_MIB, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib, disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.scenario import DEFAULT_WORKLOAD
@@ -41,7 +41,9 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
         mapper = DeviceMapper()
         with ExitStack() as layers:
             journal: Stack | None = None
-            stack = layers.enter_context(stacked(mapper, orders.device, can_fail=orders.injection in ERRORS))
+            size_mib = filesystem_named(orders.filesystem).disk_mib_min
+            made = stacked(mapper, orders.device, size_mib=size_mib, can_fail=orders.injection in ERRORS)
+            stack = layers.enter_context(made)
             if has_journal:
                 journal = layers.enter_context(stacked(mapper, orders.device, number=1, size_mib=JOURNAL_DISK_MIB))
             facts = _run(orders, stack, journal)
@@ -63,7 +65,7 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
     options = orders.mount_options
     if journal:
         separate = with_journal_disk(filesystem)
-        separate.make_with_journal(stack.top, journal.top, DATA_DISK_MIB)
+        separate.make_with_journal(stack.top, journal.top, data_mib(filesystem.disk_mib_min))
         # mkfs leaves the journal unflushed, and without it the file system cannot be mounted.
         disks.settle(journal.top)
         options = mounts.joined(options, separate.journal_option(journal.top))

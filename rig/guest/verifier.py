@@ -33,15 +33,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from rig.contract.findings import Finding, FindingKind
-from rig.contract.geometry import CHUNK_BYTES, JOURNAL_FIRST_BYTE, LITERALS_FROM, sparse_digest
+from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, data_mib, sparse_digest
 from rig.contract.orders import Orders
 from rig.engines import load
 from rig.filesystems import with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
-from rig.guest.devices.devicemapper import SECTOR_BYTES
 from rig.guest.devices.faultlayer import Ballast
-from rig.guest.devices.layer import BASE, RECOVERY_LOG, SECTOR_COUNT, Layer
+from rig.guest.devices.layer import BASE, RECOVERY_LOG, Layer
 from rig.guest.judge import Judge
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
@@ -62,6 +61,7 @@ class Verifier:
     def __init__(self, orders: Orders, layer: Layer, judge: Judge) -> None:
         self._site = Site(orders, mounts.MOUNT_POINT)
         self._filesystem = self._site.filesystem
+        layer.resize(self._filesystem.disk_mib_min)
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
@@ -114,7 +114,7 @@ class Verifier:
 
     def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
-        with recovery.recorded(self._layer.mapper, device, RECOVERY_LOG, SECTOR_COUNT) as (node, archive):
+        with recovery.recorded(self._layer.mapper, device, RECOVERY_LOG, self._layer.sector_count) as (node, archive):
             finding = self._reopened(node, clock, lambda _: self._judge.judge())
         places: list[tuple[int, int]] = []
         spans = [(offset, length) for offset, _, length in _unpacked(extents)]
@@ -132,7 +132,7 @@ class Verifier:
         if not self._site.has_journal_disk:
             yield device
             return
-        with self._layer.parts(device, JOURNAL_FIRST_BYTE // SECTOR_BYTES) as (data, self._journal):
+        with self._layer.parts(device, data_mib(self._filesystem.disk_mib_min) * 2048) as (data, self._journal):
             yield data
 
     def _judged(self, device: str, clock: _Clock, time_s: int | None, *, must_open: bool) -> tuple[Finding, float]:

@@ -13,6 +13,7 @@ from rig.contract.errors import LegalityError, RecordingError
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import LogError
+from rig.filesystems import filesystem_named
 from rig.machines.template import Template, qemu_version
 from rig.recordings import archive, livecuts, soundness
 from rig.recordings.archive import Recording
@@ -49,9 +50,10 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     log_count = soundness.log_count(told)
     # A live cut has no block trace; what it left comes after its log.
     kept, traces = parts[:log_count], () if "rounds" in told else parts[log_count:]
+    disk_mib = filesystem_named(scenario.filesystem).disk_mib_min
     origin = Origin(template.identity, template.image, qemu_version())
     try:
-        with archive.write(kept, path, traces, scenario.device.atomic_bytes).opened() as logs:
+        with archive.write(kept, path, traces, scenario.device.atomic_bytes, disk_mib).opened() as logs:
             facts = soundness.facts_of(scenario, origin, told, logs)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error

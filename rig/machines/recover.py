@@ -84,7 +84,7 @@ def _save(  # noqa: PLR0917 - types or names tell them apart
         # A disk that does not mount was not recovered, and the engine is not to blame.
         if one is None or one.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
             continue
-        kept.save(address, self_contained(address, state, log, one.log), one.digest)
+        kept.save(address, self_contained(address, state, log, one.log, kept.device_bytes), one.digest)
         recovery = Recovery(address, one.places)
         with kept.opened(address) as opened:
             written, in_files = recoverycuts.writes(opened, recovery)

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
-from rig.contract.geometry import DISK_MIB, JOURNAL_FIRST_BYTE
+from rig.contract.geometry import DISK_MIB, JOURNAL_DISK_MIB, data_mib
 from rig.contract.scenario import Scenario
 from rig.faults import Disk, Fault, JointState, Logs
 from rig.faults.jointlegality import JointChecker
@@ -26,23 +26,23 @@ from rig.faults.rendering import contents
 from rig.planning.cuts import Cut
 from rig.recordings.recoveries import OpenRecovery
 
-_DEVICE_BYTES = DISK_MIB << 20
-
 
 class Auditor:
     """Audits the scenarios of one recording; reads the order of writes once."""
 
-    def __init__(self, logs: Logs) -> None:
-        """Take logs that passed the recording's self-check: a replay of each equals its device."""
+    def __init__(self, logs: Logs, disk_mib: int = DISK_MIB) -> None:
+        """Take logs that passed the recording's self-check, a replay of each equals its device, and the disk's size."""
         self._logs = logs
+        self._device_bytes = disk_mib << 20
+        self._journal_first_byte = data_mib(disk_mib) << 20
 
     @cached_property
     def _checker(self) -> Checker:
-        return Checker(self._logs.first, _DEVICE_BYTES)
+        return Checker(self._logs.first, self._device_bytes)
 
     @cached_property
     def _joint_checker(self) -> JointChecker:
-        return JointChecker(self._logs.all, (JOURNAL_FIRST_BYTE, _DEVICE_BYTES - JOURNAL_FIRST_BYTE))
+        return JointChecker(self._logs.all, (self._journal_first_byte, JOURNAL_DISK_MIB << 20))
 
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
         """Check a seeded sample of the cuts of a scenario and return how many were found legal.
@@ -55,9 +55,9 @@ class Auditor:
         chosen = _random(scenario).sample(cuts, min(count, len(cuts)))
         chosen.sort(key=lambda cut: (cut.state.base_end, cut.entry))
         states = [cut.state for cut in chosen]
-        for cut, content in zip(chosen, contents(self._logs.first, states, _DEVICE_BYTES), strict=True):
+        for cut, content in zip(chosen, contents(self._logs.first, states, self._device_bytes), strict=True):
             if isinstance(cut.state, JointState):
-                complaint = _joint_complaint(self._joint_checker, content, cut.state, cut.entry)
+                complaint = self._joint_complaint(content, cut.state, cut.entry)
             else:
                 complaint = _complaint(self._checker, content, cut.entry, rule)
                 if complaint and cut.entry < cut.state.latest_instant:
@@ -85,9 +85,9 @@ class Auditor:
                 self._audit_start(scenario, rule, opened[way], opened, cuts[0].entry)
                 begun.add(way)
                 way = opened[way].address.before
-            checker = Checker(recovery.log, _DEVICE_BYTES)
+            checker = Checker(recovery.log, self._device_bytes)
             states = [cut.state for cut in cuts]
-            for cut, content in zip(cuts, contents(recovery.log, states, _DEVICE_BYTES), strict=True):
+            for cut, content in zip(cuts, contents(recovery.log, states, self._device_bytes), strict=True):
                 instant = cut.state.instant
                 complaint = _complaint(checker, content, instant, rule, recovery.first_entry)
                 _require_none(complaint, scenario, cut.address, instant)
@@ -98,14 +98,24 @@ class Auditor:
     ) -> None:
         """Check the content with which a recovery began; `entry` is the instant at which its verdicts are judged."""
         address = recovery.address
-        content = recovery.log.replay(recovery.first_entry + 1, _DEVICE_BYTES)
+        content = recovery.log.replay(recovery.first_entry + 1, self._device_bytes)
         if not address.way:
             complaint = _complaint(self._checker, content, entry, rule)
         else:
             parent = opened[address.before]
             entry = parent.logs.parse(address.content).instant
-            complaint = _complaint(Checker(parent.log, _DEVICE_BYTES), content, entry, rule, parent.first_entry)
+            complaint = _complaint(Checker(parent.log, self._device_bytes), content, entry, rule, parent.first_entry)
         _require_none(complaint, scenario, recovery.state, entry)
+
+    def _joint_complaint(self, content: ByteArray, state: JointState, entry: int) -> str:
+        """Return why two disks are not known to hold this after all marks before an entry of the first log, if so."""
+        joint, journal_first_byte = self._joint_checker, self._journal_first_byte
+        late, instant = list(Disk).index(state.late), state.states[state.late].instant
+        seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
+        if seen < claimed:
+            return f"it answers for {claimed} marks, but only {seen} lie before entry {instant} of disk {state.late}"
+        answer = joint.check((content[:journal_first_byte], content[journal_first_byte:]), late, instant)
+        return "" if answer.legality is Legality.LEGAL else str(answer)
 
 
 def _rule(scenario: Scenario) -> Rule | None:
@@ -138,16 +148,6 @@ def _complaint(checker: Checker, content: ByteArray, instant: int, rule: Rule, f
     if instant <= first_entry:
         return "it lies before the recovery began"
     answer = checker.check(content, instant, rule)
-    return "" if answer.legality is Legality.LEGAL else str(answer)
-
-
-def _joint_complaint(joint: JointChecker, content: ByteArray, state: JointState, entry: int) -> str:
-    """Return why two disks are not known to hold this after all marks before an entry of the first log; empty if so."""
-    late, instant = list(Disk).index(state.late), state.states[state.late].instant
-    seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
-    if seen < claimed:
-        return f"it answers for {claimed} marks, but only {seen} lie before entry {instant} of disk {state.late}"
-    answer = joint.check((content[:JOURNAL_FIRST_BYTE], content[JOURNAL_FIRST_BYTE:]), late, instant)
     return "" if answer.legality is Legality.LEGAL else str(answer)
 
 

@@ -33,10 +33,10 @@ _TRACE_BEGIN_BYTES = 1 << 30
 _FACTS = "facts.json"
 # What a disk may write atomically.
 _UNITS_BYTES = [512 << shift for shift in range(12)]
-# Where the disk of each log begins on a verifier's one device.
-_DEVICE_BEGINS_BYTES = (0, geometry.JOURNAL_FIRST_BYTE)
-# The size of the disk of each log, as the recorder makes them.
-_DEVICES_BYTES = (geometry.DISK_MIB << 20, geometry.JOURNAL_DISK_MIB << 20)
+# The disk with the data, and one of the journal's own.
+_LOGS_MAX = 2
+# The sizes that a disk can have.
+_DISKS_MIB = range(geometry.JOURNAL_DISK_MIB + 1, (RECORDING_BYTES >> 20) + 1)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Recording:
         path = Path(name)
         try:
             traces_bytes = [facts.trace_bytes for facts in self.facts.logs]
-            made = file_of(path, len(self.facts.logs), traces_bytes, self.facts.logs[0].unit_bytes)
+            made = file_of(path, len(self.facts.logs), traces_bytes, self.facts.logs[0].unit_bytes, self.facts.disk_mib)
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
                 self._unpack(archive_name(rank), path, begin_bytes, facts.size_bytes, facts.digest)
                 if facts.trace_bytes:
@@ -88,17 +88,31 @@ def trace_name(rank: int) -> str:
     return f"trace-{'ab'[rank]}.zst"
 
 
-def file_of(path: Path, log_count: int, traces_bytes: Sequence[int] = (), unit_bytes: int = 0) -> LogFile:
-    """Return the layout of an unpacked recording: so many logs, traces of these lengths, this atomic unit."""
+def file_of(
+    path: Path,
+    log_count: int,
+    traces_bytes: Sequence[int] = (),
+    unit_bytes: int = 0,
+    disk_mib: int = geometry.DISK_MIB,
+) -> LogFile:
+    """Return the layout of an unpacked recording: so many logs, traces of these lengths, unit and size of the disk."""
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
     traces = tuple((begin + _TRACE_BEGIN_BYTES, length) for begin, length in zip(begins, traces_bytes, strict=False))
-    disks = _DEVICE_BEGINS_BYTES[:log_count], _DEVICES_BYTES[:log_count]
-    return LogFile(path, begins, *disks, traces if any(traces_bytes) else (), unit_bytes)
+    # Where the disk of each log begins on a verifier's one device, and its size as the recorder makes it.
+    device_begins = (0, geometry.data_mib(disk_mib) << 20)[:log_count]
+    devices = (disk_mib << 20, geometry.JOURNAL_DISK_MIB << 20)[:log_count]
+    return LogFile(path, begins, device_begins, devices, traces if any(traces_bytes) else (), unit_bytes)
 
 
-def write(logs: Sequence[bytes], path: Path, traces: Sequence[bytes] = (), unit_bytes: int = 0) -> LogFile:
+def write(
+    logs: Sequence[bytes],
+    path: Path,
+    traces: Sequence[bytes] = (),
+    unit_bytes: int = 0,
+    disk_mib: int = geometry.DISK_MIB,
+) -> LogFile:
     """Write logs and their block traces to a sparse file in the layout of an unpacked recording."""
-    made = file_of(path, len(logs), [len(trace) for trace in traces], unit_bytes)
+    made = file_of(path, len(logs), [len(trace) for trace in traces], unit_bytes, disk_mib)
     with path.open("wb") as file:
         for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
             file.seek(begin_bytes)
@@ -134,7 +148,9 @@ def load(folder: Path) -> Recording | None:
         raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
     if any(log.unit_bytes not in {0, *_UNITS_BYTES} for log in logs):
         raise RecordingError(f"{path} is damaged: no disk has such a unit; remove the folder to record again")
-    if not 1 <= len(logs) <= len(_DEVICE_BEGINS_BYTES):
+    if (size := recording.facts.disk_mib) not in _DISKS_MIB:
+        raise RecordingError(f"{path} is damaged: no disk has {size!r} MiB; remove the folder to record again")
+    if not 1 <= len(logs) <= _LOGS_MAX:
         raise RecordingError(f"{path} is damaged: it lists {len(logs)} logs; remove the folder to record again")
     names = [archive_name(rank) for rank in range(len(logs))]
     for name in names + [trace_name(rank) for rank, log in enumerate(logs) if log.trace_bytes]:

@@ -35,9 +35,9 @@ from rig.faults.legality import Checker, Legality, Rule
 from rig.faults.log import SUPERBLOCK, ByteArray
 from rig.faults.rendering import contents
 from rig.faults.state import is_told, make_state
+from rig.filesystems import filesystem_named
 from rig.recordings.timeline import Timeline
 
-_DEVICE_BYTES = DISK_MIB << 20
 _OFFSET_BYTES = 8
 
 
@@ -62,10 +62,10 @@ class LiveCut:
     unflushed_count: int
 
 
-def rounds(told: Mapping[str, Any], parts: Sequence[bytes]) -> Iterator[Round]:
+def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int = DISK_MIB) -> Iterator[Round]:
     """Yield the rounds of a recording of live cuts, whose parts alternate between a log and the disk that it left."""
     for number, (one, log, filled) in enumerate(zip(told["rounds"], parts[::2], parts[1::2], strict=True), start=1):
-        device: ByteArray = np.zeros(_DEVICE_BYTES, dtype=np.uint8)
+        device: ByteArray = np.zeros(disk_mib << 20, dtype=np.uint8)
         for place in range(0, len(filled), _OFFSET_BYTES + CHUNK_BYTES):
             offset = int.from_bytes(filled[place : place + _OFFSET_BYTES], "little")
             data = filled[place + _OFFSET_BYTES : place + _OFFSET_BYTES + CHUNK_BYTES]
@@ -76,8 +76,8 @@ def rounds(told: Mapping[str, Any], parts: Sequence[bytes]) -> Iterator[Round]:
 def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
     """Check every round of a recording against its log; raise LegalityError for the first that fails."""
     try:
-        injection = SPECS[scenario.fault].injection
-        return [prove(injection, one).finding for one in rounds(told, parts)]
+        injection, disk_mib = SPECS[scenario.fault].injection, filesystem_named(scenario.filesystem).disk_mib_min
+        return [prove(injection, one).finding for one in rounds(told, parts, disk_mib)]
     except LegalityError as error:
         raise LegalityError(f"the rig is wrong and {scenario.id} is void: {error}") from error
 
@@ -87,13 +87,13 @@ def prove(injection: Injection, one: Round) -> LiveCut:
     with TemporaryDirectory(prefix="rig-") as name:
         whole, until_cut = Path(name, "whole"), Path(name, "until-cut")
         whole.write_bytes(one.log)
-        with WriteLog.open(whole, device_bytes=_DEVICE_BYTES) as log:
+        with WriteLog.open(whole, device_bytes=len(one.device)) as log:
             unflushed_count = write_log_until_cut(log, one.told["counts"], until_cut)
             timeline = Timeline(log.marks)
             entry = _cut_entry(log)
             acked, issued = timeline.acked(entry), timeline.issued(entry)
             acked_after = timeline.acked(log.entry_count) - acked
-        with WriteLog.open(until_cut, device_bytes=_DEVICE_BYTES) as log:
+        with WriteLog.open(until_cut, device_bytes=len(one.device)) as log:
             state = _proven_state(injection, one, log)
     found = one.told["finding"]
     live = LiveFinding(
@@ -141,7 +141,7 @@ def _proven_state(injection: Injection, one: Round, log: WriteLog) -> CrashState
     tail = epochs(log)[-1]
     there = [entry for entry in tail.batch if keeps_cache or _is_there(log, entry, one.device)]
     state = make_state(tail, len(tail.fuas), whole=there)
-    (made,) = (content.copy() for content in contents(log, [state], _DEVICE_BYTES))
+    (made,) = (content.copy() for content in contents(log, [state], len(one.device)))
     if not np.array_equal(made, one.device):
         if answer.legality is Legality.UNDECIDED:
             return None

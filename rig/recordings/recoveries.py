@@ -36,8 +36,6 @@ from rig.recordings.archive import RECORDING_BYTES
 
 _BLOCK_BYTES = 4096
 _INDEX = "index.json"
-# The content of a disk, plus the guest's disk to which the log is written.
-_LOG_BYTES_MAX = 2 * DISK_MIB << 20
 
 
 @dataclass(frozen=True)
@@ -104,10 +102,11 @@ def self_contained(
 class Recoveries:
     """The recordings of recoveries of one scenario, in a folder."""
 
-    def __init__(self, folder: Path, unit_bytes: int = 0) -> None:
-        """Take the folder, and what the disk writes atomically (0: any write)."""
+    def __init__(self, folder: Path, unit_bytes: int = 0, disk_mib: int = DISK_MIB) -> None:
+        """Take the folder, what the disk writes atomically (0: any write), and its size."""
         self._folder = folder
         self._unit_bytes = unit_bytes
+        self.device_bytes = disk_mib << 20
 
     def save(self, text: str, log: bytes, digest: str) -> None:
         """Store a self-contained log under the state that it recovers from; raise RecordingError if it is void.
@@ -118,7 +117,7 @@ class Recoveries:
         path = self._path(text)
         host.atomic_write(path, zstandard.ZstdCompressor(write_checksum=True).compress(log))
         with self.opened(text) as made:
-            disk = made.log.replay(made.log.entry_count, DISK_MIB << 20).reshape(-1, geometry.CHUNK_BYTES)
+            disk = made.log.replay(made.log.entry_count, self.device_bytes).reshape(-1, geometry.CHUNK_BYTES)
         if geometry.disk_digest(chunk.tobytes() for chunk in disk) != digest:
             path.unlink()
             raise RecordingError(f"the recovery from {text} is void: a replay of its log does not give the disk")
@@ -154,7 +153,8 @@ class Recoveries:
         """Unpack the recovery from a state for the duration of a `with` block; raise RecordingError if damaged."""
         archive = self._path(text)
         try:
-            data = _decompressed(archive.read_bytes())
+            # The content of a disk, plus the guest's disk to which the log is written.
+            data = _decompressed(archive.read_bytes(), 2 * self.device_bytes)
         except FileNotFoundError:
             raise RecordingError(f"{archive} is gone: the recovery from {text}; remove the scenario's folder") from None
         except (zstandard.ZstdError, ValueError) as error:
@@ -165,7 +165,7 @@ class Recoveries:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.truncate(RECORDING_BYTES)
-            with _checked(path, archive, text) as log:
+            with _checked(path, archive, text, self.device_bytes) as log:
                 if self._unit_bytes:
                     log.split(self._unit_bytes)
                 yield OpenRecovery(log, text)
@@ -182,9 +182,9 @@ class Recoveries:
 
 
 @contextmanager
-def _checked(path: Path, archive: Path, text: str) -> Iterator[WriteLog]:
+def _checked(path: Path, archive: Path, text: str, device_bytes: int) -> Iterator[WriteLog]:
     try:
-        log = WriteLog.open(path, device_bytes=DISK_MIB << 20)
+        log = WriteLog.open(path, device_bytes=device_bytes)
     except LogError as error:
         raise _damaged(archive, error) from None
     with log:
@@ -193,9 +193,9 @@ def _checked(path: Path, archive: Path, text: str) -> Iterator[WriteLog]:
         yield log
 
 
-def _decompressed(archive: bytes) -> bytes:
+def _decompressed(archive: bytes, bytes_max: int) -> bytes:
     """Decompress one frame; raise ZstdError, or ValueError for a size that no log can have."""
-    if not 0 <= (size := zstandard.frame_content_size(archive)) <= _LOG_BYTES_MAX:
+    if not 0 <= (size := zstandard.frame_content_size(archive)) <= bytes_max:
         raise ValueError(f"it claims to hold {size} bytes")
     return zstandard.ZstdDecompressor().decompress(archive)
 

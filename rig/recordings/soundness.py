@@ -16,7 +16,7 @@ import numpy as np
 
 from rig.contract.arms import SPECS, Arm
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, disk_digest
+from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.injections import Injection
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario
@@ -67,6 +67,7 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         clock=told.get("clock", []),
         reached=[(word, *timeline.span(ending, number)) for ending, number, word in told.get("reached", [])],
         skipped=told.get("skipped", {}),
+        disk_mib=logs.first.device_bytes >> 20,
     )
 
 
@@ -116,8 +117,7 @@ def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> Non
     flush_count = int(np.count_nonzero(log.flags & EntryFlag.FLUSH))
     if flush_count != disk["requests"]["flushes"]:
         raise RecordingError(f"{void}: the log holds {flush_count} flushes, the disk saw {disk['requests']['flushes']}")
-    # The digest skips zeros, so a shorter disk has the same digest.
-    content = log.replay(log.entry_count, DISK_MIB << 20).reshape(-1, CHUNK_BYTES)
+    content = log.replay(log.entry_count, log.device_bytes).reshape(-1, CHUNK_BYTES)
     if disk_digest(chunk.tobytes() for chunk in content) != disk["device_digest"]:
         raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
 

@@ -12,8 +12,7 @@ import pytest
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.contract.errors import LegalityError
-from rig.contract.geometry import DISK_MIB
-from rig.contract.geometry import JOURNAL_FIRST_BYTE as FIRST_BYTE
+from rig.contract.geometry import DISK_MIB, data_mib
 from rig.contract.results import PlanFacts
 from rig.faults import Address, CrashState, Disk, Fault, JointState, Logs, TwoLogs, WriteLog, epochs, twodisk
 from rig.faults.rendering import contents
@@ -29,6 +28,7 @@ from tests.unit.samples import durable, measured, sqlite
 from tests.unit.test_faults_twodisk import FLUSH_A, FLUSH_B, MARK
 from tests.unit.twodisks import Step, TwoDisks, logs_of
 
+FIRST_BYTE = data_mib(DISK_MIB) << 20
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 OPS = [
     Op("write", 0, 2, 1), Op("write", 4, 2, 1), *FLUSH, Op("mark"), Op("fua", 12, 1, 1), Op("mark"),

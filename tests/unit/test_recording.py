@@ -50,7 +50,7 @@ def told(sound_digest: str, **changes: Any) -> dict[str, Any]:
 
 def require_sound(path: Path, facts: dict[str, Any], entries: list[Entry], scenario: Scenario = SCENARIO) -> None:
     path.write_bytes(encode(entries))
-    with WriteLog.open(path) as log:
+    with WriteLog.open(path, device_bytes=DISK_MIB << 20) as log:
         soundness.require_sound(scenario, facts, Logs(log))
 
 
@@ -116,6 +116,22 @@ def test_a_recording_comes_back_as_it_was_stored_and_leaves_no_log_behind(folder
         with file.opened() as logs:
             assert [(len(LOG), len(ENTRIES))] == [(log.end_bytes, log.entry_count) for log in logs.all]
     assert ["facts.json", "log-a.zst"] == sorted(found.name for found in folder.iterdir())
+
+
+@pytest.mark.parametrize("disk_mib", [64, 300])
+def test_the_logs_of_a_recording_are_those_of_a_disk_of_its_size(folder: Path, disk_mib: int) -> None:
+    (folder / "facts.json").write_text(json.dumps(asdict(replace(FACTS, disk_mib=disk_mib))))
+    loaded = load(folder)
+    assert loaded
+    with loaded.opened() as logs:
+        assert [disk_mib << 20] == [log.device_bytes for log in logs.all]
+
+
+@pytest.mark.parametrize("disk_mib", [0, 8, -64, "64", None, 1.5, 1 << 40])
+def test_facts_with_a_size_that_no_disk_has_name_the_file(folder: Path, disk_mib: object) -> None:
+    (folder / "facts.json").write_text(json.dumps(asdict(FACTS) | {"disk_mib": disk_mib}))
+    with pytest.raises(RecordingError, match=r"facts\.json is damaged: no disk"):
+        load(folder)
 
 
 def test_a_folder_without_facts_holds_no_recording(tmp_path: Path) -> None:

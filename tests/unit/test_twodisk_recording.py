@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, JOURNAL_DISK_MIB, disk_digest
 from rig.contract.results import LogFacts
 from rig.faults import Disk, LogError, WriteLog
 from rig.recordings import soundness
@@ -36,6 +36,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_the_journal_of_a_larger_disk_is_at_its_end_too(folder: Path) -> None:
+    (folder / "facts.json").write_text(json.dumps(asdict(replace(TWO, disk_mib=300))))
+    loaded = load(folder)
+    assert loaded
+    with loaded.opened() as logs:
+        assert (0, (300 - JOURNAL_DISK_MIB) << 20) == logs.file.device_begins_bytes
+        assert (300 << 20, JOURNAL_DISK_MIB << 20) == logs.file.devices_bytes
+
+
 def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path) -> None:
     loaded = load(folder)
     assert Recording(folder, TWO) == loaded
@@ -47,6 +56,7 @@ def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path
         with logs.file.path.open("rb") as file:
             file.seek(second.begin_bytes + int(second.payload_offset_bytes[0]))
             assert bytes([5]) * 512 == file.read(512)
+        assert [DISK_MIB << 20, JOURNAL_DISK_MIB << 20] == [log.device_bytes for log in logs.all]
     assert ["facts.json", "log-a.zst", "log-b.zst"] == sorted(found.name for found in folder.iterdir())
 
 
@@ -86,7 +96,7 @@ def test_facts_of_two_logs_without_the_second_name_it(folder: Path) -> None:
 def test_each_log_is_held_against_its_own_disk(tmp_path: Path, changes: dict[str, object], reason: str | None) -> None:
     told = {"requests": {"flushes": 1}, "device_digest": disk_digest(_CHUNKS)} | changes
     (tmp_path / "log").write_bytes(SECOND)
-    with WriteLog.open(tmp_path / "log") as log:
+    with WriteLog.open(tmp_path / "log", device_bytes=JOURNAL_DISK_MIB << 20) as log:
         if reason is None:
             soundness._require_same_disk("it is void", told, log)
             return

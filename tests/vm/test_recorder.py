@@ -13,6 +13,7 @@ import pytest
 
 from rig.contract.devices import DEVICES
 from rig.contract.errors import RecordingError, VmError
+from rig.contract.geometry import DISK_MIB
 from rig.contract.scenario import Scenario
 from rig.faults import Logs, WriteLog
 from rig.machines import record
@@ -141,7 +142,7 @@ def test_a_recording_is_void_that_has(
     told, parts = second_run
     with archive.write(parts[:1], tmp_path / "whole", parts[1:]).opened() as logs:
         path = write_log(tmp_path / "log", sabotage(entries_of(logs.first)))
-    with WriteLog.open(path) as log:
+    with WriteLog.open(path, device_bytes=DISK_MIB << 20) as log:
         if words is None:
             soundness.require_sound(scenario, told, Logs(log))
             return

@@ -77,8 +77,8 @@ def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorde
 def content_sha256(state: JointState) -> str:
     """Digest both disks by the host's own replay from entry 0."""
     device = np.zeros(DISK_MIB << 20, dtype=np.uint8)
-    sizes = {Disk.A: geometry.DATA_DISK_MIB << 20, Disk.B: geometry.JOURNAL_DISK_MIB << 20}
-    for (disk, size), begin in zip(sizes.items(), (0, geometry.JOURNAL_FIRST_BYTE), strict=True):
+    sizes = {Disk.A: geometry.data_mib(DISK_MIB) << 20, Disk.B: geometry.JOURNAL_DISK_MIB << 20}
+    for (disk, size), begin in zip(sizes.items(), (0, geometry.data_mib(DISK_MIB) << 20), strict=True):
         log, own = state.logs.sides[disk].log, state.states[disk]
         part = log.replay(own.base_end, DISK_MIB << 20)
         for entry, skip, length in own.pieces(log).tolist():

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
+from rig.contract.geometry import CHUNK_BYTES
 
 _READ_BYTES = 1 << 20
 _NULL_BLK = Path("/sys/kernel/config/nullb")
@@ -35,7 +35,7 @@ def unload_module(name: str) -> None:
         raise OSError(number, f"module {name}: {os.strerror(number)}")
 
 
-def add_cached_disk(number: int = 0, size_mib: int = DISK_MIB) -> str:
+def add_cached_disk(number: int, size_mib: int) -> str:
     """Add a zeroed disk with a volatile write cache and 512-byte sectors; return its node. Add number 0 first."""
     if number == 0:
         load_module("null_blk", "nr_devices=0")
@@ -77,6 +77,11 @@ def require_write_cache(device: str) -> None:
     path = Path("/sys/block", Path(device).name, "queue/write_cache")
     if (found := path.read_text().strip()) != "write back":
         raise RuntimeError(f"{device} says {found!r} in {path}: flushes would never reach it")
+
+
+def sector_count(device: str) -> int:
+    """Return the size of a device in sectors of 512 bytes."""
+    return int(Path("/sys/block", Path(device).name, "size").read_text())
 
 
 def request_counts(device: str) -> dict[str, int]:

@@ -12,11 +12,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rig.contract.geometry import DISK_MIB
+from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 
 NAME = "faults"
-_SECTORS = DISK_MIB * 2048
 _BLOCK_BYTES = 4096
 # dm-flakey: up for 0 seconds, down for a day, so that it fails from the swap on.
 _ALWAYS_DOWN = "0 86400"
@@ -28,6 +27,7 @@ class FaultLayer:
     def __init__(self, mapper: DeviceMapper, below: str) -> None:
         self._mapper = mapper
         self._below = below
+        self._sector_count = disks.sector_count(below)
 
     @contextmanager
     def created(self) -> Iterator[str]:
@@ -50,10 +50,10 @@ class FaultLayer:
     # One target each, never a table of several: dm sends a flush to every target of a table.
     @property
     def _linear(self) -> Target:
-        return Target("linear", f"{self._below} 0", _SECTORS)
+        return Target("linear", f"{self._below} 0", self._sector_count)
 
     def _flakey(self, feature: str) -> Target:
-        return Target("flakey", f"{self._below} 0 {_ALWAYS_DOWN} 1 {feature}", _SECTORS)
+        return Target("flakey", f"{self._below} 0 {_ALWAYS_DOWN} 1 {feature}", self._sector_count)
 
 
 class Ballast:

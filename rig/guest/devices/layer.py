@@ -14,7 +14,6 @@ from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 BASE = "/dev/ram0"
 # A disk for the log of a recovery.
 RECOVERY_LOG = "/dev/ram3"
-SECTOR_COUNT = DISK_MIB * 2048
 _STORES = ("/dev/ram1", "/dev/ram2")
 _NAME = "layer"
 _CHUNK_SECTORS = 8
@@ -28,10 +27,22 @@ class Layer:
     """
 
     def __init__(self) -> None:
-        disks.load_module("brd", f"rd_nr={2 + len(_STORES)} rd_size={DISK_MIB * 1024}")
         self.mapper = DeviceMapper()
+        self._make(DISK_MIB)
+
+    def resize(self, disk_mib: int) -> None:
+        """Have base and layer for a disk of this size; both are empty if it is another. Nothing may have them open."""
+        if disk_mib * 2048 != self.sector_count:
+            self.mapper.remove(_NAME)
+            disks.unload_module("brd")
+            self._make(disk_mib)
+
+    def _make(self, disk_mib: int) -> None:
+        # Not once for the largest disk: a store's table of exceptions, made for each layer, is as long as the store.
+        disks.load_module("brd", f"rd_nr={2 + len(_STORES)} rd_size={disk_mib * 1024}")
+        self.sector_count = disk_mib * 2048
         self._targets = cycle(
-            Target("snapshot", f"{BASE} {store} N {_CHUNK_SECTORS}", SECTOR_COUNT) for store in _STORES
+            Target("snapshot", f"{BASE} {store} N {_CHUNK_SECTORS}", self.sector_count) for store in _STORES
         )
         self._device = self.mapper.create(_NAME, next(self._targets))
 
@@ -53,8 +64,8 @@ class Layer:
                 targets.append(Target("linear", f"{device} {end}", offset - end, end))
             targets.append(Target("error", "", length, offset))
             end = offset + length
-        if end < SECTOR_COUNT:
-            targets.append(Target("linear", f"{device} {end}", SECTOR_COUNT - end, end))
+        if end < self.sector_count:
+            targets.append(Target("linear", f"{device} {end}", self.sector_count - end, end))
         try:
             yield self.mapper.create("errors", *targets)
         finally:
@@ -63,7 +74,7 @@ class Layer:
     @contextmanager
     def parts(self, device: str, first_sectors: int) -> Iterator[tuple[str, str]]:
         """Give two nodes: the first sectors of a device, and the rest."""
-        sizes = {"first": (first_sectors, 0), "second": (SECTOR_COUNT - first_sectors, first_sectors)}
+        sizes = {"first": (first_sectors, 0), "second": (self.sector_count - first_sectors, first_sectors)}
         with ExitStack() as stack:
             nodes = []
             for name, (count, begin) in sizes.items():

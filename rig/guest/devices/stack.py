@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from rig.contract.devices import Device
-from rig.contract.geometry import DISK_MIB
 from rig.guest.devices import blocktrace, disks
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.faultlayer import FaultLayer
@@ -60,8 +59,8 @@ def stacked(
     mapper: DeviceMapper,
     device: Device,
     *,
+    size_mib: int,
     number: int = 0,
-    size_mib: int = DISK_MIB,
     can_cut: bool = False,
     can_fail: bool = False,
 ) -> Iterator[Stack]:
