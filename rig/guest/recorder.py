@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -24,8 +22,7 @@ from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, workload
 from rig.guest.site import Site
-from rig.guest.watch.forks import EngineFailed, Fork, manner, said
-from rig.guest.watch.patience import OF_A_WORKLOAD
+from rig.guest.watch.forks import Fork, Program
 from rig.guest.watch.sample import sample
 
 _EATMYDATA = "/usr/lib/x86_64-linux-gnu/libeatmydata.so"
@@ -89,20 +86,14 @@ def _run_apart(site: Site) -> dict[str, Any]:
     environment = clock.environment(site.orders.injection)
     if site.orders.shim == Shim.EATMYDATA:
         environment["LD_PRELOAD"] = _EATMYDATA
-    if not environment:
-        ending = Fork(lambda send: send(workload.run_marked(site))).wait()
-        ending.require("the workload")
-        (facts,) = ending.messages
-        return cast("dict[str, Any]", facts)
-    process = subprocess.run(
-        [sys.executable, "-m", "rig.guest.programs.workload"], input=json.dumps(site.message),
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=OF_A_WORKLOAD.wall_s, check=False,
-    )  # fmt: skip
-    if process.returncode < 0:
-        raise EngineFailed(f"the workload failed: {manner(process.returncode)}{said(process.stderr.encode()[-1000:])}")
-    if process.returncode:
-        raise RuntimeError(f"the workload ended with {process.returncode}: {process.stderr.strip()[-2000:]}")
-    return cast("dict[str, Any]", json.loads(process.stdout))
+    if environment:
+        fork: Fork = Program(workload.__name__, json.dumps(site.message), environment)
+    else:
+        fork = Fork(lambda send: send(workload.run_marked(site)))
+    ending = fork.wait()
+    ending.require("the workload")
+    (facts,) = ending.messages
+    return cast("dict[str, Any]", facts)
 
 
 def _kept(keep: Keep, stack: Stack) -> dict[str, Any]:

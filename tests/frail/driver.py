@@ -44,6 +44,8 @@ class Frail:
     def commit(self, operations: Sequence[Operation]) -> None:
         if self._conduct == "rash":
             self._native.grieve(b"segfault", b"for no reason", self._file)
+        if self._conduct == "doze":
+            self._native.grieve(b"sleep", b"for no reason", self._file)
         self._append([_packed(operation) for operation in operations])
 
     def content(self, tables: Sequence[Table]) -> Content:

@@ -50,7 +50,7 @@ def test_a_fork_that_comes_to_grief_is_told_by_kind_and_in_one_line(
 ) -> None:
     limits = Limits(100, _LIMITS.wall_s, 0) if body is sleeps else Limits(100, 100, 300) if body is eats else _LIMITS
     begin_s = time.monotonic()
-    ending = Fork(body).wait(limits)
+    ending = Fork(body, limits).wait()
     assert time.monotonic() - begin_s < 60
     assert grief is ending.grief
     assert ending.why.startswith(words)
@@ -61,7 +61,7 @@ def test_a_fork_that_comes_to_grief_is_told_by_kind_and_in_one_line(
 
 
 def test_the_last_words_of_a_fork_that_was_killed_are_kept() -> None:
-    assert "; it said: round and round" in Fork(spins).wait(_LIMITS).why
+    assert "; it said: round and round" in Fork(spins, _LIMITS).wait().why
 
 
 def test_what_a_fork_sends_arrives_also_if_it_dies_and_an_exception_is_no_grief() -> None:

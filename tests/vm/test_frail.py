@@ -5,6 +5,7 @@ The engine is `tests/frail`, with native code of its own. Its templates are kept
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from rig.contract.errors import EngineError
 from rig.contract.findings import Finding
 from rig.contract.geometry import DISK_MIB
 from rig.contract.injections import Injection
+from rig.contract.orders import Shim
 from rig.contract.results import LiveFinding, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, WriteLog, epochs
@@ -214,12 +216,25 @@ def test_files_that_an_engine_keeps_after_an_error_are_told_and_hinder_nobody(
     assert {VerdictKind.KEPT_OPEN, VerdictKind.DURABLE} >= {one.kind for one in live_verdicts("frail", live)}
 
 
-def test_an_engine_that_dies_on_a_sound_disk_is_an_error_of_one_line_that_says_what_to_do(
-    recorder_of_frail: Template, tmp_path: Path
+@pytest.mark.parametrize(
+    ("conduct", "fault", "shim", "what"),
+    [
+        ("rash", "powercut", Shim.NONE, "the workload"),
+        # In a program of its own.
+        ("rash", "powercut", Shim.EATMYDATA, "the workload"),
+        ("doze", "powercut", Shim.EATMYDATA, "the workload"),
+        # Supervised.
+        ("doze", "processkill", Shim.NONE, "the sample of transactions"),
+    ],
+)
+def test_an_engine_that_comes_to_grief_on_a_sound_disk_is_an_error_of_one_line_that_says_what_to_do(  # noqa: PLR0917
+    conduct: str, fault: str, shim: Shim, what: str, recorder_of_frail: Template, tmp_path: Path
 ) -> None:
     with pytest.raises(EngineError) as caught:
-        record(scenario_of("rash"), recorder_of_frail, tmp_path)
-    assert (
-        "the workload failed, and nothing was wrong with the disk: the engine died by SIGSEGV; it said: frail: for no "
-        "reason; run its transactions without the rig, or report it to its authors"
-    ) == str(caught.value)
+        record(replace(scenario_of(conduct, fault), shim=shim), recorder_of_frail, tmp_path)
+    grief = {"rash": "died by SIGSEGV", "doze": r"got stuck: it computed for \d s of 10\d\d\d s"}[conduct]
+    assert re.fullmatch(
+        f"{what} failed, and nothing was wrong with the disk: the engine {grief}; it said: frail: for no reason; "
+        "run its transactions without the rig, or report it to its authors",
+        str(caught.value),
+    ), caught.value

@@ -48,7 +48,9 @@ def run(site: Site) -> dict[str, Any]:
 
         send(workload.run(site, mark))
 
-    (facts,) = supervise(site, body, watch).messages
+    ending = supervise(site, body, watch)
+    ending.require("the workload")
+    (facts,) = ending.messages
     if not watch.count:
         raise RuntimeError(f"the shim {site.orders.shim} dropped nothing: no transaction makes a sync of that name")
     return {**facts, "dropped": watch.count}

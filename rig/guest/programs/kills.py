@@ -27,7 +27,7 @@ from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site
 from rig.guest.watch.sample import sample
-from rig.guest.watch.supervisor import Action, Phase, Place, WorkloadFailed, supervise, tell
+from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
 from rig.workloads.operations import Operation, Verb
 
 # The last kill of a transaction comes after its acknowledgement, all others hit its commit.
@@ -48,6 +48,11 @@ class Death:
     where: str = ""
     _call_number: int = 0
     _calls_seen: int = 0
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether the process was killed."""
+        return bool(self.where)
 
     def moved(self, place: Place) -> Action:
         """Choose how to die once the first transaction begins; die at an acknowledgement."""
@@ -127,21 +132,18 @@ class _Lives:
         """Run one life until it is killed or done; return the messages it sent, merged, and whether it was killed."""
         body = partial(self._live, acked, is_fresh=is_fresh)
         said: dict[str, Any] = {}
-        try:
-            ended = supervise(self._site, body, death)
-        except WorkloadFailed as error:
-            for message in error.ending.messages:
-                said |= message
-            if is_fresh or "finding" in said:
-                error.ending.require("the workload")
-            kind = error.ending.grief or FindingKind.UNOPENABLE
-            return {"finding": Finding(kind, detail=error.ending.why).message}, False
-        self._is_set_up = True
-        for message in ended.messages:
+        ending = supervise(self._site, body, death)
+        for message in ending.messages:
             said |= message
-        if ended.was_killed and not death.acked:
+        if ending.exit_code:
+            if is_fresh or "finding" in said:
+                ending.require("the workload")
+            kind = ending.grief or FindingKind.UNOPENABLE
+            return {"finding": Finding(kind, detail=ending.why).message}, False
+        self._is_set_up = True
+        if death.has_struck and not death.acked:
             self._log(f"fail-{death.issued}")
-        return said, ended.was_killed
+        return said, death.has_struck
 
     def _live(self, acked: int, send: Callable[[Any], None], *, is_fresh: bool) -> None:
         """Open the database, or make one, then continue the workload. This runs in the fork."""

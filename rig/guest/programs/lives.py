@@ -38,7 +38,7 @@ def run(site: Site, mark: Callable[[str], None], steps: Steps) -> State:
         if state.error and not state.opening_count:
             mended = _mended(site)
         life_count += 1
-        ending = Fork(partial(_live, site, mark, steps, state, mended, life_count)).wait(limits)
+        ending = Fork(partial(_live, site, mark, steps, state, mended, life_count), limits).wait()
         state = State(**ending.messages[-1]) if ending.messages else state
         if ending.grief and state.settings:
             _grieve(site, mark, steps, state, ending)

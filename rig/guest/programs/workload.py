@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -30,6 +29,7 @@ from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
 from rig.guest.programs.marks import marker, ticking
 from rig.guest.site import LOG, Site
+from rig.guest.watch.forks import play_on
 from rig.workloads import Work
 
 # Think time is random, so that background writeback runs at different places in different transactions; the ticks in
@@ -129,8 +129,8 @@ def run_marked(site: Site) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the orders, run the workload, report the facts."""
-    json.dump(run_marked(Site.of(json.load(sys.stdin))), sys.stdout)
+    """Run the workload of the site that is the program's argument, and send the facts."""
+    play_on(lambda send, site: send(run_marked(Site.of(json.loads(site)))))
 
 
 if __name__ == "__main__":

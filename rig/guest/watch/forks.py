@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +100,7 @@ class Ending:
 class Fork:
     """A fork that runs `body`, which receives a function that sends a message as JSON."""
 
-    def __init__(self, body: Callable[[Send], None]) -> None:
+    def __init__(self, body: Callable[[Send], None], limits: Limits = OF_A_WORKLOAD) -> None:
         self._messages = os.memfd_create("messages")
         self._printed = os.memfd_create("printed")
         # Keep the fork's garbage collector from touching, and so copying, the pages of existing objects.
@@ -109,10 +109,20 @@ class Fork:
         self.pid = os.fork()
         if self.pid == 0:
             self._play(body, parent)
+        self.limits = limits
+        self._patience = Patience(self.pid, limits)
 
-    def wait(self, limits: Limits = OF_A_WORKLOAD) -> Ending:
+    @property
+    def grief(self) -> tuple[FindingKind, str] | None:
+        """What the fork uses too much of, and words for it; None while it is within its limits."""
+        if os.fstat(self._printed).st_size > _PRINTED_BYTES_MAX:
+            # The fork writes on where it was; what was before that takes no memory any more.
+            os.ftruncate(self._printed, 0)
+        return self._patience.grief
+
+    def wait(self) -> Ending:
         """Wait for the fork to end, or kill it if it goes beyond the limits; return how it ended."""
-        grief = self._watched(limits)
+        grief = self._watched()
         # What it started must not keep files open.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -130,19 +140,15 @@ class Fork:
             return Ending(messages, exit_code, f"{_GRIEF[grief[0]]}: {grief[1]}{words}", grief[0])
         return Ending(messages, exit_code, f"{manner(exit_code)}{words}", FindingKind.DIED if exit_code else None)
 
-    def _watched(self, limits: Limits) -> tuple[FindingKind, str] | None:
+    def _watched(self) -> tuple[FindingKind, str] | None:
         """Return once the fork has ended, with None, or has gone beyond its limits, with what it used too much of."""
-        patience = Patience(self.pid, limits)
         end = os.pidfd_open(self.pid)
         try:
             poll = select.poll()
             poll.register(end, select.POLLIN)
-            while not poll.poll(limits.look_s * 1e3):
-                if grief := patience.grief:
+            while not poll.poll(self.limits.look_s * 1e3):
+                if grief := self.grief:
                     return grief
-                if os.fstat(self._printed).st_size > _PRINTED_BYTES_MAX:
-                    # The fork writes on where it was; what was before that takes no memory any more.
-                    os.ftruncate(self._printed, 0)
         finally:
             os.close(end)
         return None
@@ -154,23 +160,53 @@ class Fork:
         return said(words)
 
     def _play(self, body: Callable[[Send], None], parent: int) -> NoReturn:
-        def send(**line: Any) -> None:
-            os.write(self._messages, json.dumps(line).encode() + b"\n")
-
-        code = 1
-        try:
+        def settled(send: Send) -> None:
             first_to_be_killed()
             os.setsid()
             # Nor is it to outlive us.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
-                os._exit(code)
+                os._exit(1)
             print_to(self._printed)
-            body(lambda message: send(message=message))
-            code = 0
-        except EngineFailed as error:  # that of a fork of our own
-            send(failed=str(error), grief=FindingKind.DIED)
-        except BaseException:  # noqa: BLE001 - any error is reported, and this process ends here
-            send(failed=traceback.format_exc())
-        finally:
-            os._exit(code)
+            body(send)
+
+        _play(settled, self._messages)
+
+
+class Program(Fork):
+    """A fork that becomes a new Python, since an environment names libraries that only a new program loads.
+
+    It runs one of our modules, which calls `play_on`.
+    """
+
+    def __init__(self, module: str, argument: str, environment: Mapping[str, str]) -> None:
+        def body(_: Send) -> None:
+            os.set_inheritable(self._messages, True)  # noqa: FBT003 - it takes no keyword
+            command = [sys.executable, "-m", module, str(self._messages), argument]
+            os.execve(command[0], command, {**os.environ, **environment})  # noqa: S606 - no shell is wanted
+
+        super().__init__(body)
+
+
+def play_on(body: Callable[[Send, str], None]) -> NoReturn:
+    """Run the body of a `Program` in the program that it has become; `body` also receives the argument."""
+    messages, argument = int(sys.argv[1]), sys.argv[2]
+    _play(lambda send: body(send, argument), messages)
+
+
+def _play(body: Callable[[Send], None], messages: int) -> NoReturn:
+    """Run the body, send what it sends and how it failed, and end this process."""
+
+    def send(**line: Any) -> None:
+        os.write(messages, json.dumps(line).encode() + b"\n")
+
+    code = 1
+    try:
+        body(lambda message: send(message=message))
+        code = 0
+    except EngineFailed as error:  # that of a fork of our own
+        send(failed=str(error), grief=FindingKind.DIED)
+    except BaseException:  # noqa: BLE001 - any error is reported, and this process ends here
+        send(failed=traceback.format_exc())
+    finally:
+        os._exit(code)

@@ -77,7 +77,7 @@ def sample(orders: Orders, folder: Path = _FOLDER, *, writes: bool = False) -> S
             workload.run(site, tell)
 
         watch = _Sampling(syncs)
-        supervise(site, body, watch, writes=writes)
+        supervise(site, body, watch, writes=writes).require("the sample of transactions")
     finally:
         shutil.rmtree(folder)
     return Sample(watch.sequences(), tuple(len(calls) for calls in watch.calls.values()))

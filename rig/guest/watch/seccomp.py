@@ -12,7 +12,8 @@ import fcntl
 import os
 import select
 import struct
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 _SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER = 317, 1, 8
@@ -48,13 +49,21 @@ class Listener:
         # From Linux 5.9 to 6.10 the listener hangs up only when the process has been waited for.
         self._process = os.pidfd_open(pid)
 
-    def stops(self) -> Iterator[Stop]:
-        """Yield every stop until the process has ended; each must be answered, or the process killed."""
+    def stops(self, is_over: Callable[[], object], look_s: float) -> Iterator[Stop]:
+        """Yield every stop until the process has ended; each must be answered, or the process killed.
+
+        Every `look_s` seconds `is_over` is asked; once that is true no stop follows.
+        """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         poll.register(self._process, select.POLLIN)
+        look_again_s = time.monotonic() + look_s
         while True:
-            events = dict(poll.poll())
+            events = dict(poll.poll(look_s * 1e3))
+            if time.monotonic() >= look_again_s:
+                if is_over():
+                    return
+                look_again_s = time.monotonic() + look_s
             if events.get(self._descriptor, 0) & select.POLLIN:
                 buffer = bytearray(_NOTIFICATION.size)
                 try:

@@ -15,9 +15,9 @@ import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from rig.engines import load
 from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
@@ -74,22 +74,6 @@ class Watch(Protocol):
         """Decide on a call; `kind` is the name of a sync, and empty for other calls."""
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a supervised process ended, and the messages it sent."""
-
-    messages: tuple[Any, ...]
-    was_killed: bool
-
-
-class WorkloadFailed(RuntimeError):
-    """A supervised process failed; `ending` has the messages that it sent before."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(f"the supervised workload failed: {ending.why}")
-        self.ending = ending
-
-
 def tell(mark: str) -> None:
     """Report the workload's place by a mark such as `begin-17`; return when the supervisor has taken note."""
     word, _, number = mark.partition("-")
@@ -103,11 +87,11 @@ def supervise(
     watch: Watch,
     *,
     writes: bool = True,
-) -> Ended:
+) -> Ending:
     """Run `body` in a supervised fork until it ends; `body` receives a function that sends a message as JSON.
 
     Without `writes` the fork does not stop before writes, which is faster, but syncs that are named after what was
-    written lose their names. Raise WorkloadFailed with the fork's traceback if it fails.
+    written lose their names. A fork that the watch killed has ended well.
     """
     # Load the driver once, here, and not in every fork.
     load(site.orders.engine_module).driver(site.orders.shim)
@@ -125,7 +109,7 @@ def supervise(
         theirs.close()
         listener = _listener(ours, fork.pid)
         try:
-            was_killed = listener is not None and _Supervision(site, watch).run(listener)
+            was_killed = listener is not None and _Supervision(site, watch).run(listener, fork)
         except BaseException:
             os.kill(fork.pid, signal.SIGKILL)
             raise
@@ -133,9 +117,7 @@ def supervise(
             ending = fork.wait()
             if listener:
                 listener.close()
-    if not was_killed and ending.exit_code:
-        raise WorkloadFailed(ending)
-    return Ended(ending.messages, was_killed)
+    return replace(ending, exit_code=0, grief=None) if was_killed else ending
 
 
 def _listener(ours: socket.socket, pid: int) -> Listener | None:
@@ -153,10 +135,10 @@ class _Supervision:
         self._watch = watch
         self._place = Place(Phase.SETUP)
 
-    def run(self, listener: Listener) -> bool:
-        """Decide on each stop until the workload has ended; return whether we killed it."""
+    def run(self, listener: Listener, fork: Fork) -> bool:
+        """Decide on each stop until the workload has ended or is beyond its limits; return whether we killed it."""
         was_killed = False
-        for stop in listener.stops():
+        for stop in listener.stops(lambda: fork.grief, fork.limits.look_s):
             action = self._moved(stop) if stop.number == _TELL else self._called(stop)
             if action is Action.KILL:
                 os.kill(stop.pid, signal.SIGKILL)
