@@ -44,7 +44,7 @@ unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
 	@$(BIN)/pytest -n $(JOBS) tests/unit
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
-	@$(BIN)/pytest -n $(JOBS) tests/vm
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile tests/vm
 
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
 	@$(BIN)/pytest -n $(JOBS) tests/durability

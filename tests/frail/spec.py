@@ -11,5 +11,5 @@ SPEC = Spec(
     warm=("segfault",),
     # Each state is opened, so that those after a damaged one show a process that works.
     depends_on_files_alone=False,
-    state_limit_s=10,
+    state_limit_s=5,
 )

@@ -19,7 +19,7 @@ def installed(folder: Path, spec: str = "", flags: Sequence[str] = ()) -> Iterat
     package = shutil.copytree(_SOURCE, folder / "frail", ignore=shutil.ignore_patterns("__pycache__"))
     if spec:
         path = package / "spec.py"
-        path.write_text(path.read_text().replace("state_limit_s=10", spec))
+        path.write_text(path.read_text().replace("state_limit_s=5", spec))
     library = str(package / "native.so")
     host.run(["gcc", "-shared", "-fPIC", "-O1", *flags, "-o", library, str(package / "native.c")], timeout_s=60)
     engines.name_it(folder, "frail")

@@ -181,7 +181,7 @@ def recorded_under_errors(conduct: str, recorder: Template, folder: Path) -> lis
     ("conduct", "kind", "words"),
     [
         ("segfault", "died", "the engine died by SIGSEGV; it said: frail: [Errno 5]"),
-        ("spin", "stuck", "the engine got stuck: it computed for 60 s of 60 s; it said: frail: [Errno 5]"),
+        ("spin", "stuck", "the engine got stuck: it computed for 30 s of 30 s; it said: frail: [Errno 5]"),
         ("sleep", "stuck", "the engine got stuck: it computed for 0 s of 1200 s; it said: frail: [Errno 5]"),
         ("eat", "out-of-memory", "the engine took too much memory: it took "),
     ],
