@@ -112,9 +112,8 @@ class Fork:
         self.limits = limits
         self._patience = Patience(self.pid, limits)
 
-    @property
-    def grief(self) -> tuple[FindingKind, str] | None:
-        """What the fork uses too much of, and words for it; None while it is within its limits."""
+    def look(self) -> tuple[FindingKind, str] | None:
+        """Return what the fork uses too much of, and words for it; None while it is within its limits."""
         if os.fstat(self._printed).st_size > _PRINTED_BYTES_MAX:
             # The fork writes on where it was; what was before that takes no memory any more.
             os.ftruncate(self._printed, 0)
@@ -147,7 +146,7 @@ class Fork:
             poll = select.poll()
             poll.register(end, select.POLLIN)
             while not poll.poll(self.limits.look_s * 1e3):
-                if grief := self.grief:
+                if grief := self.look():
                     return grief
         finally:
             os.close(end)
@@ -170,7 +169,7 @@ class Fork:
             print_to(self._printed)
             body(send)
 
-        _play(settled, self._messages)
+        _end_after(settled, self._messages)
 
 
 class Program(Fork):
@@ -191,10 +190,10 @@ class Program(Fork):
 def play_on(body: Callable[[Send, str], None]) -> NoReturn:
     """Run the body of a `Program` in the program that it has become; `body` also receives the argument."""
     messages, argument = int(sys.argv[1]), sys.argv[2]
-    _play(lambda send: body(send, argument), messages)
+    _end_after(lambda send: body(send, argument), messages)
 
 
-def _play(body: Callable[[Send], None], messages: int) -> NoReturn:
+def _end_after(body: Callable[[Send], None], messages: int) -> NoReturn:
     """Run the body, send what it sends and how it failed, and end this process."""
 
     def send(**line: Any) -> None:

@@ -138,7 +138,7 @@ class _Supervision:
     def run(self, listener: Listener, fork: Fork) -> bool:
         """Decide on each stop until the workload has ended or is beyond its limits; return whether we killed it."""
         was_killed = False
-        for stop in listener.stops(lambda: fork.grief, fork.limits.look_s):
+        for stop in listener.stops(fork.look, fork.limits.look_s):
             action = self._moved(stop) if stop.number == _TELL else self._called(stop)
             if action is Action.KILL:
                 os.kill(stop.pid, signal.SIGKILL)
