@@ -4,7 +4,7 @@ A group is one engine on one file system under one fault. A control of a group f
 scenario can be green only if all required controls of its group fired. The engine's dossier says which settings must
 fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload:
 - the settings that must lose under this fault lose at least one acknowledged transaction, and where writes may be
-  reordered or torn, the settings that may be damaged show some damage;
+  reordered or torn, the settings that may be damaged show some damage, unless the file system keeps files in order;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under a live cut that drops writes, some transactions are acknowledged after the cut and are gone;
 - under discards, some judged state holds a discard that took effect, and under shorn writes one holds garbage;
@@ -16,6 +16,11 @@ fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload
 - when the process is killed, every scenario was hit inside commits, and the settings that must be damaged are.
 
 Another workload than the default makes a group of its own, of which only what follows is required.
+
+Where the file system itself keeps too little (`rig.filesystems.FileSystem.unsafe`), nothing is promised, so nothing
+needs a control, with one exception: under a power cut and torn writes the file system is the control. Settings that
+promise to lose nothing elsewhere must lose a transaction or be damaged there, or their file system must have needed a
+repair. A rig that sees nothing of this is blind to what the file system does.
 
 A loss is a database that came back whole without its last transactions: where losses went unseen, damage would still
 show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss. Under a wrong clock,
@@ -30,15 +35,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import Keeps, control_settings, dossier_of
-from rig.analysis.promises import promise_for, violates
+from rig.analysis.promises import promise_of, violates
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS, SPECS
 from rig.contract.clocks import Clock, is_wrong
 from rig.contract.injections import Injection
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
-from rig.engines import settings_name
+from rig.engines import found, settings_name
 from rig.faults import Holds
+from rig.filesystems import keeps_order, unsafe
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
@@ -90,7 +96,7 @@ def is_control(scenario: MeasuredScenario | Scenario) -> bool:
     """Return whether this scenario must fail, because of its settings or because of its shim."""
     if scenario.shim == Shim.NONE:
         is_default = scenario.workload_name == DEFAULT_WORKLOAD
-        return is_default and settings_name(scenario.settings) in control_settings(scenario.engine, scenario.fault)
+        return is_default and settings_name(scenario.settings) in _settings_of_controls(group_of(scenario))
     return not is_mutant(scenario)
 
 
@@ -102,7 +108,7 @@ def must_lose(scenario: MeasuredScenario) -> bool:
 
 def must_break(scenario: MeasuredScenario) -> bool:
     """Return whether this scenario must break its promise: it promises to lose nothing, and its shim prevents that."""
-    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    promise = promise_of(scenario)
     is_control = is_sabotaged(scenario) and not is_mutant(scenario)
     return is_control and promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
@@ -138,12 +144,15 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.scenario) == group]
         is_default = group.workload == DEFAULT_WORKLOAD
+        if unsafe(group.filesystem, group.fault):
+            results += [_bare_control(group, name, members) for name in _settings_of_controls(group) if is_default]
+            continue
         required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ()) if is_default else ()
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
             results += _kill_controls(group, members)
             continue
         results += [_loss_control(group, settings, members) for settings in required]
-        is_damaging = bool(dossier_of(group.engine).CONTROLS.damaging)
+        is_damaging = bool(dossier_of(group.engine).CONTROLS.damaging) and not keeps_order(group.filesystem)
         if required and is_damaging and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
         if group.fault in _MUST_BE_SEEN:
@@ -157,9 +166,30 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
 def doubts(group: Group, controls: Sequence[ControlResult]) -> tuple[str, ...]:
     """Return why no scenario of the group may be green; empty if the group has controls and all fired."""
     own = [control for control in controls if control.group == group]
-    if not own:
+    if not own and not unsafe(group.filesystem, group.fault):
         return (f"no control is known for {group}",)
     return tuple(f"control {control.name} {control.word}" for control in own if control.fired is not True)
+
+
+def _settings_of_controls(group: Group) -> tuple[str, ...]:
+    """Return the settings that must be run as controls of a group."""
+    if not unsafe(group.filesystem, group.fault):
+        return control_settings(group.engine, group.fault)
+    engine = found(group.engine)
+    return engine.spec.strict if engine and group.fault in _REORDERING_FAULTS else ()
+
+
+def _bare_control(group: Group, name: str, members: Sequence[Outcome]) -> ControlResult:
+    """Return whether settings that lose nothing elsewhere, or their file system, took harm on this one."""
+    own = _unshimmed(members, name)
+    lost_count, damage_count = sum(map(_lost_count, own)), sum(o.damage.count for o in own)
+    verdicts = [verdict for o in own for verdict in o.scenario.verdicts]
+    harmed_count = sum(v.repaired or v.kind is VerdictKind.FILESYSTEM_DAMAGE for v in verdicts)
+    what = (
+        f"must take harm, since {unsafe(group.filesystem, group.fault)}; {lost_count} states lost transactions, "
+        f"{damage_count} contents came back damaged, in {harmed_count} states the file system was damaged"
+    )
+    return _control(group, name, own, what, fired=lost_count + damage_count + harmed_count > 0)
 
 
 def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
@@ -231,7 +261,7 @@ def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 
 def _can_break(scenario: MeasuredScenario) -> bool:
-    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    promise = promise_of(scenario)
     return promise is not None and promise.keeps is not Keeps.ANYTHING
 
 
@@ -304,7 +334,7 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
     results = []
     for outcome in members:
         scenario = outcome.scenario
-        promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+        promise = promise_of(scenario)
         if promise is None or not must_break(scenario):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)

@@ -30,7 +30,7 @@ from rig.analysis.controls import (
     is_sabotaged,
 )
 from rig.analysis.dossiers import Keeps, Promise
-from rig.analysis.promises import promise_for, violates
+from rig.analysis.promises import promise_of, violates
 from rig.analysis.protocol import compare
 from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import exposure_wanted
@@ -38,6 +38,7 @@ from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
 from rig.engines import found
+from rig.filesystems import unsafe
 
 # Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
@@ -225,7 +226,8 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     if found:
         return Judgement(Result.INCONCLUSIVE, (*found, *shown), ())
     if promise.keeps is Keeps.ANYTHING:
-        return Judgement(Result.KEPT, ("nothing is promised", *shown), ())
+        why = unsafe(outcome.scenario.filesystem, outcome.scenario.fault)
+        return Judgement(Result.KEPT, (f"nothing is promised{f', because {why}' if why else ''}", *shown), ())
     return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
 
 
@@ -252,7 +254,7 @@ def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summa
 
 def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:
     scenario = one.scenario
-    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    promise = promise_of(scenario)
     judgement = judge(one, promise, exposure_min)
     voids = doubts(group_of(scenario), controls)
     if judgement.result is not Result.BROKEN and voids:
@@ -294,7 +296,9 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
 
 def _filesystem_damage(outcome: Outcome) -> tuple[str, ...]:
     count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
-    return (f"{count} states of file-system damage, not blamed on the database",) if count else ()
+    repaired_count = sum(verdict.repaired for verdict in outcome.scenario.verdicts)
+    damaged = (f"{count} states of file-system damage, not blamed on the database",) if count else ()
+    return (*damaged, f"{repaired_count} states in which the file system was repaired") if repaired_count else damaged
 
 
 def _settings_mismatches(scenario: MeasuredScenario) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""What is promised for a scenario, by the dossier of its engine, and whether a verdict breaks it."""
+"""What is promised for a scenario, and whether a verdict breaks it.
+
+The dossier of an engine says what its documentation promises, and means a file system that keeps what it has synced. On
+one that does not, under the faults in question, nothing is promised: what is lost there is shown and blamed on nobody.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,21 @@ from collections.abc import Mapping
 
 from rig.analysis.dossiers import Keeps, Promise, dossier_of
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.results import Verdict, VerdictKind
+from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from rig.filesystems import unsafe
+
+
+def promise_of(scenario: MeasuredScenario) -> Promise | None:
+    """Return what is promised for a scenario on its file system, or None if it is not known."""
+    promised = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    why = unsafe(scenario.filesystem, scenario.fault)
+    if not promised or not why:
+        return promised
+    return Promise(Keeps.ANYTHING, atomic=False, bound="", source=promised.source, note=f"{scenario.filesystem}: {why}")
 
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:
-    """Return what the documentation promises for these settings under this fault, or None if it is not known.
+    """Return what the documentation promises for these settings under a fault, or None if that is not known.
 
     A scenario without a promise can only be inconclusive. Under an unknown shim no promise is known.
     """

@@ -90,6 +90,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         evidence=_evidence(summary, run_dir),
         run_info=dict(run_info),
         common=_common_facts(summary),
+        filesystems=_filesystems(summary),
         audited_count=sum(row.outcome.scenario.plan.audited_count for row in summary.rows),
         versions=versions(summary),
         known_bugs=known_bugs.warnings(summary),
@@ -191,6 +192,16 @@ def _shim_text(shim: str) -> str:
 
 def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:
     return tuple((replay_line(scenario_id, verdict, run_dir), verdict) for verdict in states)
+
+
+def _filesystems(summary: Summary) -> list[tuple[str, str]]:
+    """Return how each file system was made and mounted, read back, once for each way; a fault may need options."""
+    found = {
+        (scenario.filesystem, f"{read_back.get('format', '')} | mounted {read_back.get('mount', '')}")
+        for scenario in (row.outcome.scenario for row in summary.rows)
+        if (read_back := scenario.recording.filesystem)
+    }
+    return sorted(found)
 
 
 def _common_facts(summary: Summary) -> dict[str, str]:

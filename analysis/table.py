@@ -160,11 +160,12 @@ def detection_text(outcome: Outcome) -> str:
 
 
 def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
-    """Return the rows of each table: all in one, or one table for each fault if a fault column would not fit."""
-    faults = sorted({row.outcome.scenario.fault for row in rows})
-    if width >= _WIDTH_WITH_FAULTS:
-        return [rows] if rows else []
-    return [[row for row in rows if row.outcome.scenario.fault == fault] for fault in faults]
+    """Return the rows of each table: one for each file system, and for each fault if a fault column would not fit."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        scenario = row.outcome.scenario
+        found.setdefault((scenario.filesystem, "" if width >= _WIDTH_WITH_FAULTS else scenario.fault), []).append(row)
+    return [found[key] for key in sorted(found)]
 
 
 def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:

@@ -34,7 +34,7 @@ from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
 # Raised with each change that an earlier version could not read, or would misread.
-_FORMAT = 5
+_FORMAT = 6
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05

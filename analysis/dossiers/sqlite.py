@@ -220,8 +220,8 @@ _WRITTEN = matters(
     "the journal is removed before the new pages are safe", f"{_ATOMIC}, Flushing Changes To Mass Storage [DOC]"
 )
 _NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
-# By file system, because what makes the name of a new file durable is up to it and not to SQLite.
-_NEW_NAMES = {"ext4": _NEW_NAME}
+# By file system, all variants alike, because what makes the name of a new file durable is up to it and not to SQLite.
+_NEW_NAMES = dict.fromkeys(("ext3", "ext4"), _NEW_NAME)
 _OLD_NAME = spared("the journal is never removed, so its name stays durable from its first sync on", _EXT4)
 _BODY_FIRST = spared("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
 _END = matters(
@@ -252,7 +252,7 @@ def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expe
         # PERSIST at NORMAL has no separate sync for the number of pages: its second sync ends the journal.
         "journal2": _END if is_normal else _UNDO,
         "journal3": _END,
-        "directory1": _OLD_NAME if mode != "delete" else _NEW_NAMES.get(filesystem),
+        "directory1": _OLD_NAME if mode != "delete" else _NEW_NAMES.get(filesystem.partition(".")[0]),
         "directory2": _END,
         "database1": _WRITTEN,
     }.get(kind)

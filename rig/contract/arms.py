@@ -39,6 +39,9 @@ class FaultSpec:
     cuts_recovery: bool = False
     # Whether it checks the rig itself: a few states are enough, so no exposure is required.
     is_cross_check: bool = False
+    # Whether all of the cache of the device is safe (capacitors may run out), and whether the page cache is too.
+    keeps_device_cache: bool = False
+    keeps_page_cache: bool = False
 
 
 _SPECS = (
@@ -46,12 +49,12 @@ _SPECS = (
     FaultSpec("torn", Arm.HONEST, "torn"),
     FaultSpec("shorn", Arm.HONEST, "shorn", is_unpromised=True),
     FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
-    FaultSpec("oscrash", Arm.HONEST, "oscrash"),
+    FaultSpec("oscrash", Arm.HONEST, "oscrash", keeps_device_cache=True),
     FaultSpec("plp", Arm.HONEST, "plp"),
     # Nothing is cut: the process dies, the page cache survives.
-    FaultSpec("processkill", Arm.HONEST, "", Injection.KILL),
+    FaultSpec("processkill", Arm.HONEST, "", Injection.KILL, keeps_device_cache=True, keeps_page_cache=True),
     # The rig's own cross-check: the guest's disk really loses power, and what is left of it is compared with the log.
-    FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True),
+    FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True),
     FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
     FaultSpec("discard", Arm.HONEST, "discard"),
     # The file system's journal is on a separate disk.
@@ -84,6 +87,9 @@ _RECOVERY_PART = 16
 HONEST_FAULTS = of(Arm.HONEST)
 # Under these an honest disk loses what was not flushed.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
+# Under these the machine goes down; under the second ones its disk loses what is in its cache too.
+CRASH_FAULTS = tuple(name for name, spec in SPECS.items() if not spec.keeps_page_cache)
+CACHE_LOSING_FAULTS = tuple(name for name, spec in SPECS.items() if not spec.keeps_device_cache)
 DISHONEST_FAULTS = of(Arm.DISHONEST)
 CLOCK_FAULTS = of(Arm.CLOCK)
 ERROR_FAULTS = of(Arm.ERROR)

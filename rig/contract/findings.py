@@ -61,6 +61,8 @@ class Finding:
     opened: bool = True
     # What the engine met in the files when it was opened, in its own words: `rig.engines.Spec.met`, by commas.
     met: str = ""
+    # Whether the file system, which has no journal, had to be repaired before it was mounted.
+    repaired: bool = False
 
     @property
     def message(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class Finding:
         return {
             "kind": str(self.kind), "recovered": self.recovered, "detail": self.detail, "ms": dict(self.ms),
             "clock": self.clock_s, "files": self.files, "opened": self.opened,
-            "met": self.met,
+            "met": self.met, "repaired": self.repaired,
         }  # fmt: skip
 
     @classmethod
@@ -77,4 +79,5 @@ class Finding:
         return cls(
             FindingKind(message["kind"]), message["recovered"], message["detail"], message.get("ms", {}),
             message.get("clock"), message.get("files", ""), message.get("opened", True), message.get("met", ""),
+            message.get("repaired", False),
         )  # fmt: skip

@@ -77,6 +77,8 @@ class Verdict:
     opened: bool = True
     # What the database met in its files when it was opened, in the engine's words, by commas.
     met: str = ""
+    # Whether the file system, which has no journal, had to be repaired before it was mounted.
+    repaired: bool = False
 
     @property
     def exposure(self) -> str:
@@ -158,6 +160,8 @@ class RecordingFacts:
     skipped: Mapping[str, int] = field(default_factory=dict)
     # The size of the disk with the data.
     disk_mib: int = DISK_MIB
+    # How the file system was made (`format`) and mounted (`mount`), READ BACK in the guest.
+    filesystem: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:

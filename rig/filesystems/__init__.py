@@ -7,9 +7,19 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import FileSystem, JournalDisk
+from rig.filesystems.filesystem import FileSystem, JournalDisk, Unjournaled
 
-__all__ = ["FileSystem", "JournalDisk", "filesystem_named", "filesystems", "with_journal_disk"]
+__all__ = [
+    "FileSystem",
+    "JournalDisk",
+    "Unjournaled",
+    "default_filesystems",
+    "filesystem_named",
+    "filesystems",
+    "keeps_order",
+    "unsafe",
+    "with_journal_disk",
+]
 _OTHERS = ("filesystem",)
 
 
@@ -26,6 +36,11 @@ def filesystems() -> tuple[FileSystem, ...]:
     return tuple(sorted(found, key=lambda variant: variant.word))
 
 
+def default_filesystems() -> tuple[FileSystem, ...]:
+    """Return those that are measured if no scenario is named."""
+    return tuple(found for found in filesystems() if found.is_default)
+
+
 def filesystem_named(word: str) -> FileSystem:
     """Return a file system; raise UsageError naming the choices."""
     for found in filesystems():
@@ -34,8 +49,18 @@ def filesystem_named(word: str) -> FileSystem:
     raise UsageError(f"unknown file system {word!r}; there are: {', '.join(found.word for found in filesystems())}")
 
 
+def unsafe(word: str, fault: str) -> str:
+    """Return why nothing is promised on a file system under a fault; empty if promises hold, or if it is unknown."""
+    return next((found.unsafe.get(fault, "") for found in filesystems() if found.word == word), "")
+
+
+def keeps_order(word: str) -> bool:
+    """Return whether a crash leaves the files of a file system as they were at one moment; not for an unknown one."""
+    return any(found.keeps_order for found in filesystems() if found.word == word)
+
+
 def with_journal_disk(filesystem: FileSystem) -> JournalDisk:
     """Return a file system that can have its journal on a separate disk; raise UsageError if it cannot."""
     if not isinstance(filesystem, JournalDisk):
-        raise UsageError(f"{filesystem.word} cannot have its journal on a separate disk")
+        raise UsageError(f"{filesystem.word} cannot have a journal on a separate disk")
     return filesystem

@@ -33,8 +33,30 @@ class FileSystem(Protocol):
     def options_by_fault(self) -> Mapping[str, str]:
         """Return the further options that a fault needs: fault -> options. Faults without any are left out."""
 
+    @property
+    def reads_back(self) -> tuple[str, ...]:
+        """Return words that `mounted_with` must hold; without one of them a recording is void."""
+
+    @property
+    def unsafe(self) -> Mapping[str, str]:
+        """Return the faults under which an engine can promise nothing on it: fault -> why."""
+
+    @property
+    def keeps_order(self) -> bool:
+        """Return whether a crash leaves the files as they were at one moment, also what was written without a sync."""
+
+    @property
+    def is_default(self) -> bool:
+        """Return whether it is measured if no scenario is named."""
+
     def make(self, device: str) -> None:
         """Make it on a device; write everything at once and nothing random, so that a recording is complete."""
+
+    def made_as(self, device: str) -> str:
+        """Return how it was made, read from an unmounted device."""
+
+    def mounted_with(self, device: str) -> str:
+        """Return the options of a mounted device as the kernel lists them, by commas."""
 
     def damage(self, device: str) -> str:
         """Return what its own check reports for an unmounted device; empty if clean."""
@@ -44,6 +66,14 @@ class FileSystem(Protocol):
 
     def error_count(self, device: str) -> int:
         """Return how many errors it has counted on a mounted device."""
+
+
+@runtime_checkable
+class Unjournaled(Protocol):
+    """What a file system offers if a mount recovers nothing: it has to be repaired first after a crash."""
+
+    def recover(self, device: str) -> str:
+        """Repair an unmounted device as a machine does when it boots; return what was wrong, empty if nothing."""
 
 
 @runtime_checkable

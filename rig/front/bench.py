@@ -20,7 +20,7 @@ from rig.contract.errors import RigError
 from rig.contract.findings import Finding
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines import engines
-from rig.filesystems import filesystems
+from rig.filesystems import default_filesystems
 from rig.machines import campaign, record
 from rig.machines.argv import Role
 from rig.machines.image import build, recipe
@@ -154,7 +154,7 @@ def _scenario(transaction_count: int) -> Scenario:
 
 def _subject(fault: str) -> Scenario:
     """Return the scenario measured under a fault: first engine and file system, at settings that lose nothing."""
-    engine, filesystem = engines()[0], filesystems()[0]
+    engine, filesystem = engines()[0], default_filesystems()[0]
     (scenario,) = matrix.select([f"{engine.name}-{filesystem.word}-{engine.spec.strict[0]}_{fault}"])
     return scenario
 

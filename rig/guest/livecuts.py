@@ -31,7 +31,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
-from rig.filesystems import filesystem_named
+from rig.filesystems import Unjournaled, filesystem_named
 from rig.guest import filecontent, recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
@@ -100,7 +100,7 @@ def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
         keep(len(part), [part])
     return {
         "rounds": rounds, "live": [], "kernel": os.uname().release, "syncs": {},
-        "settings": rounds[0]["settings"], "user_bytes": rounds[0]["user_bytes"],
+        "settings": rounds[0]["settings"], "filesystem": rounds[0]["filesystem"], "user_bytes": rounds[0]["user_bytes"],
         "root_reads": disks.request_counts("/dev/vda")["reads"] - root_reads,
     }  # fmt: skip
 
@@ -110,8 +110,10 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
     with disks_in_ram(1):
         with stacked(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
             filesystem.make(stack.top)
+            made_as = filesystem.made_as(stack.top)
             mounts.mount(stack.top, filesystem.kernel_type, orders.mount_options)
             disks.settle(stack.top)
+            read_back = {"format": made_as, "mount": filesystem.mounted_with(stack.top)}
             site = Site(orders, mounts.MOUNT_POINT, stack.top)
             # The fork ends without closing the database, whose disk is gone.
             ending = Fork(partial(_sent, _Round(number, site, stack))).wait()
@@ -123,7 +125,7 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
             disks.cycle_power(stack.disk)
         parts.append(b"".join(_filled(stack.disk)))
         told["finding"] = _judged(stack.disk, site).message
-    return told
+    return told | {"filesystem": read_back}
 
 
 def _sent(round_: _Round, send: Send) -> None:
@@ -139,6 +141,8 @@ def _filled(disk: str) -> Iterator[bytes]:
 
 def _judged(disk: str, site: Site) -> Finding:
     """Reopen what remained, as after any power cut, and return the finding."""
+    if isinstance(site.filesystem, Unjournaled):
+        site.filesystem.recover(disk)
     try:
         mounts.mount(disk, site.filesystem.kernel_type, site.orders.mount_options)
     except OSError as error:

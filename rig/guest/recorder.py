@@ -17,8 +17,9 @@ from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.filesystems import filesystem_named, with_journal_disk
+from rig.guest import recovery
 from rig.guest.devices import disks, mounts
-from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper
+from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, workload
 from rig.guest.site import Site
@@ -68,17 +69,18 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
         options = mounts.joined(options, separate.journal_option(journal.top))
     else:
         filesystem.make(stack.top)
+    read_back = {"format": filesystem.made_as(stack.top)}
     begin_ns = time.monotonic_ns()
     with mounts.mounted(stack.top, filesystem.kernel_type, options) as directory:
         # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
         disks.settle(stack.top)
+        read_back["mount"] = filesystem.mounted_with(stack.top)
         site = Site(orders, directory, stack.top, stack.log)
         if orders.injection is Injection.KILL:
             facts = kills.run(site)
         else:
             facts = drops.run(site) if orders.shim.startswith(DROP_PREFIX) else _run_apart(site)
-    facts["virtual_ns"] = time.monotonic_ns() - begin_ns
-    return facts
+    return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
 
 
 def _run_apart(site: Site) -> dict[str, Any]:
@@ -97,8 +99,9 @@ def _run_apart(site: Site) -> dict[str, Any]:
 
 
 def _kept(keep: Keep, stack: Stack) -> dict[str, Any]:
-    """Send a log up to a sector safely past its last entry; return the facts that the host checks it against."""
-    size = (int(stack.status.split()[1]) + 64) * SECTOR_BYTES
+    """Send a log; return the facts that the host checks it against."""
     digest = disk_digest(disks.chunks_of(stack.disk))
-    keep(size, disks.chunks_of(stack.log_disk, size))
+    # Its length is known now that the target is gone, which then logged whatever was not flushed.
+    log = recovery.content(stack.log_disk)
+    keep(len(log), [log])
     return {"requests": dict(stack.counts), "device_digest": digest}

@@ -36,7 +36,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, data_mib, sparse_digest
 from rig.contract.orders import Orders
 from rig.engines import load
-from rig.filesystems import with_journal_disk
+from rig.filesystems import Unjournaled, with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.faultlayer import Ballast
@@ -62,6 +62,7 @@ class Verifier:
         self._site = Site(orders, mounts.MOUNT_POINT)
         self._filesystem = self._site.filesystem
         layer.resize(self._filesystem.disk_mib_min)
+        self._repairs = self._filesystem if isinstance(self._filesystem, Unjournaled) else None
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
@@ -155,15 +156,17 @@ class Verifier:
         return finding, read_s
 
     def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
+        repaired = self._repairs.recover(device) if self._repairs else ""
+        clock.lap("repair")
         try:
             mounts.mount(device, self._filesystem.kernel_type, self._options)
         except OSError as error:
-            return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error))
+            return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error), repaired=bool(repaired))
         clock.lap("mount")
         self._give_space_back()
         files = filecontent.digest(mounts.MOUNT_POINT)
         clock.lap("files")
-        finding = replace(judged(files), files=files)
+        finding = replace(judged(files), files=files, repaired=bool(repaired))
         error_count = self._filesystem.error_count(device)
         clock.lap("reopen")
         finding = self._judge.unmounted(finding)

@@ -9,7 +9,7 @@ from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.engines import Engine
-from rig.filesystems import FileSystem, filesystems
+from rig.filesystems import FileSystem, default_filesystems, filesystems
 from rig.workloads import MEASURED
 
 # A disk on which every operation takes time, so that the warm-up takes every code path.
@@ -23,7 +23,7 @@ def warm_orders(libraries: Sequence[str], engines: Sequence[Engine]) -> Iterator
     Builds of one kind are opened by the same code and are in memory from the start, so one of each is enough.
     """
     of_each_kind = {name.partition("-")[0]: name for name in sorted(libraries)}
-    first_engine, first_filesystem = engines[0], filesystems()[0]
+    first_engine, first_filesystem = engines[0], default_filesystems()[0]
     for engine in engines:
         for name in engine.spec.warm:
             for workload in MEASURED:
@@ -33,7 +33,9 @@ def warm_orders(libraries: Sequence[str], engines: Sequence[Engine]) -> Iterator
             for library in of_each_kind.values():
                 settings = {**engine.spec.settings_named(engine.spec.warm[0]), "library": library}
                 yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
-    for filesystem in filesystems()[1:]:
+    # Variants of one kind differ in words alone.
+    of_each_type = {filesystem.kernel_type: filesystem for filesystem in filesystems()}
+    for filesystem in of_each_type.values():
         settings = first_engine.spec.settings_named(first_engine.spec.warm[0])
         yield _orders(first_engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
 

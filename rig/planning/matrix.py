@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 
 from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
@@ -18,7 +19,7 @@ from rig.contract.processors import Processor
 from rig.contract.scenario import DEFAULT_WORKLOAD, Scenario, WorkloadSpec
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
-from rig.filesystems import FileSystem, JournalDisk, filesystems
+from rig.filesystems import FileSystem, JournalDisk, default_filesystems, filesystems, unsafe
 from rig.workloads import MEASURED, NAMES, QUICK, workload_named
 
 _DEFAULT_FAULTS = ("powercut", "torn")
@@ -133,16 +134,19 @@ def profile(name: str) -> Profile:
 
 def all_scenarios() -> list[Scenario]:
     """Return every scenario that has an id, sorted by id."""
-    return sorted(
-        (
-            scenario
-            for engine in engines()
-            for filesystem, fault in itertools.product(filesystems(), FAULTS)
-            if not why_not(engine, filesystem, fault)
-            for scenario in _scenarios(engine, filesystem, fault)
-        ),
-        key=lambda scenario: scenario.id,
-    )
+    return list(_by_id(tuple(engine.name for engine in engines())).values())
+
+
+@cache
+def _by_id(_names: tuple[str, ...]) -> dict[str, Scenario]:
+    found = {
+        scenario.id: scenario
+        for engine in engines()
+        for filesystem, fault in itertools.product(filesystems(), FAULTS)
+        if not why_not(engine, filesystem, fault)
+        for scenario in _scenarios(engine, filesystem, fault)
+    }
+    return dict(sorted(found.items()))
 
 
 def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
@@ -151,7 +155,7 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
     if spec.injection in ERRORS and not engine.endures_errors:
         return f"{engine.name} cannot be measured under {fault}: its driver cannot tell disk errors from others"
     if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
-        return f"{filesystem.word} cannot be measured under {fault}: its journal cannot be on a separate disk"
+        return f"{filesystem.word} cannot be measured under {fault}: it cannot have a journal on a separate disk"
     return ""
 
 
@@ -172,6 +176,9 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             processor=Processor(engine.spec.processor),
         )  # fmt: skip
         yield plain
+        if filesystem.unsafe.get(fault):
+            # There is no promise that a program could break.
+            continue
         # Controls: a sync that does nothing must break the promise of strict settings, and a fault that does not
         # affect the engine must break the promise of a program on top of it. A dishonest disk leaves none to break.
         if name in spec.strict and fault in FORGETTING_FAULTS:
@@ -191,8 +198,9 @@ def _options(filesystem: FileSystem, fault: str) -> str:
 
 
 def is_unprotected(scenario: Scenario) -> bool:
-    """Return whether the engine promises nothing under these settings when the power goes."""
-    return named(scenario.engine).spec.is_unprotected(scenario.settings)
+    """Return whether nothing is promised for these settings on this file system when the power goes."""
+    is_unsafe = bool(unsafe(scenario.filesystem, scenario.fault))
+    return is_unsafe or named(scenario.engine).spec.is_unprotected(scenario.settings)
 
 
 def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
@@ -202,8 +210,8 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
     most people mean, and the controls. The other profiles take the whole fault matrix: every scenario with a promise to
     break, a few without one that show what is lost, and the controls.
     """
-    keeps = _in_whole if wanted.is_whole else _in_quick
-    return [scenario for scenario in all_scenarios() if keeps(scenario, controls)]
+    keeps, words = _in_whole if wanted.is_whole else _in_quick, {found.word for found in default_filesystems()}
+    return [scenario for scenario in all_scenarios() if scenario.filesystem in words and keeps(scenario, controls)]
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
@@ -238,11 +246,13 @@ def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
 
 def select(patterns: Sequence[str]) -> list[Scenario]:
     """Return the scenarios whose ids match any of the shell patterns; raise UsageError for one that matches none."""
-    scenarios = all_scenarios()
+    scenarios, chosen = {scenario.id: scenario for scenario in all_scenarios()}, set[str]()
     for pattern in patterns:
-        if not any(fnmatchcase(scenario.id, pattern) for scenario in scenarios):
-            raise UsageError(_why_none(pattern, scenarios))
-    return [scenario for scenario in scenarios if any(fnmatchcase(scenario.id, pattern) for pattern in patterns)]
+        matching = {name for name in scenarios if fnmatchcase(name, pattern)}
+        if not matching:
+            raise UsageError(_why_none(pattern, list(scenarios.values())))
+        chosen |= matching
+    return [scenario for name, scenario in scenarios.items() if name in chosen]
 
 
 def configured(

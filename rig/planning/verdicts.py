@@ -69,6 +69,7 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
         files=finding.files,
         opened=finding.opened,
         met=finding.met,
+        repaired=finding.repaired,
     )
 
 

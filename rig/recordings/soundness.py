@@ -2,8 +2,8 @@
 
 A recording is void, and never kept, unless for each of its disks a replay of every log entry equals the device byte for
 byte, the disk counted as many flushes as the log holds, and the block trace agrees with the log entry by entry (that is
-checked whenever they are opened); no log was truncated; nothing was read from the host's disk
-meanwhile; the engine's settings, read back, are those asked for; and, for two disks, both logs hold the same marks.
+checked whenever they are opened); no log was truncated; nothing was read from the host's disk meanwhile; the engine's
+settings and the mount options, read back, are those asked for; and, for two disks, both logs hold the same marks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rig.contract.injections import Injection
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, Logs, WriteLog
+from rig.filesystems import filesystem_named
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
 
@@ -68,6 +69,7 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         reached=[(word, *timeline.span(ending, number)) for ending, number, word in told.get("reached", [])],
         skipped=told.get("skipped", {}),
         disk_mib=logs.first.device_bytes >> 20,
+        filesystem=told["filesystem"],
     )
 
 
@@ -100,11 +102,19 @@ def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> No
     for name, asked in {**scenario.tuning, **scenario.settings}.items():
         if told["settings"].get(name) != asked:
             raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
+    require_mounted(void, scenario.filesystem, told["filesystem"]["mount"])
     acks = sum(mark.text.startswith("ack-") for mark in logs.first.marks)
     spec = SPECS[scenario.fault]
     must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection is Injection.TWODISK
     if acks != scenario.workload.transaction_count and must_finish:
         raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")
+
+
+def require_mounted(void: str, word: str, options: str) -> None:
+    """Raise RecordingError if the mount options, read back, lack one that makes the file system what its word says."""
+    for option in filesystem_named(word).reads_back:
+        if option not in options.split(","):
+            raise RecordingError(f"{void}: it should be mounted with {option}, and the kernel lists {options}")
 
 
 def _disks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:

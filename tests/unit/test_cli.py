@@ -92,7 +92,7 @@ def test_every_command_explains_itself() -> None:
 SQLITE = "sqlite-ext4-"
 BAD: Sequence[tuple[list[str], list[str]]] = [
     (["plan", "oracle-ext4-wal_full_powercut"], ["unknown engine 'oracle'", "there are: sqlite"]),
-    (["plan", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'", "there are: ext4"]),
+    (["plan", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'", "there are: ", "ext4"]),
     (
         ["plan", "sqlite-ext4-wal_ful_powercut"],
         ["unknown settings 'wal_ful'", "; did you mean wal_full? ", "wal_normal"],
@@ -148,7 +148,14 @@ def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> No
     default = matrix.default_scenarios(matrix.profile("quick"), control_settings)
     assert [scenario.id for scenario in default] == result.stdout.splitlines()
     assert "44 scenarios from 27 recordings; at most 6160 crash states and 1620 cut instants" in result.stderr
-    words = ["plan", "sqlite-*-wal_full+e*_powercut", "sqlite-*-wal_full_powercut", SCENARIO, "--profile", "nightly"]
+    words = [
+        "plan",
+        "sqlite-ext4-wal_full+e*_powercut",
+        "sqlite-ext4-wal_full_powercut",
+        SCENARIO,
+        "--profile",
+        "nightly",
+    ]
     some = rig(*words, "--no-controls")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]
     assert sorted([*full, SCENARIO]) == some.stdout.splitlines()

@@ -19,7 +19,8 @@ from rig.faults import Fault
 from rig.guest.programs.kills import KILLS_PER_TRANSACTION
 from rig.planning import matrix
 
-SCENARIOS = matrix.all_scenarios()
+# Those of one file system: the others have the same, see `test_filesystems`.
+SCENARIOS = matrix.select(["sqlite-ext4-*"])
 IDS = [scenario.id for scenario in SCENARIOS]
 DEFAULT = matrix.default_scenarios(matrix.profile("quick"), control_settings)
 
@@ -120,7 +121,7 @@ def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -
     ("pattern", "reason"),
     [
         ("mysql-ext4-wal_full_powercut", "unknown engine 'mysql' .* there are: sqlite"),
-        ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: ext4"),
+        ("sqlite-ntfs-wal_full_powercut", "unknown file system 'ntfs' .* there are: .*ext4"),
         (
             "sqlite-ext4-wal_fulll_powercut",
             "unknown settings 'wal_fulll' .*; did you mean wal_full[?] there are: wal_full, .* and [0-9]+ more",
@@ -150,12 +151,13 @@ def test_any_pattern_selects_what_it_matches_or_is_a_usage_error(pattern: str) -
 
 def test_select_keeps_the_order_of_ids_and_names_no_scenario_twice() -> None:
     chosen = matrix.select(
-        ["*-wal_normal_to*", "*-wal_normal_po*", "sqlite-ext4-wal_normal_powercut", "*-delete_off_torn"]
+        ["*ext4-wal_normal_to*", "*ext4-wal_normal_po*", "sqlite-ext4-wal_normal_powercut", "*ext4-delete_off_torn"]
     )
     assert [
         "sqlite-ext4-delete_off_torn", "sqlite-ext4-wal_normal_powercut", "sqlite-ext4-wal_normal_torn"
     ] == [scenario.id for scenario in chosen]  # fmt: skip
-    assert IDS == [scenario.id for scenario in matrix.select(["*"])]
+    assert sorted(IDS) == IDS
+    assert matrix.all_scenarios() == matrix.select(["*"])
     assert [] == matrix.select([])
 
 

@@ -111,7 +111,7 @@ def test_options_stand_in_a_group_of_their_own_and_the_marker_is_registered(proj
 def test_scenarios_carry_the_marker_and_a_test_without_one_is_left_alone(project: pytest.Pytester) -> None:
     project.makepyfile(test_other="def test_other():\n    pass\n")
     result = project.runpytest_subprocess(
-        "--collect-only", "-q", "-m", "durability", "--rig-scenarios", "*wal_full_powercut"
+        "--collect-only", "-q", "-m", "durability", "--rig-scenarios", "*ext4-wal_full_powercut"
     )
     result.stdout.fnmatch_lines(["*::test_it[[]sqlite-ext4-wal_full_powercut[]]", "1/2 tests collected*"])
     result = project.runpytest_subprocess("-q", "-m", "not durability")
@@ -129,7 +129,7 @@ def test_scenarios_are_offered_as_asked(offer: str, expected: int | None, projec
 MARKED_TEST = f"""
 import pytest
 
-@pytest.mark.durability("{SCENARIO}", "*-wal_extra_t?rn")
+@pytest.mark.durability("{SCENARIO}", "*-ext4-wal_extra_t?rn")
 def test_ours(durability):
     durability.check()
 """
@@ -137,7 +137,7 @@ def test_ours(durability):
 
 def test_a_marker_names_the_scenarios_of_its_own_test_and_of_no_other(project: pytest.Pytester) -> None:
     ours = project.makepyfile(test_ours=MARKED_TEST)
-    found = collected("--rig-scenarios", "*wal_off_powercut", cwd=project.path)
+    found = collected("--rig-scenarios", "*ext4-wal_off_powercut", cwd=project.path)
     names = [line.partition("::")[2] for line in found]
     assert [
         "test_it[sqlite-ext4-wal_off_powercut]",

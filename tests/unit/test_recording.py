@@ -45,6 +45,7 @@ def told(sound_digest: str, **changes: Any) -> dict[str, Any]:
     """Return the guest's report on a sound recording."""
     settings = {"synchronous": "full", "page_size": "4096", "version": "3"}
     sound = {"root_reads": 0, "requests": {"flushes": 2}, "device_digest": sound_digest, "settings": settings}
+    sound["filesystem"] = {"format": "Block size: 4096", "mount": "rw,barrier,data=ordered"}
     return sound | changes
 
 
@@ -67,6 +68,10 @@ def test_a_sound_recording_is_kept(tmp_path: Path, device_digest: str) -> None:
         ({"device_digest": hashlib.sha256(b"").hexdigest()}, "replaying its 8 entries does not give the device"),
         ({"settings": {"synchronous": "off", "page_size": "4096"}}, "synchronous was set to full and reads back off"),
         ({"settings": {"synchronous": "full", "page_size": "512"}}, "page_size was set to 4096 and reads back 512"),
+        (
+            {"filesystem": {"mount": "rw,nobarrier,data=ordered"}},
+            "it should be mounted with barrier, and the kernel lists",
+        ),
         ({"settings": {"page_size": "4096"}}, "synchronous was set to full and reads back None"),
     ],
 )

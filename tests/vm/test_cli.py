@@ -311,7 +311,7 @@ def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_agai
         "-n",
         "2",
         "--rig-scenarios",
-        "*-wal_full[+_][ep]*ercut",
+        "*-ext4-wal_full[+_][ep]*ercut",
         "--rig-run-dir",
         "a run",
         "--junitxml",

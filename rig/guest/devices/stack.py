@@ -24,7 +24,7 @@ LOGS = ("log", "log-b")
 
 @dataclass
 class Stack:
-    """The nodes of one disk and of the layers above it. The last three fields are set when the stack is removed."""
+    """The nodes of one disk and of the layers above it. The last two fields are set when the stack is removed."""
 
     disk: str
     # Below the cutting layer and the log.
@@ -35,8 +35,6 @@ class Stack:
     # For the file system.
     top: str
     log_disk: str
-    # The log's status line, which has its size in sectors.
-    status: str = ""
     # The requests that the disk completed, by kind.
     counts: Mapping[str, int] = field(default_factory=dict)
     # When the log's requests were submitted and completed, see `rig.guest.devices.blocktrace`; empty for live cuts.
@@ -87,7 +85,7 @@ def stacked(
 def logged(
     mapper: DeviceMapper, name: str, below: str, log_disk: str, *, sector_count: int, stack: Stack | None = None
 ) -> Iterator[str]:
-    """Log what reaches a device through the node that this gives; set the last two fields of `stack` at the end.
+    """Log what reaches a device through the node that this gives; set the counts of `stack` at the end.
 
     Raise RuntimeError, because the recording is void, if flushes would not be logged or the log is full.
     """
@@ -96,7 +94,7 @@ def logged(
         yield node
         status = mapper.status(name)
         if stack:
-            stack.status, stack.counts = status, disks.request_counts(stack.disk)
+            stack.counts = disks.request_counts(stack.disk)
     if "logging_disabled" in status:
         raise RuntimeError(f"the log {name} on {log_disk} is full; record fewer transactions")
 

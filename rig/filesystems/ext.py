@@ -1,0 +1,168 @@
+"""ext2, ext3 and ext4, as e2fsprogs makes them and the ext4 driver of Linux mounts them: one driver, three formats.
+
+ext2 has no journal, so it is repaired before each mount, as every distribution does at boot. The driver flushes the
+disk at an fsync all the same. Without barriers nothing does: the journal commits in an order that the disk's cache need
+not keep. The kernel's documentation says who may do that: whoever has a disk whose cache survives
+(Documentation/admin-guide/ext4.rst, `barrier`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
+from rig.contract.geometry import DISK_MIB
+
+_UUID = "12345678-1234-1234-1234-123456789abc"
+_JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
+# Nothing random, and everything written at once. The last two are words of ext4 alone.
+_EXTENDED = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+_EXTENDED_EXT4 = f"{_EXTENDED},orphan_file_size=8k"
+_COMMON = ("-q", "-F", "-b", "4096", "-N", "256", "-U", _UUID)
+_LIMIT_S = 60
+# e2fsck exits with 0 for a clean file system; 1 means that it would have repaired something that a journal replay
+# explains.
+_CLEAN, _REPAIRED = 0, 1
+# With -y each question of e2fsck has this answer.
+_ANSWER = "? yes"
+_SAID_CHARS = 400
+# ext4 allocates a block as unwritten and converts it once it is written. If that write fails, Linux 6.12 may log
+# "failed to convert unwritten extents to written extents -- potential data loss" and never convert them. Data that is
+# later written and synced there successfully then reads as zeros after a cut, whatever the engine does. With this
+# option there is nothing to convert, so a loss is due to the engine.
+# With the journal on a separate disk the default, dioread_nolock, does not flush the data disk at the fsync of a file
+# that grew, so no setting of a database keeps anything: "jbd2: add a missing data flush during file and fs
+# synchronization", Zhang Yi, linux-ext4, 2024-12-06.
+_WRITES_STAY = "dioread_lock"
+# A late discard needs a file system that sends discards.
+_DISCARDS = {"discard": "discard"}
+# The older formats know no unwritten extents.
+_OPTIONS_OF_EXT4 = _DISCARDS | dict.fromkeys(
+    ("twodisk", "ioerror-write", "ioerror-fsync", "ioerror-fsyncs"), _WRITES_STAY
+)
+_NO_BARRIERS = dict.fromkeys(CACHE_LOSING_FAULTS, "it is mounted without barriers, so an fsync does not flush the disk")
+_NO_JOURNAL = dict.fromkeys(CRASH_FAULTS, "it has no journal, so a crash may damage the file system itself")
+# The lines of dumpe2fs that say how it was made.
+_MADE = ("Filesystem features", "Inode count", "Block count", "Block size", "Inode size", "Total journal size")
+
+
+@dataclass(frozen=True)
+class Ext:
+    """One format with its options."""
+
+    word: str
+    kernel_type: str
+    mount_options: str = ""
+    options_by_fault: Mapping[str, str] = field(default_factory=lambda: _DISCARDS)
+    # Words that the mount options read back must have.
+    reads_back: tuple[str, ...] = ()
+    unsafe: Mapping[str, str] = field(default_factory=dict)
+    # With data=journal all that is written goes through the journal, in transactions.
+    keeps_order: bool = False
+    is_default: bool = False
+    disk_mib_min: int = DISK_MIB
+    extended: str = _EXTENDED
+
+    def make(self, device: str) -> None:
+        """Make the file system; a journal has 4 MiB."""
+        _run(f"mkfs.{self.kernel_type}", *_COMMON, "-E", self.extended, *self._journal, device)
+
+    def made_as(self, device: str) -> str:
+        """Return the format as dumpe2fs reads it."""
+        command = ["dumpe2fs", "-h", device]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
+        lines = [line.partition(":")[::2] for line in said.splitlines()]
+        return "; ".join(f"{name}: {' '.join(value.split())}" for name, value in lines if name in _MADE)
+
+    def mounted_with(self, device: str) -> str:
+        """Return all mount options, the default ones too."""
+        # The name of the kernel type is ext4 for all of them: it is that of the driver.
+        return ",".join(Path("/proc/fs/ext4", Path(device).name, "options").read_text().split())
+
+    def damage(self, device: str) -> str:
+        """Return what e2fsck complains about; empty if nothing."""
+        return _checked("-n", device)
+
+    def repair(self, device: str) -> str:
+        """Repair what e2fsck finds."""
+        return _said(_e2fsck("-y", device))
+
+    def error_count(self, device: str) -> int:
+        """Return the number of errors that the driver has counted."""
+        # Asked after each crash state, where a Path would take three times as long under emulation.
+        name = device.rpartition("/")[2]
+        with open(f"/sys/fs/ext4/{name}/errors_count", "rb", buffering=0) as file:
+            return int(file.read())
+
+    @property
+    def _journal(self) -> tuple[str, ...]:
+        return ()
+
+
+class Ext2(Ext):
+    """The format without a journal."""
+
+    def recover(self, device: str) -> str:
+        """Repair it; return what e2fsck found, empty if it only noted that nobody had unmounted it."""
+        process = _e2fsck("-y", device)
+        return _said(process) if _ANSWER in process.stdout or process.returncode > _REPAIRED else ""
+
+
+class JournaledExt(Ext):
+    """A format with a journal, which may have a disk of its own."""
+
+    @property
+    def _journal(self) -> tuple[str, ...]:
+        return "-J", "size=4"
+
+    def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
+        """Make the file system with its journal on a separate disk."""
+        _run("mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", journal)
+        made = (*_COMMON, "-E", self.extended, "-J", f"device={journal}")
+        _run(f"mkfs.{self.kernel_type}", *made, device, f"{data_mib}M")
+
+    def journal_option(self, journal: str) -> str:
+        """Return the mount option that names the journal's disk."""
+        return f"journal_path={journal}"
+
+    def damage_with_journal(self, device: str, journal: str) -> str:
+        """Return what e2fsck complains about if the journal is on a separate disk."""
+        return _checked("-n", "-j", journal, device)
+
+
+def _ext4(word: str, *reads_back: str, options: str = "", unsafe: Mapping[str, str] | None = None) -> JournaledExt:
+    return JournaledExt(
+        word, "ext4", options, _OPTIONS_OF_EXT4, reads_back, unsafe or {}, keeps_order="data=journal" in reads_back,
+        is_default=word == "ext4", extended=_EXTENDED_EXT4,
+    )  # fmt: skip
+
+
+VARIANTS = (
+    _ext4("ext4", "data=ordered", "barrier"),
+    _ext4("ext4.writeback", "data=writeback", "barrier", options="data=writeback"),
+    _ext4("ext4.journal", "data=journal", "barrier", options="data=journal"),
+    _ext4("ext4.nobarrier", "data=ordered", "nobarrier", options="barrier=0", unsafe=_NO_BARRIERS),
+    JournaledExt("ext3", "ext3", reads_back=("data=ordered", "barrier")),
+    JournaledExt("ext3.nobarrier", "ext3", "barrier=0", reads_back=("data=ordered", "nobarrier"), unsafe=_NO_BARRIERS),
+    Ext2("ext2", "ext2", reads_back=("barrier",), unsafe=_NO_JOURNAL),
+)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _checked(*words: str) -> str:
+    process = _e2fsck(*words)
+    return "" if process.returncode == _CLEAN else _said(process)
+
+
+def _e2fsck(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["e2fsck", "-f", *words], capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+
+
+def _said(process: subprocess.CompletedProcess[str]) -> str:
+    return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:_SAID_CHARS]}"

@@ -1,0 +1,201 @@
+"""File systems: their words in ids, and what a file system that keeps too little means for promises and controls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from rig.analysis.dossiers import Keeps
+from rig.analysis.outcome import Result, Row, Summary, summarise
+from rig.analysis.promises import promise_for, promise_of
+from rig.analysis.report import report_html
+from rig.analysis.table import table_text
+from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS, SPECS
+from rig.contract.errors import RecordingError, UsageError
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB
+from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from rig.filesystems import default_filesystems, filesystem_named, filesystems, unsafe
+from rig.front.selection import chosen, with_controls
+from rig.planning import matrix
+from rig.recordings import soundness
+from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
+
+NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier")
+SOUND = ("ext3", "ext4", "ext4.journal", "ext4.writeback")
+LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
+
+
+def on(word: str, scenario: MeasuredScenario) -> MeasuredScenario:
+    """Return a scenario as if it had been measured on another file system."""
+    return replace(scenario, id=scenario.id.replace("ext4", word), filesystem=word)
+
+
+def wal_full(word: str, verdicts: Sequence[Verdict] = (), fault: str = "powercut") -> MeasuredScenario:
+    return on(word, measured(sqlite("wal", "full"), [*durable(120), *verdicts], fault))
+
+
+def row_of(summary: Summary, name: str = "wal_full") -> Row:
+    (row,) = (row for row in summary.rows if row.outcome.settings_name == name)
+    return row
+
+
+def test_every_word_fits_into_an_id_and_names_its_disk() -> None:
+    for one in filesystems():
+        assert re.fullmatch(r"[a-z0-9]+(\.[a-z0-9]+)?", one.word)
+        assert one.disk_mib_min > JOURNAL_DISK_MIB
+        assert 0 == (one.disk_mib_min << 20) % CHUNK_BYTES
+        assert set(one.unsafe) | set(one.options_by_fault) <= set(SPECS)
+
+
+def test_a_variant_is_part_of_the_word_and_is_measured_by_name_only() -> None:
+    (default,) = default_filesystems()
+    for profile in matrix.PROFILES.values():
+        assert {default.word} == {scenario.filesystem for scenario in chosen((), profile)}
+    words = {scenario.filesystem for scenario in matrix.select(["sqlite-ext3*-wal_full_powercut"])}
+    assert {"ext3", "ext3.nobarrier"} == words
+
+
+def test_a_fault_that_a_file_system_cannot_have_is_a_usage_error_that_says_so() -> None:
+    with pytest.raises(UsageError, match="ext2 cannot be measured under twodisk: it cannot have a journal on a sep"):
+        matrix.select(["sqlite-ext2-wal_full_twodisk"])
+    assert matrix.select(["sqlite-ext3-wal_full_twodisk"])
+
+
+def test_without_barriers_nothing_is_safe_that_needs_the_cache_of_the_disk_and_without_a_journal_nothing_at_all() -> (
+    None
+):
+    for fault in SPECS:
+        for word in SOUND:
+            assert unsafe(word, fault) == ""
+        for word in NO_BARRIERS:
+            assert (fault in CACHE_LOSING_FAULTS) is bool(unsafe(word, fault))
+        assert (fault in CRASH_FAULTS) is bool(unsafe("ext2", fault))
+    spared = {"oscrash", "livecut-drop", "processkill"}
+    assert spared == set(SPECS) - set(CACHE_LOSING_FAULTS)
+    assert {"processkill"} == set(SPECS) - set(CRASH_FAULTS)
+    assert unsafe("a file system of another rig", "powercut") == ""
+
+
+def test_a_file_system_that_keeps_too_little_takes_the_promise_away_and_no_other_does() -> None:
+    documented = promise_for("sqlite", sqlite("wal", "full"), "powercut", "none")
+    for word in SOUND:
+        assert documented == promise_of(wal_full(word))
+    for word in ("ext2", *NO_BARRIERS):
+        found = promise_of(wal_full(word))
+        assert found
+        assert Keeps.ANYTHING is found.keeps
+        assert unsafe(word, "powercut") in found.note
+    assert documented == promise_of(wal_full("ext4.nobarrier", fault="oscrash"))
+
+
+@pytest.mark.parametrize("word", ["ext2", *NO_BARRIERS])
+def test_what_is_lost_on_it_is_shown_breaks_nothing_and_is_the_control(word: str) -> None:
+    summary = summarise([wal_full(word, [LOSS])], 60)
+    row = row_of(summary)
+    assert (Result.KEPT, "nothing promised") == (row.judgement.result, row.result_text)
+    assert 1 == row.outcome.lost_max
+    assert f"nothing is promised, because {unsafe(word, 'powercut')}" in row.judgement.reasons
+    (control,) = summary.controls
+    assert control.fired
+    assert "1 states lost transactions" in control.what
+    assert unsafe(word, "powercut") in report_html(summary, {})
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        LOSS,
+        verdict(VerdictKind.CORRUPT, 0, "corrupt"),
+        verdict(VerdictKind.FILESYSTEM_DAMAGE, 0, "damaged"),
+        replace(verdict(state="repaired"), repaired=True),
+    ],
+    ids=lambda one: one.state,
+)
+def test_any_harm_fires_the_control(harm: Verdict) -> None:
+    assert [True] == [control.fired for control in summarise([wal_full("ext2", [harm])], 60).controls]
+
+
+def test_a_rig_that_sees_no_harm_without_barriers_is_blind() -> None:
+    summary = summarise([wal_full("ext4.nobarrier")], 60)
+    assert [False] == [control.fired for control in summary.controls]
+    assert Result.INCONCLUSIVE is summary.result
+
+
+def test_without_the_settings_that_must_take_harm_the_others_prove_nothing() -> None:
+    other = on("ext4.nobarrier", measured(sqlite("delete", "off"), durable(120)))
+    summary = summarise([other], 60)
+    assert [(None, "wal_full")] == [(control.fired, control.name) for control in summary.controls]
+    assert Result.INCONCLUSIVE is summary.result
+
+
+def test_where_files_keep_their_order_settings_without_syncs_need_not_be_damaged() -> None:
+    losing = [on("ext4", measured(sqlite(mode, "off"), [LOSS])) for mode in ("delete", "wal")]
+    for word, is_kept in (("ext4", False), ("ext4.journal", True)):
+        summary = summarise([*(on(word, one) for one in losing), wal_full(word)], 60)
+        assert is_kept is (row_of(summary).judgement.result is Result.KEPT)
+
+
+def test_under_other_faults_it_needs_no_control() -> None:
+    summary = summarise([wal_full("ext4.nobarrier", [LOSS], "discard")], 60)
+    assert () == summary.controls
+    assert Result.KEPT is summary.result
+
+
+def test_where_the_disk_keeps_its_cache_the_promise_is_what_it_is_elsewhere() -> None:
+    others = [on("ext4.nobarrier", one) for one in controls_that_fire("oscrash")]
+    kept, broken = (summarise([*others, wal_full("ext4.nobarrier", lost, "oscrash")], 60) for lost in ([], [LOSS]))
+    assert Result.KEPT is row_of(kept).judgement.result
+    assert "kept" == row_of(kept).result_text
+    assert Result.BROKEN is row_of(broken).judgement.result
+
+
+def test_its_controls_are_the_strict_settings_and_no_program_sabotages_what_nobody_promises() -> None:
+    added = with_controls(matrix.select(["sqlite-ext4.nobarrier-delete_off_powercut"]))
+    assert ["delete_off", "wal_full"] == [scenario.settings_name for scenario in added]
+    plain = with_controls(matrix.select(["sqlite-ext4.writeback-wal_full_powercut"]))
+    assert ["delete_off", "wal_full+eatmydata", "wal_full", "wal_off"] == [one.settings_name for one in plain]
+    shims = {one.shim for one in matrix.all_scenarios() if unsafe(one.filesystem, one.fault)}
+    assert {"none"} == shims
+
+
+def test_fewer_states_are_enough_where_nothing_is_promised() -> None:
+    profile = matrix.profile("quick")
+    (bare,) = matrix.select(["sqlite-ext4.nobarrier-wal_full_powercut"])
+    (sound,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+    assert 0 == profile.exposure_of(bare) < profile.exposure_of(sound)
+    assert profile.states_max_of(bare) < profile.states_max_of(sound)
+
+
+def test_the_table_says_on_which_file_system_a_row_is() -> None:
+    text = table_text(summarise([wal_full("ext2", [LOSS]), wal_full("ext4.nobarrier", [LOSS])], 60))
+    titles = [line for line in text.splitlines() if "device ssd" in line]
+    assert ["sqlite | ext2 | device ssd | powercut", "sqlite | ext4.nobarrier | device ssd | powercut"] == titles
+
+
+def test_a_repair_reaches_the_verdict_and_the_report() -> None:
+    finding = Finding(FindingKind.PREFIX, 3, repaired=True)
+    assert finding == Finding.of(finding.message)
+    row = row_of(summarise([wal_full("ext2", [replace(verdict(state="one"), repaired=True)])], 60))
+    assert "1 states in which the file system was repaired" in row.judgement.reasons
+
+
+def test_how_it_was_made_and_mounted_is_in_the_report() -> None:
+    one = wal_full("ext4")
+    read_back = {"format": "Block size: 4096", "mount": "rw,data=ordered"}
+    page = report_html(summarise([replace(one, recording=replace(one.recording, filesystem=read_back))], 60), {})
+    assert "Block size: 4096" in page
+    assert "rw,data=ordered" in page
+
+
+@pytest.mark.parametrize("word", [one.word for one in filesystems()])
+def test_a_mount_without_the_words_of_the_file_system_voids_a_recording(word: str) -> None:
+    expected = ",".join(filesystem_named(word).reads_back)
+    soundness.require_mounted("it is void", word, f"rw,{expected},commit=5")
+    for missing in filesystem_named(word).reads_back:
+        others = ",".join(set(filesystem_named(word).reads_back) - {missing})
+        with pytest.raises(RecordingError, match=f"it is void: it should be mounted with {missing}, and the kernel"):
+            soundness.require_mounted("it is void", word, f"rw,{others},no{missing}")
