@@ -23,9 +23,10 @@ promise to lose nothing elsewhere must lose a transaction or be damaged there, o
 repair. A rig that sees nothing of this is blind to what the file system does.
 
 A loss is a database that came back whole without its last transactions: where losses went unseen, damage would still
-show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss. Under a wrong clock,
-one whose shim trusts the clock must break its promise. These controls exist only if such a scenario was run. A scenario
-whose shim drops one kind of sync is a mutant (`analysis.mutations`), not a control.
+show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss, or show a loss that
+its promise allows. Under a wrong clock, one whose shim trusts the clock must break its promise. These controls exist
+only if such a scenario was run. A scenario whose shim drops one kind of sync is a mutant (`analysis.mutations`), not a
+control.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from rig.contract.clocks import Clock, is_wrong
 from rig.contract.injections import Injection
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import VerdictKind
-from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
+from rig.contract.scenario import DEFAULT_WORKLOAD, is_default, name_of
 from rig.engines import found, settings_name
 from rig.faults import Holds
 from rig.filesystems import keeps_order, unsafe
@@ -63,7 +64,7 @@ class Group:
 
     def __str__(self) -> str:
         text = f"{self.engine} on {self.filesystem}, {self.fault}"
-        return text if self.workload == DEFAULT_WORKLOAD else f"{text}, workload {self.workload}"
+        return text if is_default(self.workload) else f"{text}, workload {self.workload}"
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def group_of(scenario: MeasuredScenario | Scenario) -> Group:
 def is_control(scenario: MeasuredScenario | Scenario) -> bool:
     """Return whether this scenario must fail, because of its settings or because of its shim."""
     if scenario.shim == Shim.NONE:
-        is_default = scenario.workload_name == DEFAULT_WORKLOAD
-        return is_default and settings_name(scenario.settings) in _settings_of_controls(group_of(scenario))
+        must_fail = _settings_of_controls(group_of(scenario))
+        return is_default(scenario.workload_name) and settings_name(scenario.settings) in must_fail
     return not is_mutant(scenario)
 
 
@@ -109,8 +110,11 @@ def must_lose(scenario: MeasuredScenario) -> bool:
 def must_break(scenario: MeasuredScenario) -> bool:
     """Return whether this scenario must break its promise: it promises to lose nothing, and its shim prevents that."""
     promise = promise_of(scenario)
-    is_control = is_sabotaged(scenario) and not is_mutant(scenario)
-    return is_control and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    return _is_shim_control(scenario) and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+
+
+def _is_shim_control(scenario: MeasuredScenario) -> bool:
+    return is_sabotaged(scenario) and not is_mutant(scenario)
 
 
 def is_sabotaged(scenario: MeasuredScenario) -> bool:
@@ -143,11 +147,11 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     results: list[ControlResult] = []
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.scenario) == group]
-        is_default = group.workload == DEFAULT_WORKLOAD
+        is_plain = is_default(group.workload)
         if unsafe(group.filesystem, group.fault):
-            results += [_bare_control(group, name, members) for name in _settings_of_controls(group) if is_default]
+            results += [_bare_control(group, name, members) for name in _settings_of_controls(group) if is_plain]
             continue
-        required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ()) if is_default else ()
+        required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ()) if is_plain else ()
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
             results += _kill_controls(group, members)
             continue
@@ -335,12 +339,14 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
     for outcome in members:
         scenario = outcome.scenario
         promise = promise_of(scenario)
-        if promise is None or not must_break(scenario):
+        if promise is None or promise.keeps is Keeps.ANYTHING or not _is_shim_control(scenario):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
         lost_count = _lost_count(outcome)
         seen = f"{broken_count} states break it, {lost_count} by a loss"
-        what = f"{_sabotage(scenario)}, so the promise must break; {seen}"
+        # A promise that allows losses may hold without a sync.
+        must = "the promise must break" if must_break(scenario) else "something must be lost"
+        what = f"{_sabotage(scenario)}, so {must}; {seen}"
         name = name_of(scenario.settings, scenario.workload_name, scenario.shim)
         # Whatever else happens to a database without syncs, it loses transactions.
         is_seen = lost_count > 0 if scenario.shim == Shim.EATMYDATA else broken_count > 0

@@ -14,7 +14,7 @@ from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Outcome, Result, Row, Summary
 from rig.analysis.table import damage_text, number
 from rig.contract.arms import MAIN_FAULTS
-from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.contract.scenario import is_default
 from rig.engines import found
 
 # Rates that differ by less than 2 % count as equal.
@@ -56,7 +56,7 @@ def _answer(rows: Sequence[Row]) -> _Answer | None:
     Speeds are those of the default workload, but what any workload lost, its setting lost.
     """
     plain = [row for row in rows if row.outcome.scenario.shim == "none" and row.outcome.transactions_per_s]
-    honest = [row for row in plain if row.outcome.scenario.workload_name == DEFAULT_WORKLOAD]
+    honest = [row for row in plain if is_default(row.outcome.scenario.workload_name)]
     losing = [row.outcome.scenario.settings for row in plain if not _loses_nothing(row)]
     lossless = [row.outcome for row in honest if row.outcome.scenario.settings not in losing]
     if not lossless:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Result, Row
 from rig.contract.arms import SPECS, Arm
-from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.contract.scenario import is_default
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,7 +53,7 @@ def grids(rows: Sequence[Row]) -> list[Grid]:
     for row in rows:
         scenario = row.outcome.scenario
         if scenario.shim == "none":
-            workload = "" if scenario.workload_name == DEFAULT_WORKLOAD else f", workload {scenario.workload_name}"
+            workload = "" if is_default(scenario.workload_name) else f", workload {scenario.workload_name}"
             title = f"{scenario.engine} on {scenario.filesystem}, device {scenario.device}{workload}"
             groups.setdefault(title, []).append(row)
     return [_grid(title, group) for title, group in groups.items()]

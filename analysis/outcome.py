@@ -36,7 +36,7 @@ from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import exposure_wanted
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import DEFAULT_WORKLOAD, name_of
+from rig.contract.scenario import is_default, name_of
 from rig.engines import found
 from rig.filesystems import unsafe
 
@@ -50,8 +50,8 @@ SEEN_PART = 8
 _AGAINST_DOUBT = "record with another --seed, or let the program flush between two such writes"
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
 _DETECTED = (
-    VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.OUT_OF_MEMORY, VerdictKind.STUCK, VerdictKind.DIED,
-    VerdictKind.FILESYSTEM_DAMAGE,
+    VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FICKLE, VerdictKind.OUT_OF_MEMORY, VerdictKind.STUCK,
+    VerdictKind.DIED, VerdictKind.FILESYSTEM_DAMAGE,
 )  # fmt: skip
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 
@@ -315,7 +315,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         scenario.engine,
         scenario.filesystem,
         _settings_rank(scenario),
-        scenario.workload_name != DEFAULT_WORKLOAD,
+        not is_default(scenario.workload_name),
         scenario.workload_name,
         scenario.shim != Shim.NONE,
         scenario.shim,

@@ -7,6 +7,7 @@ Each plain recording ends with a supervised sample of transactions (`rig.guest.w
 - different: anything else. A sync is missing, or others are in its place: this build or these settings are not what the
   documentation describes. A counterexample still counts, a kept promise does not.
 - not compared: the engine documents no sequence for these settings. That is noted: what is not documented is not wrong.
+  If it makes no sync call at all, that is what is noted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rig.contract.results import MeasuredScenario
 
 NOT_COMPARED = "no documented protocol: not compared"
+NEVER_SYNCS = "its transactions make no sync call, so it has no promise to keep"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def compare(scenario: MeasuredScenario) -> Comparison:
     known, measured = known_sequences(scenario.engine, scenario.settings), scenario.recording.syncs
     # A stored run may be of an engine that is not installed here.
     if engine and not known:
-        return Comparison(note=NOT_COMPARED)
+        return Comparison(note=NEVER_SYNCS if set(measured) == {NO_CALLS} else NOT_COMPARED)
     if not engine or not measured:
         return Comparison()
     strange = sorted(sequence for sequence in measured if sequence not in known)

@@ -27,6 +27,7 @@ class Keeps(StrEnum):
     NOTHING_LOST = "loses nothing"
     LAST = "may lose the last"
     SUFFIX = "may lose a suffix"
+    ANY_WHOLE = "may lose any, each as a whole"
     ANYTHING = "anything goes"
 
 

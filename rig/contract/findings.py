@@ -27,6 +27,8 @@ class FindingKind(StrEnum):
     DIED = "died"
     STUCK = "stuck"
     OUT_OF_MEMORY = "out-of-memory"
+    # Asked to recover twice in a row, it found something else the second time.
+    FICKLE = "fickle"
     # As `PREFIX`, but the engine still held files after it had closed the database.
     KEPT_OPEN = "kept-open"
     FILESYSTEM_DAMAGE = "file-system-damage"

@@ -22,7 +22,7 @@ class Shim(StrEnum):
     """The shims for any engine; an engine may name programs of its own by other words (`Spec.programs`)."""
 
     NONE = "none"
-    # A preloaded library that makes every sync do nothing.
+    # Every sync does nothing: by a preloaded library, or by supervision where nothing can be preloaded.
     EATMYDATA = "eatmydata"
 
 

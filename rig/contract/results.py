@@ -27,6 +27,7 @@ class VerdictKind(StrEnum):
     FOREIGN = "foreign"
     CORRUPT = "corrupt"
     UNOPENABLE = "unopenable"
+    FICKLE = "fickle"
     OUT_OF_MEMORY = "out-of-memory"
     STUCK = "stuck"
     DIED = "died"

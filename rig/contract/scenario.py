@@ -17,13 +17,19 @@ from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.processors import Processor
 
-# The workload that ids do not name.
+# The workloads that ids do not name: that of databases, and the one of engines whose transactions are their own.
 DEFAULT_WORKLOAD = "ledger"
+OWN_WORKLOAD = "own"
+
+
+def is_default(workload: str) -> bool:
+    """Return whether a workload is the one that an engine is measured with unless another is named."""
+    return workload in {DEFAULT_WORKLOAD, OWN_WORKLOAD}
 
 
 def name_of(settings: Mapping[str, str], workload: str = DEFAULT_WORKLOAD, shim: str = Shim.NONE) -> str:
     """Return settings, workload and shim as spelled in ids."""
-    named = "_".join(settings.values()) + (f".{workload}" if workload != DEFAULT_WORKLOAD else "")
+    named = "_".join(settings.values()) + ("" if is_default(workload) else f".{workload}")
     return named if shim == Shim.NONE else f"{named}+{shim}"
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from rig.contract.errors import UsageError
+from rig.contract.errors import HostError, UsageError
 from rig.contract.scenario import Scenario
 from rig.engines.engine import Engine
 from rig.engines.registry import named
+
+# Where the guest has them, each under its name.
+FOLDER = "/run/code/libraries"
+# The guest has these shared libraries because its Python needs them.
+_GUEST_LIBRARIES = {
+    "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libz.so.1",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,32 @@ class Builds(Protocol):
 
     def require_loadable(self, found: Library, packages: str) -> None:
         """Raise UsageError if a build needs more than a guest with these packages (`name TAB version`) has."""
+
+
+def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...], packages: str) -> None:
+    """Raise UsageError unless a guest with these packages has the shared libraries, and the C library, that it needs.
+
+    `what` begins the message, for example `the program`.
+    """
+    if foreign := sorted(set(needed) - _GUEST_LIBRARIES):
+        raise UsageError(f"{what} needs {', '.join(foreign)}, which the guest does not have")
+    has = guest_glibc(packages)
+    if glibc > has:
+        raise UsageError(
+            f"{what} needs the C library {_dotted(glibc)}, the guest has {_dotted(has)}; build it on an older system"
+        )
+
+
+def guest_glibc(packages: str) -> tuple[int, ...]:
+    """Return the version of the C library from the lines `name TAB version` of an image's packages."""
+    match = re.search(r"^libc6(?::\w+)?\t(\d+)\.(\d+)", packages, re.MULTILINE)
+    if not match:
+        raise HostError("the guest image lists no libc6 among its packages; build it again: rig image build")
+    return int(match[1]), int(match[2])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def library_for(engine_names: Collection[str], word: str) -> Library:

@@ -13,9 +13,13 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 from rig.contract.processors import Processor
+from rig.contract.scenario import OWN_WORKLOAD
+from rig.engines.own import OwnDriver
+from rig.workloads import NAMES
 from rig.workloads.events import EventKind
 from rig.workloads.operations import Content, Operation, Skill, Table
 
@@ -171,6 +175,8 @@ class Spec:
     state_limit_s: int = 10
     # "modern" for an engine with native code that is built for SSE4, AVX or BMI; the guests are a tenth slower then.
     processor: str = Processor.PLAIN
+    # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).
+    needs_build: bool = False
     # Settings that are run once before a template is saved; together they must do everything that other settings do.
     warm: tuple[str, ...] = ()
 
@@ -224,11 +230,26 @@ class Engine:
 
     def driver(self, shim: str = "") -> Driver:
         """Return the driver, or that of the program that replaces the engine under this shim."""
-        program = self.spec.programs.get(shim)
-        found = importlib.import_module(program.module if program else f"{self.module}.driver")
+        found = self.loaded(shim)
         if not isinstance(found, Driver):
             raise TypeError(f"{found.__name__} has no open_database; see docs/extending.md")
         return found
+
+    def loaded(self, shim: str = "") -> ModuleType:
+        """Return the module `driver`, whatever it can do."""
+        program = self.spec.programs.get(shim)
+        return importlib.import_module(program.module if program else f"{self.module}.driver")
+
+    @property
+    def own_driver(self) -> OwnDriver | None:
+        """Return the driver if the engine's transactions are its own, else None."""
+        found = self.loaded()
+        return found if isinstance(found, OwnDriver) else None
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Return the names of the workloads that the engine may be measured with."""
+        return (OWN_WORKLOAD,) if self.own_driver else NAMES
 
     def part(self, name: str) -> object | None:
         """Return a module of the package, for example `syncs`; None if there is none with this name."""
@@ -238,7 +259,7 @@ class Engine:
     @property
     def endures_errors(self) -> bool:
         """Whether the engine can take part in the error arm."""
-        return isinstance(self.driver(), EnduringDriver)
+        return isinstance(self.loaded(), EnduringDriver)
 
 
 def load(module: str) -> Engine:

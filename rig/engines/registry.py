@@ -16,14 +16,18 @@ GROUP = "rig.engines"
 
 
 @cache
-def engines() -> tuple[Engine, ...]:
-    """Return all engines, sorted by name; raise UsageError for an entry point that does not name an engine."""
-    return tuple(_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
+def engines(*, given: bool = False) -> tuple[Engine, ...]:
+    """Return the engines, sorted by name; raise UsageError for an entry point that does not name an engine.
+
+    Those that are nothing without a build of the user's (`Spec.needs_build`) are among them only with `given`.
+    """
+    found = (_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
+    return tuple(engine for engine in found if given or not engine.spec.needs_build)
 
 
 def found(name: str) -> Engine | None:
     """Return the engine with this name, or None: a stored run may use one that is not installed here."""
-    return next((engine for engine in engines() if engine.name == name), None)
+    return next((engine for engine in engines(given=True) if engine.name == name), None)
 
 
 def named(name: str) -> Engine:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rig.contract.errors import RigError, StoreError, UsageError
+from rig.front import programs
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
+    from rig.engines.builds import Library
     from rig.machines.campaign import Machines, Progress
     from rig.planning.matrix import Profile
     from rig.store import Run
@@ -106,6 +108,7 @@ def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
 @_device_option
 @_seed_option
 @_library_option
+@programs.options
 @_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
 def run(
@@ -116,15 +119,16 @@ def run(
     device: str,
     seed: int,
     library: str | None,
+    program: str | None,
     run_dir: Path | None,
     jobs: int,
+    **of_program: Any,
 ) -> None:
     """Measure scenarios (default: the main matrix), print the table and write the report.
 
     To resume a run that was stopped, give the same command again.
     """
     from rig.contract.devices import device_named
-    from rig.engines.builds import library_for
     from rig.front.doctor import require_runs
     from rig.front.progress import shown
     from rig.machines import campaign
@@ -133,8 +137,7 @@ def run(
     wanted = matrix.profile(profile)
     # Fail before spending a minute on the image and the templates.
     require_runs(run_dir or _RUNS.absolute())
-    chosen, added = _chosen(scenarios, wanted, controls=controls)
-    build = library_for({scenario.engine for scenario in chosen}, library) if library else None
+    chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, build.name if build else "")
     needed = campaign.processor_for(one.processor for one in chosen)
     with shown() as progress, campaign.machines(progress, [build] if build else [], needed) as machines:
@@ -257,6 +260,24 @@ def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> t
     asked = selection.chosen(patterns, profile)
     measured = selection.with_controls(asked) if controls else asked
     return measured, selection.added_line(asked, measured)
+
+
+def _asked(
+    scenarios: tuple[str, ...], profile: Profile, library: str | None, program: str | None, *, controls: bool,
+    filesystem: str | None, faults: tuple[str, ...], promise: str | None,
+) -> tuple[list[Scenario], str, Library | None]:  # fmt: skip
+    """Return the scenarios to measure, a line naming the controls that were added, and the user's build or program."""
+    from rig.engines.builds import library_for
+
+    if program:
+        if scenarios or library:
+            raise UsageError("--program is measured alone: leave out --library and the names of scenarios")
+        found = programs.chosen(program, filesystem, faults, promise, controls=controls)
+        return found.scenarios, found.added, found.build
+    if filesystem or faults or promise:
+        raise UsageError("--fs, --fault and --promise go with --program; scenarios are named: rig plan")
+    chosen, added = _chosen(scenarios, profile, controls=controls)
+    return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
 
 
 def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) -> list[str]:

@@ -8,6 +8,11 @@ A test with the argument `durability` runs once for each scenario that its marke
 id; without a marker, once for each scenario of the matrix. The fixture measures the scenario and the controls of its
 group; `check` fails the test unless the result is the expected one. Import and collection start no machine. All
 workers of a session share one run directory.
+
+    def test_my_program(durability_of):
+        durability_of("./mydb", filesystem="FILESYSTEM", fault="powercut", promise="durable").check()
+
+measures a program of the user's, which README.md says more about.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from rig.front import programs
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row, Summary
@@ -154,35 +161,67 @@ def durability(
     record_property: Callable[[str, object], None],
 ) -> Measured:
     """Measure one scenario and the controls of its group."""
-    from rig.contract.devices import device_named
     from rig.front.selection import with_controls
+
+    library = rig_library.name if rig_library else ""
+    scenario: Scenario = request.param
+    measured = _measure(request.config, rig_machines, library, rig_run_dir, scenario, with_controls([scenario]))
+    for name, value in _properties(measured.row).items():
+        record_property(name, value)
+    return measured
+
+
+def _measure(  # noqa: PLR0917 - all types but those of two scenarios differ; mypy catches a swap
+    config: pytest.Config, machines: Machines, library: str, run_dir: Path, scenario: Scenario, together: list[Scenario]
+) -> Measured:
+    """Measure a scenario together with others, which are its controls."""
+    from rig.contract.devices import device_named
     from rig.machines import campaign
     from rig.planning import matrix
     from rig.store import Run
 
-    config = request.config
-    scenario: Scenario = request.param
     profile = matrix.profile(config.getoption("--rig-profile"))
     device = device_named(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
-    library = rig_library.name if rig_library else ""
-    wanted = matrix.configured(with_controls([scenario]), profile, device, seed, library)
+    wanted = matrix.configured(together, profile, device, seed, library)
     definition = {
         "profile": profile.name,
         "device": device.name,
         "seed": seed,
         "library": library,
-        "recorder": rig_machines.recorder.identity,
-        "verifier": rig_machines.verifier.identity,
+        "recorder": machines.recorder.identity,
+        "verifier": machines.verifier.identity,
     }
-    run = Run.create(rig_run_dir, definition)
+    run = Run.create(run_dir, definition)
     jobs = 1 if hasattr(config, "workerinput") else 0
-    campaign.Campaign(run, profile, rig_machines, campaign.Silent(), jobs).measure(wanted)
+    campaign.Campaign(run, profile, machines, campaign.Silent(), jobs).measure(wanted)
     measured = _measured(run, scenario, [one.id for one in wanted], profile.exposure_min)
-    for name, value in _properties(measured.row).items():
-        record_property(name, value)
     print(measured.text())  # noqa: T201 - pytest captures it and shows it with -rA, -s or on failure
     return measured
+
+
+@pytest.fixture
+def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable[..., Measured]:
+    """Return a function that measures a program of the user's: what `rig run --program` does."""
+
+    def measure(
+        program: str | Path, filesystem: str, fault: str = programs.DEFAULT_FAULT, promise: str | None = None
+    ) -> Measured:
+        from rig.contract.errors import UsageError
+        from rig.machines import campaign
+
+        try:
+            chosen = programs.chosen(str(program), filesystem, [fault], promise)
+        except UsageError as error:
+            pytest.fail(str(error), pytrace=False)
+        (asked,) = [one for one in chosen.scenarios if one.shim == "none"]
+        needed = campaign.processor_for(one.processor for one in chosen.scenarios)
+        with campaign.machines(campaign.Silent(), [chosen.build], needed) as machines:
+            # Another program is another run.
+            folder = rig_run_dir.with_name(f"{rig_run_dir.name}-{chosen.build.name}")
+            return _measure(request.config, machines, chosen.build.name, folder, asked, chosen.scenarios)
+
+    return measure
 
 
 def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:

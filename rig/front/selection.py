@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,13 +20,22 @@ def chosen(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
 
 def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
     """Return the scenarios and the controls of their groups, each once, sorted by id."""
+    return _with(scenarios, lambda _: True)
+
+
+def with_own_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """Return the scenarios and those controls of their groups that have the same settings."""
+    return _with(scenarios, lambda control: any(control.settings == scenario.settings for scenario in scenarios))
+
+
+def _with(scenarios: Sequence[Scenario], is_wanted: Callable[[Scenario], bool]) -> list[Scenario]:
     from rig.analysis.controls import group_of, is_control
+    from rig.engines import named
     from rig.planning import matrix
 
     groups = {group_of(scenario) for scenario in scenarios}
-    controls = [
-        scenario for scenario in matrix.all_scenarios() if group_of(scenario) in groups and is_control(scenario)
-    ]
+    offered = matrix.scenarios_of(named(name) for name in sorted({scenario.engine for scenario in scenarios}))
+    controls = [one for one in offered if group_of(one) in groups and is_control(one) and is_wanted(one)]
     found = {scenario.id: scenario for scenario in (*controls, *scenarios)}
     return [found[name] for name in sorted(found)]
 

@@ -24,17 +24,19 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, NoReturn
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines import Database, ObservantDriver, load
+from rig.engines.own import OwnDriver
 from rig.guest.devices import mounts
+from rig.guest.programs import own
 from rig.guest.site import Site
+from rig.guest.watch.children import kill_children, oom_kill_count
 from rig.guest.watch.forks import first_to_be_killed, manner, print_to, said
 from rig.guest.watch.patience import Limits, Patience
 from rig.workloads.operations import Content, Table
@@ -149,7 +151,7 @@ class _Worker:
     def __init__(self) -> None:
         self.site: Site | None = None
         self._phase = mmap.mmap(-1, mmap.PAGESIZE)
-        self._oom_kill_count = _oom_kill_count()
+        self._oom_kill_count = oom_kill_count()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._printed, printing = os.pipe()
         self._words = b""
@@ -208,7 +210,7 @@ class _Worker:
         with suppress(ProcessLookupError):  # what it started
             os.killpg(self._pid, signal.SIGKILL)
         exit_code, words = self._reaped()
-        if exit_code == -signal.SIGKILL and _oom_kill_count() > self._oom_kill_count:
+        if exit_code == -signal.SIGKILL and oom_kill_count() > self._oom_kill_count:
             text = f"the guest had no memory left while {phase}, and the kernel killed the engine{words}"
             return Finding(FindingKind.OUT_OF_MEMORY, detail=text)
         return Finding(FindingKind.DIED, detail=f"{manner(exit_code, phase)}{words}")
@@ -227,6 +229,9 @@ class _Worker:
 
     def _reaped(self) -> tuple[int, str]:
         _, status = os.waitpid(self._pid, 0)
+        if os.getpid() == 1:
+            # What it had started, in whichever process group, is left to us.
+            kill_children()
         self._listen()
         for descriptor in (self._printed, self._end):
             os.close(descriptor)
@@ -243,6 +248,7 @@ class _Bench:
         self._printing = printing
         self._phase = phase
         self._site: Site | None = None
+        self._own: OwnDriver | None = None
 
     def serve(self) -> NoReturn:
         """Answer requests until the agent is gone."""
@@ -283,8 +289,11 @@ class _Bench:
         return Finding(FindingKind.PREFIX).message
 
     def _load(self, site: Site) -> None:
-        driver = load(site.orders.engine_module).driver()
-        self._site = site
+        engine = load(site.orders.engine_module)
+        self._site, self._own = site, engine.own_driver
+        if self._own:
+            return
+        driver = engine.driver()
         self._met = driver.met if isinstance(driver, ObservantDriver) else None
         self._oracle = site.work.oracle()
 
@@ -292,6 +301,8 @@ class _Bench:
         site = self._site
         assert site
         self._at(Phase.OPENING)
+        if self._own:
+            return own.recovered(site, self._own)
         met = ", ".join(self._met(site.directory)) if self._met else ""
 
         def closed(database: _Told) -> None:
@@ -337,9 +348,3 @@ def _close(database: Database) -> None:
 def _leave(database: Database) -> None:
     """Close a database; nobody looks at it again, so what the next opening can do as well may be left to it."""
     getattr(database, "leave", database.close)()
-
-
-def _oom_kill_count() -> int:
-    """Return how many processes the kernel has killed because no memory was left."""
-    counts: Mapping[str, str] = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
-    return int(counts["oom_kill"])

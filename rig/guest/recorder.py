@@ -15,14 +15,15 @@ from typing import Any, cast
 from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib, disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
-from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.contract.scenario import is_default
 from rig.filesystems import filesystem_named, with_journal_disk
 from rig.guest import recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
-from rig.guest.programs import clock, drops, kills, workload
+from rig.guest.programs import clock, drops, kills, own, workload
 from rig.guest.site import Site
+from rig.guest.watch.children import kill_children
 from rig.guest.watch.forks import Fork, Program
 from rig.guest.watch.sample import sample
 
@@ -53,7 +54,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
         for each in filter(None, (stack, journal)):
             keep(len(each.requests), [bytes(each.requests)])
     # Last of all, so that it cannot influence the recording. What a transaction syncs is documented for plain ones.
-    is_plain = orders.shim == Shim.NONE and not orders.injection and orders.workload == DEFAULT_WORKLOAD
+    is_plain = orders.shim == Shim.NONE and not orders.injection and is_default(orders.workload)
     facts["syncs"] = sample(orders).syncs if is_plain else {}
     return facts
 
@@ -76,11 +77,25 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
         disks.settle(stack.top)
         read_back["mount"] = filesystem.mounted_with(stack.top)
         site = Site(orders, directory, stack.top, stack.log)
-        if orders.injection is Injection.KILL:
-            facts = kills.run(site)
-        else:
-            facts = drops.run(site) if orders.shim.startswith(DROP_PREFIX) else _run_apart(site)
+        try:
+            facts = _carried_out(site)
+        finally:
+            if site.is_own:
+                # A program that was killed holds on to its mounts until it has ended.
+                kill_children()
     return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
+
+
+def _carried_out(site: Site) -> dict[str, Any]:
+    if site.orders.injection is Injection.KILL:
+        return kills.run(site)
+    return drops.run(site) if _is_supervised(site) else _run_apart(site)
+
+
+def _is_supervised(site: Site) -> bool:
+    """Whether syncs are left out by supervision: those of one kind, or all where nothing can be preloaded."""
+    shim = site.orders.shim
+    return shim.startswith(DROP_PREFIX) or (shim == Shim.EATMYDATA and site.is_own)
 
 
 def _run_apart(site: Site) -> dict[str, Any]:
@@ -91,7 +106,7 @@ def _run_apart(site: Site) -> dict[str, Any]:
     if environment:
         fork: Fork = Program(workload.__name__, json.dumps(site.message), environment)
     else:
-        fork = Fork(lambda send: send(workload.run_marked(site)))
+        fork = Fork(lambda send: send(workload.run_marked(site)), own.limits_of(site))
     ending = fork.wait()
     ending.require("the workload")
     (facts,) = ending.messages

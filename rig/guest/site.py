@@ -14,6 +14,7 @@ from rig.filesystems import FileSystem, filesystem_named
 from rig.workloads import Work
 
 LOG = "log"
+_OWN_FOLDER = "data"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,16 @@ class Site:
     def has_journal_disk(self) -> bool:
         """Return whether the file system keeps its journal on a second disk."""
         return self.orders.injection is Injection.TWODISK
+
+    @property
+    def engine_directory(self) -> str:
+        """Return the directory of the engine's files; an engine whose transactions are its own has one to itself."""
+        return f"{self.directory}/{_OWN_FOLDER}" if self.is_own else self.directory
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the engine's transactions are its own."""
+        return load(self.orders.engine_module).own_driver is not None
 
     def open_database(self) -> Database:
         """Open the database as the program of the orders does."""

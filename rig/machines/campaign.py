@@ -98,14 +98,13 @@ def machines(
     guest = image.build(recipe)
     for library in libraries:
         builds_of(named(library.engine)).require_loadable(library, (guest.folder / "packages.txt").read_text())
-    paths = sorted({library.path for library in libraries})
     best = best_accelerator(guest)
     accelerator = best.accelerator
     more = "; `rig doctor` says more" if best.advice else ""
     progress.says(f"verifiers run under {accelerator}: {best.reason}{more}")
     with ExitStack() as stack:
-        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=paths, processor=processor))
-        verifier = stack.enter_context(template(Role.VERIFIER, guest, accelerator, paths, processor))
+        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=libraries, processor=processor))
+        verifier = stack.enter_context(template(Role.VERIFIER, guest, accelerator, libraries, processor))
         yield Machines(recorder, verifier)
 
 

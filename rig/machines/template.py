@@ -31,7 +31,8 @@ from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
 from rig.contract.orders import FAILED, READY
 from rig.contract.processors import Processor
-from rig.engines import Engine, engines
+from rig.engines import Engine, engines, named
+from rig.engines.builds import Library
 from rig.machines import argv, cpio, monitor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
 from rig.machines.image import Image
@@ -97,7 +98,7 @@ def template(
     role: Role,
     image: Image,
     accelerator: Accelerator = Accelerator.TCG,
-    libraries: Sequence[Path] = (),
+    libraries: Sequence[Library] = (),
     processor: Processor = Processor.PLAIN,
 ) -> Iterator[Template]:
     """Hold a template for the length of a block; boot and save it first if the cache has none.
@@ -268,16 +269,25 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def _code_archive(libraries: Sequence[Path] = (), processor: Processor = Processor.PLAIN) -> bytes:
+def _code_archive(libraries: Sequence[Library] = (), processor: Processor = Processor.PLAIN) -> bytes:
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
     code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
-    served = [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
+    libraries = sorted(libraries, key=lambda library: library.name)
+    served = _served(libraries, processor)
     for engine in served:
         code |= _package(engine)
-    warm = [orders.message for orders in warm_orders([path.name for path in libraries], served)]
+    warm = [orders.message for orders in warm_orders(libraries, served)]
     code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
-    return cpio.archive(code | {f"code/libraries/{path.name}": (path.read_bytes(), 0o755) for path in libraries})
+    return cpio.archive(code | {f"code/libraries/{one.name}": (one.path.read_bytes(), 0o755) for one in libraries})
+
+
+def _served(libraries: Sequence[Library], processor: Processor) -> list[Engine]:
+    """Return the engines of a guest: those that the processor can run, or only those that are nothing but a build."""
+    given = [named(name) for name in sorted({library.engine for library in libraries})]
+    if alone := [engine for engine in given if engine.spec.needs_build]:
+        return alone
+    return [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
 
 
 def _package(engine: Engine) -> dict[str, tuple[bytes, int]]:

@@ -9,6 +9,7 @@ from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.engines import Engine
+from rig.engines.builds import Library
 from rig.filesystems import FileSystem, default_filesystems, filesystems
 from rig.workloads import MEASURED
 
@@ -17,27 +18,38 @@ _DEVICE = DEVICES["hdd"]
 _TRANSACTION_COUNT, _TRANSACTION_COUNT_OF_LIBRARY = 12, 2
 
 
-def warm_orders(libraries: Sequence[str], engines: Sequence[Engine]) -> Iterator[Orders]:
+def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iterator[Orders]:
     """Yield a few orders for each engine, each file system, and each kind of build that the user supplied.
 
     Builds of one kind are opened by the same code and are in memory from the start, so one of each is enough.
     """
-    of_each_kind = {name.partition("-")[0]: name for name in sorted(libraries)}
-    first_engine, first_filesystem = engines[0], default_filesystems()[0]
+    first_filesystem = default_filesystems()[0]
     for engine in engines:
-        for name in engine.spec.warm:
-            for workload in MEASURED:
+        for name in engine.spec.warm if not engine.spec.needs_build else ():
+            for workload in _measured(engine):
                 settings = {**engine.spec.tuning_of.get(workload, {}), **engine.spec.settings_named(name)}
                 yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT, workload)
-        if engine.part("builds"):
-            for library in of_each_kind.values():
-                settings = {**engine.spec.settings_named(engine.spec.warm[0]), "library": library}
-                yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
+        for library in _of_each_kind(libraries, engine):
+            yield _brief(engine, first_filesystem, library)
     # Variants of one kind differ in words alone.
     of_each_type = {filesystem.kernel_type: filesystem for filesystem in filesystems()}
     for filesystem in of_each_type.values():
-        settings = first_engine.spec.settings_named(first_engine.spec.warm[0])
-        yield _orders(first_engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY)
+        needed = _of_each_kind(libraries, engines[0])[:1] if engines[0].spec.needs_build else []
+        yield _brief(engines[0], filesystem, *needed)
+
+
+def _measured(engine: Engine) -> tuple[str, ...]:
+    return tuple(name for name in engine.workloads if name in MEASURED) or engine.workloads
+
+
+def _of_each_kind(libraries: Sequence[Library], engine: Engine) -> list[str]:
+    names = sorted(library.name for library in libraries if library.engine == engine.name)
+    return list({name.partition("-")[0]: name for name in names}.values())
+
+
+def _brief(engine: Engine, filesystem: FileSystem, library: str = "") -> Orders:
+    settings = engine.spec.settings_named(engine.spec.warm[0]) | ({"library": library} if library else {})
+    return _orders(engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY, _measured(engine)[0])
 
 
 def _orders(

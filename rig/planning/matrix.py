@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cache
 
 from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
@@ -16,13 +15,14 @@ from rig.contract.errors import UsageError
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.processors import Processor
-from rig.contract.scenario import DEFAULT_WORKLOAD, Scenario, WorkloadSpec
+from rig.contract.scenario import Scenario, WorkloadSpec, is_default
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, JournalDisk, default_filesystems, filesystems, unsafe
-from rig.workloads import MEASURED, NAMES, QUICK, workload_named
+from rig.workloads import MEASURED, QUICK, workload_named
 
 _DEFAULT_FAULTS = ("powercut", "torn")
+_KNOWN: dict[str, tuple[Scenario, ...]] = {}
 _BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
 _MUTATION_FAULTS = ("powercut", "torn")
 # Enough kills to see damage in a database that promises nothing when its process dies.
@@ -133,20 +133,27 @@ def profile(name: str) -> Profile:
 
 
 def all_scenarios() -> list[Scenario]:
-    """Return every scenario that has an id, sorted by id."""
-    return list(_by_id(tuple(engine.name for engine in engines())).values())
+    """Return every scenario of the engines that need nothing of the user's, sorted by id."""
+    return scenarios_of(engines())
 
 
-@cache
-def _by_id(_names: tuple[str, ...]) -> dict[str, Scenario]:
-    found = {
-        scenario.id: scenario
-        for engine in engines()
-        for filesystem, fault in itertools.product(filesystems(), FAULTS)
-        if not why_not(engine, filesystem, fault)
-        for scenario in _scenarios(engine, filesystem, fault)
-    }
-    return dict(sorted(found.items()))
+def scenarios_of(measured: Iterable[Engine]) -> list[Scenario]:
+    """Return every scenario of these engines that has an id, sorted by id."""
+    found = itertools.chain.from_iterable(map(_of_engine, measured))
+    return sorted(found, key=lambda scenario: scenario.id)
+
+
+def _of_engine(engine: Engine) -> tuple[Scenario, ...]:
+    # There are thousands, and an engine of the same name may be another one.
+    key = repr(engine)
+    if key not in _KNOWN:
+        _KNOWN[key] = tuple(
+            scenario
+            for filesystem, fault in itertools.product(filesystems(), FAULTS)
+            if not why_not(engine, filesystem, fault)
+            for scenario in _scenarios(engine, filesystem, fault)
+        )
+    return _KNOWN[key]
 
 
 def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
@@ -154,18 +161,27 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
     spec = SPECS[fault]
     if spec.injection in ERRORS and not engine.endures_errors:
         return f"{engine.name} cannot be measured under {fault}: its driver cannot tell disk errors from others"
+    if engine.own_driver and spec.injection:
+        return f"{engine.name} cannot be measured under {fault}: the rig does not make its transactions itself"
     if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
         return f"{filesystem.word} cannot be measured under {fault}: it cannot have a journal on a separate disk"
     return ""
 
 
+def require_measurable(engine: Engine, filesystem: FileSystem, fault: str) -> None:
+    """Raise UsageError if there is no such fault, or something keeps it from being measured."""
+    if fault not in SPECS:
+        raise UsageError(f"unknown fault {fault!r}; {_choices(fault, FAULTS)}")
+    if reason := why_not(engine, filesystem, fault):
+        raise UsageError(reason)
+
+
 def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[Scenario]:
     """Yield every scenario of an engine on a file system under a fault: plain, sabotaged, or with one sync left out."""
     spec, injection = engine.spec, SPECS[fault].injection
-    for settings, workload in itertools.product(spec.all_settings(), NAMES):
-        is_default = workload == DEFAULT_WORKLOAD
+    for settings, workload in itertools.product(spec.all_settings(), engine.workloads):
         # Other workloads roll back, which volatile settings may not be able to, and no injection knows their events.
-        if not is_default and (injection or spec.is_volatile(settings)):
+        if not is_default(workload) and (injection or spec.is_volatile(settings)):
             continue
         if not spec.skills >= workload_named(workload).NEEDS:
             continue
@@ -187,7 +203,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             if name in program.settings and injection in program.injections:
                 yield replace(plain, shim=word)
         # Volatile settings have no promise to break.
-        if fault in _MUTATION_FAULTS and not spec.is_volatile(settings) and is_default:
+        if fault in _MUTATION_FAULTS and not spec.is_volatile(settings) and is_default(workload):
             for kind in kinds(engine, settings):
                 yield replace(plain, shim=f"{DROP_PREFIX}{kind}")
 
@@ -215,7 +231,7 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
-    if scenario.workload_name != DEFAULT_WORKLOAD:
+    if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in QUICK
         return is_measured and scenario.fault == _DEFAULT_FAULTS[0] and _has_own_promise(scenario)
     is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
@@ -230,7 +246,7 @@ def _has_own_promise(scenario: Scenario) -> bool:
 
 
 def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
-    if scenario.workload_name != DEFAULT_WORKLOAD:
+    if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in MEASURED
         return is_measured and scenario.fault in _DEFAULT_FAULTS and _has_own_promise(scenario)
     spec, name = named(scenario.engine).spec, settings_name(scenario.settings)

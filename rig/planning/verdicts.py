@@ -56,7 +56,7 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
         lost = acked - finding.recovered
         lost_ns = lost_ns_of(finding.recovered)
         detail = f"transactions {finding.recovered + 1} to {acked} were acknowledged and are gone"
-        detail = f"{detail}; {finding.detail}" if finding.kind is FindingKind.KEPT_OPEN else detail
+        detail = f"{detail}; {finding.detail}" if finding.detail else detail
     else:
         kind = VerdictKind.DURABLE if finding.kind is FindingKind.PREFIX else VerdictKind.KEPT_OPEN
     return replace(

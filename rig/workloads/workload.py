@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from rig.contract.errors import UsageError
-from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.contract.scenario import DEFAULT_WORKLOAD, OWN_WORKLOAD
 from rig.workloads.events import Event
 from rig.workloads.operations import Content, Operation, Skill, Table, Verb, models, within
 from rig.workloads.oracle import Oracle
@@ -49,7 +49,7 @@ class Workload(Protocol):
 
 def workload_named(name: str) -> Workload:
     """Return a workload; raise UsageError naming the choices."""
-    if name not in NAMES:
+    if name not in {*NAMES, OWN_WORKLOAD}:
         raise UsageError(f"unknown workload {name!r}; there are: {', '.join(NAMES)}")
     module = importlib.import_module(f"rig.workloads.{name}")
     assert isinstance(module, Workload), f"rig.workloads.{name} lacks what a workload needs"

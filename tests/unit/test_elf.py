@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig import host
-from rig.engines.sqlite.elf import ElfError, shared_library
+from rig.engines.elf import ElfError, shared_library
 
 SOURCE = """
 #include <stdio.h>

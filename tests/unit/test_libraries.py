@@ -13,6 +13,7 @@ from rig import host
 from rig.contract.errors import HostError, StoreError, UsageError
 from rig.contract.results import PlanFacts
 from rig.engines import engines
+from rig.engines.builds import Library, guest_glibc
 from rig.engines.sqlite import builds as libraries
 from rig.engines.sqlite.library import FUNCTIONS
 from rig.front import cli
@@ -108,7 +109,7 @@ def test_what_the_guest_could_not_load_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"needs libneedy\.so, which the guest does not have"):
         libraries.require_loadable(libraries.library(str(needs)), packages("2.41"))
     with pytest.raises(HostError, match="lists no libc6"):
-        libraries.guest_glibc("libc6-dev\t2.41\n")
+        guest_glibc("libc6-dev\t2.41\n")
 
 
 def test_a_wheel_is_fetched_once_and_its_digest_kept(
@@ -169,5 +170,5 @@ def test_a_replay_refuses_another_library_than_the_runs(tmp_path: Path) -> None:
 
 
 def test_one_build_of_each_kind_warms_a_machine() -> None:
-    orders = list(warm_orders(["so-2", "so-1", "apsw-1"], engines()))
+    orders = list(warm_orders([Library("sqlite", name, Path(name)) for name in ("so-2", "so-1", "apsw-1")], engines()))
     assert ["apsw-1", "so-2"] == sorted(one.settings["library"] for one in orders if "library" in one.settings)

@@ -30,15 +30,13 @@ def brought() -> dict[str, Library]:
 
 @pytest.fixture(scope="module")
 def library_verifier(image: Image, brought: dict[str, Library]) -> Iterator[Template]:
-    paths = sorted(library.path for library in brought.values())
-    with template(Role.VERIFIER, image, libraries=paths) as made:
+    with template(Role.VERIFIER, image, libraries=list(brought.values())) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def library_recorder(image: Image, brought: dict[str, Library]) -> Iterator[Template]:
-    paths = sorted(library.path for library in brought.values())
-    with template(Role.RECORDER, image, libraries=paths) as made:
+    with template(Role.RECORDER, image, libraries=list(brought.values())) as made:
         yield made
 
 

@@ -18,18 +18,14 @@ from pathlib import Path
 from rig import host
 from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, StoreError, UsageError
-from rig.engines.builds import Library
-from rig.engines.sqlite.elf import ElfError, shared_library
+from rig.engines.builds import Library, require_in_guest
+from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
 
 # The Python of the guest image (vm-images/base.toml), and the range of C libraries for which a wheel may be built.
 _GUEST_PYTHON = "313"
 _WHEEL_GLIBC_MINORS = range(17, 42)
-# The guest has these because its Python needs them.
-_GUEST_LIBRARIES = {
-    "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libz.so.1",
-}  # fmt: skip
 _PIP_LIMIT_S = 300
 _APSW_WORD = re.compile(r"apsw==(\d+(?:\.\d+)*(?:\.post\d+)?)")
 _EXTENSION = re.compile(r"apsw/__init__\.[^/]+\.so")
@@ -80,27 +76,7 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
 def require_loadable(found: Library, packages: str) -> None:
     """Raise UsageError if a build needs more than a guest with these packages has."""
     facts = shared_library(found.path.read_bytes())
-    foreign = sorted(set(facts.needed) - _GUEST_LIBRARIES)
-    if foreign:
-        raise UsageError(f"the SQLite library needs {', '.join(foreign)}, which the guest does not have")
-    has = guest_glibc(packages)
-    if facts.glibc > has:
-        raise UsageError(
-            f"the SQLite library needs the C library {_dotted(facts.glibc)}, the guest has {_dotted(has)}; "
-            "build it on an older system"
-        )
-
-
-def guest_glibc(packages: str) -> tuple[int, ...]:
-    """Return the version of the C library from the lines `name TAB version` of an image's packages."""
-    match = re.search(r"^libc6(?::\w+)?\t(\d+)\.(\d+)", packages, re.MULTILINE)
-    if not match:
-        raise HostError("the guest image lists no libc6 among its packages; build it again: rig image build")
-    return int(match[1]), int(match[2])
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+    require_in_guest("the SQLite library", facts.needed, facts.glibc, packages)
 
 
 def _folder() -> Path:

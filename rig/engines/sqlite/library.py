@@ -21,7 +21,9 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import Any, Protocol
 
-FOLDER = Path("/run/code/libraries")
+from rig.engines import builds
+
+FOLDER = Path(builds.FOLDER)
 SHARED, APSW = "so-", "apsw-"
 # C function -> its result and arguments; all that are called below.
 _P, _I, _B = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p

@@ -1,7 +1,8 @@
-"""Run a workload in which one kind of sync call returns success and does nothing, as if the database left it out.
+"""Run a workload in which syncs return success and do nothing, as if the database left them out: one kind, or all.
 
-The shim `drop-wal-commit` drops every sync that the engine's rules name `wal-commit`, from the end of the setup on.
-The log gets a mark `drop-N-T` in place of each, with the number of the transaction.
+All are left out of an engine whose transactions are its own: its program may be static, so nothing can be preloaded.
+Otherwise the shim `drop-wal-commit` drops every sync that the engine's rules name `wal-commit`, from the end of the
+setup on. The log gets a mark `drop-N-T` in place of each, with the number of the transaction.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rig.engines.syncs import Call
+from rig.engines.syncs import Call, CallName
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
+from rig.guest.programs.own import limits_of
 from rig.guest.site import LOG, Site
 from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
 
@@ -36,10 +38,25 @@ class _Dropping:
         return Action.PRETEND
 
 
+@dataclass
+class _DroppingAll:
+    count: int = 0
+
+    def moved(self, place: Place) -> Action:  # noqa: ARG002 - the protocol passes it
+        return Action.CARRY_OUT
+
+    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
+        if place.phase is Phase.SETUP or call.name not in {CallName.SYNC, CallName.WRITEBACK}:
+            return Action.CARRY_OUT
+        self.count += 1
+        return Action.PRETEND
+
+
 def run(site: Site) -> dict[str, Any]:
-    """Carry out the workload without the syncs of one kind; raise RuntimeError if it makes none of that kind."""
+    """Carry out the workload without the syncs of the orders; raise RuntimeError if it makes none of a kind."""
     log = marker(DeviceMapper(), LOG)
-    watch = _Dropping(site.orders.dropped_sync, log)
+    dropped = site.orders.dropped_sync
+    watch = _Dropping(dropped, log) if dropped else _DroppingAll()
 
     def body(send: Callable[[Any], None]) -> None:
         def mark(text: str) -> None:
@@ -48,9 +65,9 @@ def run(site: Site) -> dict[str, Any]:
 
         send(workload.run(site, mark))
 
-    ending = supervise(site, body, watch)
+    ending = supervise(site, body, watch, writes=bool(dropped), limits=limits_of(site))
     ending.require("the workload")
     (facts,) = ending.messages
-    if not watch.count:
+    if dropped and not watch.count:
         raise RuntimeError(f"the shim {site.orders.shim} dropped nothing: no transaction makes a sync of that name")
     return {**facts, "dropped": watch.count}

@@ -20,11 +20,12 @@ from functools import partial
 from typing import Any
 
 from rig.contract.injections import ERRORS
-from rig.engines import Database
+from rig.engines import Database, load
+from rig.engines.own import OwnDriver
 from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import LOGS
-from rig.guest.programs import lives
+from rig.guest.programs import lives, own
 from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
 from rig.guest.programs.marks import marker, ticking
@@ -35,15 +36,18 @@ from rig.workloads import Work
 # Think time is random, so that background writeback runs at different places in different transactions; the ticks in
 # the log show when.
 _TICK_MS = 250
+_Committing = Callable[[], AbstractContextManager[None]]
 
 
 def run(
     site: Site,
     mark: Callable[[str], None],
-    while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    while_committing: _Committing = nullcontext,
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
+    if own_driver := load(orders.engine_module).own_driver:
+        return _run_own(site, own_driver, mark, while_committing)
     if orders.injection in ERRORS:
         steps = lives.Steps(partial(_set_up, site, mark), partial(_think, mark=mark))
         last = lives.run(site, mark, steps)
@@ -82,6 +86,16 @@ def run(
     return _facts(work, read_back, orders.transaction_count, []) | {
         "clock": clock.readings, "reached": connections.reached, "skipped": connections.skipped,
     }  # fmt: skip
+
+
+def _run_own(
+    site: Site, driver: OwnDriver, mark: Callable[[str], None], while_committing: _Committing
+) -> dict[str, Any]:
+    """Carry out transactions that are the engine's own."""
+    own.make_directory(site)
+    make_durable(site.device)
+    mark("setup")
+    return own.facts(own.run(site, driver, mark, partial(_think, mark=mark), while_committing))
 
 
 def _facts(work: Work, settings: dict[str, str], issued: int, live: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Limits on what a process uses: processor time, time by the clock, memory. Somebody has to look now and then.
+"""Limits on what a process and its children use: processor time, time by the clock, memory. Somebody has to look.
 
 In a recorder these times are virtual, so a busy host changes nothing.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,15 +56,35 @@ class Patience:
             return FindingKind.STUCK, f"it computed for {used_s:.0f} s of {wall_s:.0f} s"
         memory_mib = _memory_mib(self._pid) if self._limits.memory_mib else 0
         if memory_mib > self._limits.memory_mib:
-            return FindingKind.OUT_OF_MEMORY, f"it took {memory_mib} MiB"
+            return FindingKind.OUT_OF_MEMORY, f"it took {memory_mib:.0f} MiB"
         return None
 
 
+def children(pid: int) -> list[int]:
+    """Return the children of a process, and of all its threads; none if it has ended."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
 def _processor_s(pid: int) -> float:
-    """Return the processor time of all threads of a process, see proc(5)."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / _TICKS_PER_S
+    """Return the processor time of all threads of a process and of what it has started, see proc(5)."""
+    # Its own, in user and kernel mode, and that of its children that have ended.
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+    return sum(map(int, used)) / _TICKS_PER_S + _of_children(_processor_s, pid)
 
 
-def _memory_mib(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES >> 20
+def _memory_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return (pages * _PAGE_BYTES >> 20) + _of_children(_memory_mib, pid)
+
+
+def _of_children(used: Callable[[int], float], pid: int) -> float:
+    total = 0.0
+    for child in children(pid):
+        with suppress(OSError):  # it has just ended
+            total += used(child)
+    return total

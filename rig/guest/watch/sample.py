@@ -17,6 +17,7 @@ from rig.contract.orders import Orders, Shim
 from rig.engines import load
 from rig.engines.syncs import NO_CALLS, Call, Syncs, syncs_of
 from rig.guest.programs import workload
+from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
 from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
 
@@ -77,7 +78,7 @@ def sample(orders: Orders, folder: Path = _FOLDER, *, writes: bool = False) -> S
             workload.run(site, tell)
 
         watch = _Sampling(syncs)
-        supervise(site, body, watch, writes=writes).require("the sample of transactions")
+        supervise(site, body, watch, writes=writes, limits=limits_of(site)).require("the sample of transactions")
     finally:
         shutil.rmtree(folder)
     return Sample(watch.sequences(), tuple(len(calls) for calls in watch.calls.values()))

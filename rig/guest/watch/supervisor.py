@@ -24,6 +24,7 @@ from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
 from rig.guest.site import Site
 from rig.guest.watch import seccomp
 from rig.guest.watch.forks import Ending, Fork, Send
+from rig.guest.watch.patience import OF_A_WORKLOAD, Limits
 from rig.guest.watch.seccomp import Listener, Stop
 
 # No system call of x86-64 has this number: without a supervisor the call fails with ENOSYS and does nothing.
@@ -87,6 +88,7 @@ def supervise(
     watch: Watch,
     *,
     writes: bool = True,
+    limits: Limits = OF_A_WORKLOAD,
 ) -> Ending:
     """Run `body` in a supervised fork until it ends; `body` receives a function that sends a message as JSON.
 
@@ -94,7 +96,7 @@ def supervise(
     written lose their names. A fork that the watch killed has ended well.
     """
     # Load the driver once, here, and not in every fork.
-    load(site.orders.engine_module).driver(site.orders.shim)
+    load(site.orders.engine_module).loaded(site.orders.shim)
     numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
     ours, theirs = socket.socketpair()
 
@@ -105,7 +107,7 @@ def supervise(
         body(send)
 
     with ours, theirs:
-        fork = Fork(listened)
+        fork = Fork(listened, limits)
         theirs.close()
         listener = _listener(ours, fork.pid)
         try:
@@ -131,7 +133,7 @@ class _Supervision:
     def __init__(self, site: Site, watch: Watch) -> None:
         self._syncs: Syncs | None = syncs_of(load(site.orders.engine_module))
         self._namer: CallNamer | None = self._syncs.Namer(site.orders.settings) if self._syncs else None
-        self._directory = site.directory
+        self._directory = site.engine_directory
         self._watch = watch
         self._place = Place(Phase.SETUP)
 
@@ -229,6 +231,8 @@ _SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     74: (CallName.SYNC, _of_descriptor, None),  # fsync
     75: (CallName.SYNC, _of_descriptor, None),  # fdatasync
     26: (CallName.SYNC, _of_mapping, None),  # msync
+    162: (CallName.SYNC, lambda _: "", None),  # sync
+    306: (CallName.SYNC, _of_descriptor, None),  # syncfs
     277: (CallName.WRITEBACK, _of_descriptor, None),  # sync_file_range
     18: (CallName.WRITE, _of_descriptor, 3),  # pwrite64
     20: (CallName.WRITE, _of_descriptor, None),  # writev

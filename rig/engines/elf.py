@@ -1,4 +1,4 @@
-"""Read from a shared library whether it can load elsewhere: machine, needed libraries, symbols.
+"""Read from a shared library or a program whether it can run elsewhere: machine, needed libraries, symbols.
 
 Only 64-bit little-endian files with section headers are understood, as linkers write them and `strip` leaves them.
 pyelftools reads the tables. A damaged file can make it raise anything or loop; both end in `ElfError`.
@@ -7,11 +7,12 @@ pyelftools reads the tables. A damaged file can make it raise anything or loop; 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
     from elftools.elf.gnuversions import GNUVerNeedSection
 
 _GLIBC = "GLIBC_"
@@ -19,10 +20,11 @@ _GLIBC = "GLIBC_"
 _RECORD_BYTES_MIN = 16
 
 _Record = TypeVar("_Record")
+_Found = TypeVar("_Found")
 
 
 class ElfError(Exception):
-    """The file is not a readable shared library; the message says why."""
+    """The file is not a readable shared library or program; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +40,67 @@ class SharedLibrary:
 
 def shared_library(data: bytes) -> SharedLibrary:
     """Return what is in the bytes of a shared library; raise ElfError for anything else."""
+    return _guarded(data, _read)
+
+
+@dataclass(frozen=True)
+class Executable:
+    """What a program needs; a static one needs nothing."""
+
+    is_x86_64: bool
+    needed: tuple[str, ...]
+    # As of a shared library.
+    glibc: tuple[int, ...]
+
+
+def executable(data: bytes) -> Executable:
+    """Return what is in the bytes of a program; raise ElfError for anything else."""
+    return _guarded(data, _read_executable)
+
+
+def _guarded(data: bytes, read: Callable[[bytes], _Found]) -> _Found:
     if data[:4] != b"\x7fELF":
         raise ElfError("it is not an ELF file")
     if data[4:6] != b"\x02\x01":
         raise ElfError("it is not for a 64-bit little-endian machine")
     try:
-        return _read(data)
+        return read(data)
     except ElfError:
         raise
     except Exception as error:  # noqa: BLE001 - seen: ELFError, OverflowError, AttributeError, AssertionError
         raise ElfError(f"it is damaged: {str(error) or type(error).__name__}") from None
 
 
-def _read(data: bytes) -> SharedLibrary:
-    from elftools.elf.dynamic import DynamicSection
+def _read_executable(data: bytes) -> Executable:
     from elftools.elf.elffile import ELFFile
-    from elftools.elf.gnuversions import GNUVerNeedSection
-    from elftools.elf.sections import SymbolTableSection
+
+    file = ELFFile(io.BytesIO(data))
+    is_x86_64 = file["e_machine"] == "EM_X86_64"
+    kinds = {segment["p_type"] for segment in _bounded(file.iter_segments(), len(data) // _RECORD_BYTES_MIN)}
+    # Whoever has no program interpreter is static, or a shared library, which has no entry either.
+    if file["e_type"] not in {"ET_EXEC", "ET_DYN"} or not file["e_entry"]:
+        raise ElfError("it is an ELF file, but not a program")
+    if "PT_INTERP" not in kinds:
+        return Executable(is_x86_64, (), (0,))
+    facts = _tables(file, len(data))
+    return Executable(is_x86_64, facts.needed, facts.glibc)
+
+
+def _read(data: bytes) -> SharedLibrary:
+    from elftools.elf.elffile import ELFFile
 
     file = ELFFile(io.BytesIO(data))
     if file["e_type"] != "ET_DYN":
         raise ElfError("it is an ELF file, but not a shared library")
-    records_max = len(data) // _RECORD_BYTES_MIN
+    return _tables(file, len(data))
+
+
+def _tables(file: ELFFile, size: int) -> SharedLibrary:
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.gnuversions import GNUVerNeedSection
+    from elftools.elf.sections import SymbolTableSection
+
+    records_max = size // _RECORD_BYTES_MIN
     sections = {section["sh_type"]: section for section in _bounded(file.iter_sections(), records_max)}
     dynamic, symbols, needs = map(sections.get, ("SHT_DYNAMIC", "SHT_DYNSYM", "SHT_GNU_verneed"))
     if not isinstance(dynamic, DynamicSection) or not isinstance(symbols, SymbolTableSection):

@@ -1,0 +1,15 @@
+"""The spec of a user's program: its one setting is what it is held against."""
+
+from __future__ import annotations
+
+from rig.engines.engine import Spec
+from rig.engines.program.promises import PROMISES
+
+SPEC = Spec(
+    name="program",
+    settings={"promise": PROMISES},
+    # Whatever it promises, without its syncs it must lose something.
+    strict=PROMISES,
+    needs_build=True,
+    warm=PROMISES[:1],
+)

@@ -1,0 +1,44 @@
+"""The syncs of a user's program, by the files that it syncs; none is documented, so none is left out or missed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from rig.engines.syncs import Call, CallName, SyncKind
+
+KINDS: Mapping[str, SyncKind] = {}
+SAMPLE_TUNING: Mapping[str, str] = {}
+_DIGITS = re.compile(r"[0-9]+")
+_BLANKS = re.compile(r"\s+")
+
+
+class Namer:
+    """Names no call."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        pass
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing is counted."""
+
+    def name(self, call: Call) -> str:  # noqa: ARG002 - as every namer
+        """Return that the call has no name."""
+        return ""
+
+
+def role(path: str, directory: str) -> str:
+    """Return the pattern of a file's name: its path below the directory, with N for each number."""
+    relative = os.path.relpath(path, directory) if path else ".."
+    return "" if relative.startswith("..") else _BLANKS.sub("_", _DIGITS.sub("N", relative))
+
+
+def word(call: Call) -> str:
+    """Return a sync as the pattern of its file; whatever is no sync is left out."""
+    return (call.role or "other") if call.name is CallName.SYNC else ""
+
+
+def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001 - as every module of this kind
+    """Return that nothing is documented."""
+    return ()

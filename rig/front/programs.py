@@ -1,0 +1,70 @@
+"""A program of the user's under the rig: the options that name it, and the scenarios that measure it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rig.contract.errors import UsageError
+
+if TYPE_CHECKING:
+    from rig.contract.scenario import Scenario
+    from rig.engines.builds import Library
+
+DEFAULT_PROMISE, DEFAULT_FAULT = "durable", "powercut"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What to measure of a program."""
+
+    build: Library
+    scenarios: list[Scenario]
+    # A line naming the controls that were added; empty if none were.
+    added: str
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a program to a command."""
+    for option in (
+        click.option(
+            "--promise", help=f"What --program is held against: durable, prefix or atomic [{DEFAULT_PROMISE}]."
+        ),
+        click.option(
+            "--fault", "faults", multiple=True, help=f"A fault for --program; may be repeated [{DEFAULT_FAULT}]."
+        ),
+        click.option("--fs", "filesystem", help="The file system for --program."),
+        click.option("--program", metavar="PATH", help="Your own program, instead of scenarios; README.md says how."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(
+    path: str, filesystem: str | None, faults: Sequence[str], promise: str | None, *, controls: bool = True
+) -> Chosen:
+    """Return a program and the scenarios that measure it; raise UsageError naming the choices."""
+    from rig.engines import named
+    from rig.engines.builds import library_for
+    from rig.engines.program.spec import SPEC
+    from rig.filesystems import filesystem_named, filesystems
+    from rig.front import selection
+    from rig.planning import matrix
+
+    if filesystem is None:
+        raise UsageError(f"--program needs a file system: --fs {'|'.join(one.word for one in filesystems())}")
+    word, promise = filesystem_named(filesystem).word, promise or DEFAULT_PROMISE
+    (promises,) = SPEC.settings.values()
+    if promise not in promises:
+        raise UsageError(f"unknown promise {promise!r}; there are: {', '.join(promises)}")
+    engine = named(SPEC.name)
+    offered = {one.id: one for one in matrix.scenarios_of([engine])}
+    asked = []
+    for fault in faults or (DEFAULT_FAULT,):
+        matrix.require_measurable(engine, filesystem_named(word), fault)
+        asked.append(offered[f"{SPEC.name}-{word}-{promise}_{fault}"])
+    measured = selection.with_own_controls(asked) if controls else asked
+    return Chosen(library_for({SPEC.name}, path), measured, selection.added_line(asked, measured))

@@ -1,0 +1,177 @@
+"""A user's program on real machines: the examples get the answers that README.md says, and misconduct costs one state.
+
+Its machines are kept in a cache of their own: each program has templates of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rig import host
+from rig.contract.errors import EngineError
+from rig.contract.scenario import Scenario, WorkloadSpec
+from rig.engines import named
+from rig.engines.builds import Library, library_for
+from rig.faults import CrashState, WriteLog, epochs
+from rig.faults.state import make_state
+from rig.machines import campaign
+from rig.machines.campaign import Machines
+from rig.machines.image import Image
+from rig.machines.record import record
+from rig.planning import matrix
+from rig.recordings.timeline import Timeline
+from tests.vm.samples import findings, opened
+
+ROOT = Path(__file__).resolve().parents[2]
+_LIMIT_S = 900
+# Which transactions it finds decides what a recovery does; the seed decides what the run does.
+_ODD = """#!/bin/sh
+answer() { i=0; while [ $i -lt $n ]; do i=$((i + 1)); echo "have $i"; done; }
+if [ "$1" = recover ]; then
+    n=$(cat log 2>/dev/null | wc -l)
+    case $n in
+    1) kill -SEGV $$ ;;
+    2) while :; do :; done ;;
+    3) setsid sleep 1000 & answer ;;
+    4) echo >> log; answer ;;
+    5) yes 'have 1' ;;
+    6) echo found > /tmp/kept || exit 6 ;;
+    7) exec python3 -c 'taken = [b"1" * (1 << 24) for _ in range(99)]' ;;
+    *) answer ;;
+    esac
+    exit
+fi
+i=0
+while [ $i -lt "$5" ]; do
+    i=$((i + 1))
+    case $3$i in
+    22) echo here > /tmp/elsewhere || exit 3 ;;
+    32) cat /dev/zero > big || exit 4 ;;
+    42) sleep 100000 ;;
+    52) echo "ack 1" ;;
+    esac
+    echo $i >> log
+    sync -d log
+    echo "ack $i"
+    read -r ok
+done
+"""
+
+
+def built(name: str, folder: Path) -> Path:
+    source = ROOT / "examples" / "kvlog" / f"{name}.c"
+    host.run(["cc", "-static", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)], timeout_s=60)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory, image: Image) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    shutil.copytree(image.folder, folder / "images" / image.folder.name)
+    return folder
+
+
+def called(cache: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name(program), *words], cwd=folder,
+        env={**os.environ, "RIG_CACHE": str(cache), "COLUMNS": "140"},
+        capture_output=True, text=True, check=False, timeout=_LIMIT_S,
+    )  # fmt: skip
+
+
+def test_the_careful_example_keeps_its_promise_and_its_control_fires(cache: Path, tmp_path: Path) -> None:
+    built("kvlog", tmp_path)
+    done = called(cache, tmp_path, "rig", "run", "--program", "./kvlog", "--fs", "ext4", "--fault", "powercut")
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "control durable+eatmydata (powercut) fired: every sync is swallowed" in done.stdout
+    assert "Every promise was kept: 1 scenario" in done.stdout
+
+
+def test_the_careless_example_fails_a_test_of_five_lines_with_states_to_replay(cache: Path, tmp_path: Path) -> None:
+    built("kvlog_careless", tmp_path)
+    (tmp_path / "test_kvlog.py").write_text(
+        'def test_power_cut(durability_of):\n    durability_of("./kvlog_careless", filesystem="ext4").check()\n'
+    )
+    done = called(cache, tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "test_kvlog.py")
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert "broken, expected kept" in done.stdout
+    assert "the value does not have the checksum of its entry" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if "rig replay program-ext4-durable_powercut" in line)
+    replayed = called(cache, tmp_path, *line.split())
+    assert 0 == replayed.returncode, replayed.stdout + replayed.stderr
+    assert "lost-suffix" in replayed.stdout
+
+
+@pytest.fixture(scope="module")
+def odd(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, Machines]]:
+    path = tmp_path_factory.mktemp("odd") / "odd"
+    path.write_text(_ODD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RIG_CACHE", str(cache))
+        library = library_for({"program"}, str(path))
+        with campaign.machines(campaign.Silent(), [library]) as machines:
+            yield library, machines
+
+
+def scenario_of(library: Library, seed: int) -> Scenario:
+    offered = {one.id: one for one in matrix.scenarios_of([named("program")])}
+    workload = WorkloadSpec(transaction_count=9, think_ms=50, rest_ms=100, name="own")
+    tuning = {"library": library.name}
+    return replace(offered["program-ext4-durable_powercut"], workload=workload, seed=seed, tuning=tuning)
+
+
+def durable_at(log: WriteLog, entry: int) -> CrashState:
+    """What is durable just before an entry, and nothing else."""
+    epoch = next(one for one in epochs(log) if one.begin <= entry <= one.end)
+    return make_state(epoch, sum(fua < entry for fua in epoch.fuas))
+
+
+def test_a_recovery_that_goes_wrong_costs_its_own_state_and_leaves_nothing_behind(
+    odd: tuple[Library, Machines], tmp_path: Path
+) -> None:
+    library, machines = odd
+    scenario = scenario_of(library, 1)
+    with opened(record(scenario, machines.recorder, tmp_path)) as (_, log):
+        states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks]
+        found = findings(scenario, machines.verifier, log, states)
+    told = [(one.kind, one.recovered, one.detail) for one in found]
+    expected = [
+        ("died", None, "it died by SIGSEGV"),
+        ("stuck", None, "stuck while opening: it computed for "),
+        ("kept-open", 3, "it left a process behind when it ended"),
+        ("fickle", None, "it said first: have 1-4; asked again, it printed more than 1 MiB"),
+        ("corrupt", None, "it printed more than 1 MiB, beginning with 'have 1"),
+        ("unopenable", None, "it ended with exit code 6; it said: "),
+        ("out-of-memory", None, ""),
+        ("prefix", 8, ""),
+        ("prefix", 9, ""),
+    ]
+    assert [one[:2] for one in expected] == [one[:2] for one in told], told
+    assert all(text.startswith(words) for (_, _, words), (_, _, text) in zip(expected, told, strict=True)), told
+    assert "Read-only file system" in told[5][2]
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [
+        (2, "ended with exit code 3 before it had said `ack 2`; it said: "),
+        (3, "ended with exit code 4 before it had said `ack 2`; it said: cat: write error: No space left on device"),
+        (4, "the engine got stuck: it computed for 0 s of 100"),
+        (5, "said 'ack 1' where `ack 2` was due"),
+    ],
+)
+def test_a_run_that_goes_wrong_is_an_error_of_one_line(
+    seed: int, words: str, odd: tuple[Library, Machines], tmp_path: Path
+) -> None:
+    library, machines = odd
+    with pytest.raises(EngineError) as caught:
+        record(scenario_of(library, seed), machines.recorder, tmp_path)
+    assert words in str(caught.value)
