@@ -6,6 +6,7 @@ Its machines are kept in a cache of their own: each program has templates of its
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def test_the_careless_example_fails_a_test_of_five_lines_with_states_to_replay(c
     assert "broken, expected kept" in done.stdout
     assert "the value does not have the checksum of its entry" in done.stdout
     line = next(line for line in done.stdout.splitlines() if "rig replay program-ext4-durable_powercut" in line)
-    replayed = called(cache, tmp_path, *line.split())
+    replayed = called(cache, tmp_path, *shlex.split(line, comments=True))
     assert 0 == replayed.returncode, replayed.stdout + replayed.stderr
     assert "lost-suffix" in replayed.stdout
 
