@@ -84,12 +84,12 @@ def _figures(summary: Summary, width: int) -> list[Table | Text]:
     ]
 
 
-def table_text(summary: Summary, width: int = 120) -> str:
-    """Return what `print_table` prints, as plain text of this width."""
+def table_text(summary: Summary, width: int = 120, run_dir: str = "") -> str:
+    """Return what `print_table` prints, as plain text of this width; for `run_dir` see `replay_line`."""
     from rich.console import Console
 
     stream = io.StringIO()
-    print_table(summary, Console(file=stream, width=width, color_system=None, legacy_windows=False))
+    print_table(summary, Console(file=stream, width=width, color_system=None, legacy_windows=False), run_dir)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
@@ -248,5 +248,18 @@ def _explanation(row: Row, run_dir: str) -> list[str]:
     lines = [f"{row.judgement.result.value} {scenario_id}: {'; '.join(row.judgement.reasons)}"]
     if row.judgement.result is Result.BROKEN and row.promise and row.promise.note:
         lines.append(f"  {row.promise.note}")
-    worst = row.judgement.broken_by[:_REPLAYS_MAX]
-    return lines + [f"  {replay_line(scenario_id, one, run_dir)}  # {one.kind.value}, lost {one.lost}" for one in worst]
+    return lines + [f"  {replay_line(scenario_id, one, run_dir)}  # {_seen(one)}" for one in _worst(row)]
+
+
+def _worst(row: Row) -> list[Verdict]:
+    """Return the worst verdicts that broke the promise, each on a state of its own."""
+    by_state: dict[str, Verdict] = {}
+    for one in row.judgement.broken_by:
+        by_state.setdefault(one.state, one)
+    return list(by_state.values())[:_REPLAYS_MAX]
+
+
+def _seen(verdict: Verdict) -> str:
+    """Return what a verdict says, on one line."""
+    words = f"{verdict.kind.value}, lost {verdict.lost}"
+    return f"{words}: {' '.join(verdict.detail.split())}" if verdict.detail else words

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from rig.engines.builds import Library
     from rig.machines.campaign import Machines
 
-_SHOWN_MAX = 5
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the rig."""
@@ -93,15 +91,10 @@ class Measured:
 
     def text(self) -> str:
         """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
-        from rig.analysis.outcome import Result
-        from rig.analysis.table import replay_line, table_text
+        from rig.analysis.table import table_text
 
-        lines = [table_text(self.summary, 110)]
+        lines = [table_text(self.summary, 110, str(self.run_dir.absolute()))]
         lines += [f"not measured {scenario}: {message}" for scenario, message in self.failures.items()]
-        if self.row.judgement.result is Result.BROKEN:
-            for verdict in self.row.judgement.broken_by[:_SHOWN_MAX]:
-                lines.append(f"{verdict.state}: {verdict.kind}, lost {verdict.lost}; {verdict.detail}")
-                lines.append(f"    {replay_line(verdict.scenario, verdict, str(self.run_dir.absolute()))}")
         return "\n".join(lines)
 
     @property

@@ -105,8 +105,8 @@ def judged(conduct: str, verifier: Template, recording: Recording, damage: type[
     with opened(recording) as (_, log):
         states = [whole_and(log), whole_and(log, damage(last_record(log), 4096)), whole_and(log)]
         found = findings(scenario_of(conduct), counted, log, states)
-    # On a busy host, whether an engine is stuck takes a second machine.
-    assert len(_clones) <= (2 if conduct in {"spin", "babble", "sleep"} else 1), "a machine was lost"
+    # On a busy host, whether an engine is stuck or only slow takes a second machine.
+    assert len(_clones) <= (2 if conduct in {"spin", "babble", "sleep", "eat"} else 1), "a machine was lost"
     assert [("prefix", 8)] * 2 == [(one.kind, one.recovered) for one in found[::2]]
     assert found[0].opened
     assert found[2].opened

@@ -103,7 +103,7 @@ def test_the_careless_example_fails_a_test_of_five_lines_with_states_to_replay(c
     )
     done = called(cache, tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "test_kvlog.py")
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "broken, expected kept" in done.stdout
+    assert "broken, expected kept" in done.stdout, done.stdout
     assert "the value does not have the checksum of its entry" in done.stdout
     line = next(line for line in done.stdout.splitlines() if "rig replay program-ext4-durable_powercut" in line)
     replayed = called(cache, tmp_path, *shlex.split(line, comments=True))
