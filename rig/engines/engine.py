@@ -175,6 +175,8 @@ class Spec:
     state_limit_s: int = 10
     # "modern" for an engine with native code that is built for SSE4, AVX or BMI; the guests are a tenth slower then.
     processor: str = Processor.PLAIN
+    # Whether it is measured where no scenario is named.
+    is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).
     needs_build: bool = False
     # Settings that are run once before a template is saved; together they must do everything that other settings do.

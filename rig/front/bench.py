@@ -23,6 +23,7 @@ from rig.engines import engines
 from rig.filesystems import default_filesystems
 from rig.machines import campaign, record
 from rig.machines.argv import Role
+from rig.machines.guests import Machines, guests
 from rig.machines.image import build, recipe
 from rig.machines.template import Template, answers
 from rig.machines.verification import Job, verify
@@ -42,7 +43,8 @@ def measure(say: Callable[[str], None], *, quick: bool) -> None:
     repeats = 3 if quick else 7
     say("| what | measured | budget |")
     say("|---|---|---|")
-    with campaign.machines(campaign.Silent()) as machines, tempfile.TemporaryDirectory(prefix="rig-bench-") as scratch:
+    with guests() as source, tempfile.TemporaryDirectory(prefix="rig-bench-") as scratch:
+        machines = source.of(_subject("powercut"))
         _clone_start(say, machines, repeats)
         _recording(say, machines.recorder, Path(scratch))
         _reproducibility(say, machines.recorder, Path(scratch))
@@ -56,7 +58,7 @@ def measure(say: Callable[[str], None], *, quick: bool) -> None:
             _fault(say, machines, Path(scratch) / fault, fault)
 
 
-def _clone_start(say: Callable[[str], None], machines: campaign.Machines, repeats: int) -> None:
+def _clone_start(say: Callable[[str], None], machines: Machines, repeats: int) -> None:
     boots, clones, memory = [], [], []
     accelerator = machines.verifier.spec.accelerator
     guest = build(recipe())
@@ -91,7 +93,7 @@ def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Pa
     say(f"| recordings of one scenario that are equal bit for bit, two at a time | {equal} of {_AGAIN} | all |")
 
 
-def _state_cost(say: Callable[[str], None], machines: campaign.Machines, scratch: Path, states_max: int) -> None:
+def _state_cost(say: Callable[[str], None], machines: Machines, scratch: Path, states_max: int) -> None:
     scenario = _scenario(40)
     recorded = record.record(scenario, machines.recorder, scratch / "short")
     alone, findings = _check(scenario, machines.verifier, recorded, states_max, 1)
@@ -104,7 +106,7 @@ def _state_cost(say: Callable[[str], None], machines: campaign.Machines, scratch
     say(f"| where a state's time goes, median ms | {', '.join(f'{k} {v:.1f}' for k, v in steps.items())} | |")
 
 
-def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: Path, lengths: Sequence[int]) -> None:
+def _lengths(say: Callable[[str], None], machines: Machines, scratch: Path, lengths: Sequence[int]) -> None:
     rates = []
     for count in lengths:
         scenario = _scenario(count)
@@ -114,7 +116,7 @@ def _lengths(say: Callable[[str], None], machines: campaign.Machines, scratch: P
     say(f"| cost of a state by length of the log | {', '.join(rates)} | flat |")
 
 
-def _fault(say: Callable[[str], None], machines: campaign.Machines, folder: Path, fault: str) -> None:
+def _fault(say: Callable[[str], None], machines: Machines, folder: Path, fault: str) -> None:
     """Time the scenario of a fault in the quick profile: first its recording, then everything else."""
     profile = matrix.profile("quick")
     (scenario,) = matrix.configured([_subject(fault)], profile)
@@ -153,8 +155,9 @@ def _scenario(transaction_count: int) -> Scenario:
 
 
 def _subject(fault: str) -> Scenario:
-    """Return the scenario measured under a fault: first engine and file system, at settings that lose nothing."""
-    engine, filesystem = engines()[0], default_filesystems()[0]
+    """Return the scenario measured under a fault: the first default engine and file system, strictest settings."""
+    engine = next(one for one in engines() if one.spec.is_default)
+    filesystem = default_filesystems()[0]
     (scenario,) = matrix.select([f"{engine.name}-{filesystem.word}-{engine.spec.strict[0]}_{fault}"])
     return scenario
 

@@ -13,11 +13,13 @@ import click
 
 from rig.contract.errors import RigError, StoreError, UsageError
 from rig.front import programs
+from rig.front.images import image
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
-    from rig.machines.campaign import Machines, Progress
+    from rig.machines.campaign import Progress
+    from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
     from rig.store import Run
 
@@ -56,6 +58,7 @@ def main() -> None:
     """Show what a database loses when the power goes, and how fast each setting is."""
 
 
+main.add_command(image)
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
@@ -132,6 +135,7 @@ def run(
     from rig.front.doctor import require_runs
     from rig.front.progress import shown
     from rig.machines import campaign
+    from rig.machines.guests import guests
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
@@ -139,13 +143,13 @@ def run(
     require_runs(run_dir or _RUNS.absolute())
     chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, build.name if build else "")
-    needed = campaign.processor_for(one.processor for one in chosen)
-    with shown() as progress, campaign.machines(progress, [build] if build else [], needed) as machines:
-        for line in filter(None, (added, *_introduction(chosen, wanted, machines))):
+    with shown() as progress, guests([build] if build else [], progress.says) as source:
+        templates = _templates(chosen, source)
+        for line in filter(None, (added, *_introduction(chosen, wanted, templates))):
             progress.says(line)
-        definition = _definition(chosen, wanted.name, machines) | {"library": build.name if build else ""}
+        definition = _definition(chosen, wanted.name, templates) | {"library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
-        campaign.Campaign(target, wanted, machines, progress, jobs).measure(chosen)
+        campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
     sys.exit(_conclude(target, wanted.exposure_min))
 
 
@@ -169,15 +173,15 @@ def replay(scenario: str, state: str, library: str | None, run_dir: Path | None)
     """Rebuild one crash state of a run, reopen the database on it, and compare the verdict with the stored one."""
     from rig.engines.builds import library_of_run
     from rig.front.progress import shown
-    from rig.machines import campaign
+    from rig.machines.guests import guests
     from rig.machines.replay import replay as replay_state
     from rig.store import Run
 
     target = Run.open(run_dir or _newest_run(having=scenario))
     stored = target.scenario(scenario)
-    build, needed = library_of_run(stored, library), campaign.processor_for([stored.processor])
-    with shown() as progress, campaign.machines(progress, [build] if build else [], needed) as machines:
-        answer = replay_state(target, scenario, state, machines)
+    build = library_of_run(stored, library)
+    with shown() as progress, guests([build] if build else [], progress.says) as source:
+        answer = replay_state(target, scenario, state, source.of(stored))
     for name, value in answer.facts.items():
         click.echo(f"{name:12} {value}")
     if not answer.agrees:
@@ -198,50 +202,6 @@ def doctor() -> None:
     if line := install_line(checks):
         click.echo(f"To install what is missing, run as root: {line}")
     sys.exit(0 if all(check.ok or check.optional for check in checks) else _INCONCLUSIVE)
-
-
-@main.group()
-def image() -> None:
-    """Guest images and the templates made from them."""
-
-
-@image.command("build")
-@click.argument("name", default="base")
-def image_build(name: str) -> None:
-    """Build a guest image, unless the cache has it."""
-    from rig.cache import require_cache
-    from rig.machines import image as images
-
-    wanted = images.recipe(name)
-    require_cache()
-    if not images.is_built(wanted):
-        click.echo(f"building the guest image {name} (about a minute)", err=True)
-    click.echo(images.build(wanted).folder)
-
-
-@image.command("list")
-def image_list() -> None:
-    """List images and templates in the cache."""
-    from rig.cache import cache_folder
-    from rig.machines.image import images
-
-    for found in images():
-        click.echo(f"image     {found.name:10} {found.digest}  {_mib(found.folder)} MiB  {found.folder}")
-    for folder in sorted((cache_folder() / "templates").glob("*/identity")):
-        click.echo(f"template  {folder.parent.name}  {_mib(folder.parent)} MiB")
-
-
-@image.command("remove")
-@click.argument("name")
-def image_remove(name: str) -> None:
-    """Remove the images of this name, and all templates that are not in use."""
-    from rig.machines.image import images, remove
-    from rig.machines.template import remove_templates
-
-    if name not in {found.name for found in images()}:
-        raise UsageError(f"no image {name!r}; there are: {', '.join(found.name for found in images()) or 'none'}")
-    for folder in [*remove_templates(), *remove(name)]:
-        click.echo(f"removed {folder}")
 
 
 @main.command()
@@ -280,7 +240,14 @@ def _asked(
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
 
 
-def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) -> list[str]:
+def _templates(chosen: list[Scenario], source: Guests) -> dict[str, Machines]:
+    """Return the templates that the scenarios need, by name; make what the cache lacks before anything is measured."""
+    from rig.machines.guests import name_of
+
+    return {name: source.of(scenario) for name, scenario in sorted({name_of(one): one for one in chosen}.items())}
+
+
+def _introduction(chosen: list[Scenario], profile: Profile, templates: dict[str, Machines]) -> list[str]:
     """Return lines with everything that decides the outcome of a run: if it is the same, so is the outcome."""
     from rig.machines.template import qemu_version
 
@@ -290,8 +257,12 @@ def _introduction(chosen: list[Scenario], profile: Profile, machines: Machines) 
     measured = (
         f"{_extent(chosen)}: profile {profile.name}, device {scenario.device.name}, seed {scenario.seed}, {build}"
     )
-    templates = f"recorder {machines.recorder.identity}, verifier {machines.verifier.identity}"
-    return [measured, f"image {machines.recorder.image}; templates: {templates}; {qemu_version()}"]
+    of_images = [
+        f"image {each.recorder.image}; templates: recorder {each.recorder.identity}, "
+        f"verifier {each.verifier.identity}; {qemu_version()}"
+        for each in templates.values()
+    ]
+    return [measured, *of_images]
 
 
 def _extent(scenarios: list[Scenario]) -> str:
@@ -303,14 +274,13 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' if count != 1 else ''}"
 
 
-def _definition(chosen: list[Scenario], profile: str, machines: Any) -> dict[str, Any]:
+def _definition(chosen: list[Scenario], profile: str, templates: dict[str, Machines]) -> dict[str, Any]:
     """Return what must be equal for a run to be resumed."""
     return {
         "profile": profile,
         "scenarios": [scenario.id for scenario in chosen],
         "orders": {scenario.id: scenario.orders.message for scenario in chosen},
-        "recorder": machines.recorder.identity,
-        "verifier": machines.verifier.identity,
+        "templates": {name: [one.recorder.identity, one.verifier.identity] for name, one in templates.items()},
     }
 
 
@@ -376,10 +346,6 @@ def _conclude(target: Run, exposure_min: int) -> int:
 
 def _report(target: Run) -> Path:
     return target.folder / "report.html"
-
-
-def _mib(folder: Path) -> int:
-    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) >> 20
 
 
 def _complain(message: str, code: int) -> None:

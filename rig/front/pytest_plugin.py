@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rig.analysis.outcome import Row, Summary
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
-    from rig.machines.campaign import Machines
+    from rig.machines.guests import Guests, Machines
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -125,15 +125,12 @@ def rig_library(request: pytest.FixtureRequest) -> Library | None:
 
 
 @pytest.fixture(scope="session")
-def rig_machines(rig_library: Library | None) -> Iterator[Machines]:
-    """Hold the guest image and the templates for the session; make whatever the cache lacks."""
-    from rig.engines import engines
-    from rig.machines import campaign
+def rig_guests(rig_library: Library | None) -> Iterator[Guests]:
+    """Hold the guest images and the templates for the session; make whatever the cache lacks once it is needed."""
+    from rig.machines.guests import guests
 
-    # The machines are those of the session, whichever of its tests comes first.
-    needed = campaign.processor_for(engine.spec.processor for engine in engines())
-    with campaign.machines(campaign.Silent(), [rig_library] if rig_library else [], needed) as machines:
-        yield machines
+    with guests([rig_library] if rig_library else []) as source:
+        yield source
 
 
 @pytest.fixture(scope="session")
@@ -148,17 +145,21 @@ def rig_run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def durability(
     request: pytest.FixtureRequest,
-    rig_machines: Machines,
+    rig_guests: Guests,
     rig_library: Library | None,
     rig_run_dir: Path,
     record_property: Callable[[str, object], None],
 ) -> Measured:
     """Measure one scenario and the controls of its group."""
     from rig.front.selection import with_controls
+    from rig.machines.guests import BASE, name_of
 
     library = rig_library.name if rig_library else ""
     scenario: Scenario = request.param
-    measured = _measure(request.config, rig_machines, library, rig_run_dir, scenario, with_controls([scenario]))
+    # Other templates are another run.
+    name = name_of(scenario)
+    folder = rig_run_dir if name == BASE else rig_run_dir.with_name(f"{rig_run_dir.name}-{name}")
+    measured = _measure(request.config, rig_guests.of(scenario), library, folder, scenario, with_controls([scenario]))
     for name, value in _properties(measured.row).items():
         record_property(name, value)
     return measured
@@ -201,18 +202,17 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
         program: str | Path, filesystem: str, fault: str = programs.DEFAULT_FAULT, promise: str | None = None
     ) -> Measured:
         from rig.contract.errors import UsageError
-        from rig.machines import campaign
+        from rig.machines.guests import guests
 
         try:
             chosen = programs.chosen(str(program), filesystem, [fault], promise)
         except UsageError as error:
             pytest.fail(str(error), pytrace=False)
         (asked,) = [one for one in chosen.scenarios if one.shim == "none"]
-        needed = campaign.processor_for(one.processor for one in chosen.scenarios)
-        with campaign.machines(campaign.Silent(), [chosen.build], needed) as machines:
+        with guests([chosen.build]) as source:
             # Another program is another run.
             folder = rig_run_dir.with_name(f"{rig_run_dir.name}-{chosen.build.name}")
-            return _measure(request.config, machines, chosen.build.name, folder, asked, chosen.scenarios)
+            return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, chosen.scenarios)
 
     return measure
 

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
 
-from rig.cache import require_cache
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RigError
 from rig.contract.findings import Finding
-from rig.contract.processors import Processor
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
-from rig.engines import named
-from rig.engines.builds import Library, builds_of
 from rig.faults import LogError, LogFile, Logs
-from rig.machines import image, machine, record, recover
-from rig.machines.accelerator import best_accelerator
-from rig.machines.argv import Role
-from rig.machines.pool import Pool
-from rig.machines.qemu import require_qemu
-from rig.machines.template import Template, template
+from rig.machines import machine, record, recover
+from rig.machines.guests import Source
+from rig.machines.pool import Pool, Pools
 from rig.machines.verification import Job, verify
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut, by_content, missing
@@ -73,54 +66,14 @@ class Silent:
         """Show nothing."""
 
 
-@dataclass(frozen=True)
-class Machines:
-    """The templates that a campaign restores its machines from."""
-
-    recorder: Template
-    verifier: Template
-
-
-@contextmanager
-def machines(
-    progress: Progress, libraries: Sequence[Library] = (), processor: Processor = Processor.PLAIN
-) -> Iterator[Machines]:
-    """Hold an image and both templates for the length of a block; make whatever the cache lacks.
-
-    The guests have the processor that the scenarios need (`processor_for`).
-    Scenarios may name the `libraries` in their tuning; raises UsageError for one that the guest cannot load.
-    """
-    require_qemu()
-    require_cache()
-    recipe = image.recipe()
-    if not image.is_built(recipe):
-        progress.says(f"building the guest image {recipe.name} (about a minute)")
-    guest = image.build(recipe)
-    for library in libraries:
-        builds_of(named(library.engine)).require_loadable(library, (guest.folder / "packages.txt").read_text())
-    best = best_accelerator(guest)
-    accelerator = best.accelerator
-    more = "; `rig doctor` says more" if best.advice else ""
-    progress.says(f"verifiers run under {accelerator}: {best.reason}{more}")
-    with ExitStack() as stack:
-        recorder = stack.enter_context(template(Role.RECORDER, guest, libraries=libraries, processor=processor))
-        verifier = stack.enter_context(template(Role.VERIFIER, guest, accelerator, libraries, processor))
-        yield Machines(recorder, verifier)
-
-
-def processor_for(needed: Iterable[str]) -> Processor:
-    """Return the plainest processor that has what each of these has."""
-    return Processor.MODERN if Processor.MODERN in set(needed) else Processor.PLAIN
-
-
 class Campaign:
     """The scenarios of a run that are still to be measured, and the threads that measure them."""
 
-    def __init__(self, run: Run, profile: Profile, machines_: Machines, progress: Progress, jobs: int = 0) -> None:
+    def __init__(self, run: Run, profile: Profile, source: Source, progress: Progress, jobs: int = 0) -> None:
         self._run = run
         self._profile = profile
-        self._recorder = machines_.recorder
-        self._verifiers = Pool(machines_.verifier)
+        self._source = source
+        self._pools = Pools()
         self._progress = progress
         self._jobs = jobs or os.cpu_count() or 1
         self._stopped = threading.Event()
@@ -128,6 +81,8 @@ class Campaign:
 
     def measure(self, scenarios: Sequence[Scenario]) -> None:
         """Measure all scenarios that the run lacks. No machine is left running, whatever interrupts us."""
+        for scenario in scenarios:
+            self._source.of(scenario)
         ordered = sorted(scenarios, key=lambda scenario: (scenario.recording_key, scenario.id))
         groups = [list(group) for _, group in groupby(ordered, key=lambda scenario: scenario.recording_key)]
         groups.sort(key=lambda group: group[0].id)
@@ -149,7 +104,7 @@ class Campaign:
             machine.stop_all()
             for pool in (leaders, vms):
                 pool.shutdown(wait=True, cancel_futures=True)
-            self._verifiers.close()
+            self._pools.close()
             machine.allow_all()
 
     def _measure_group(self, group: Sequence[Scenario], vms: ThreadPoolExecutor, *, reproduce: bool) -> None:
@@ -160,7 +115,8 @@ class Campaign:
                 archive.remove_leftovers(folder)
                 recorded = archive.load(folder)
                 if recorded is None:
-                    recorded = vms.submit(record.record, first, self._recorder, folder, reproduce=reproduce).result()
+                    recorder = self._source.of(first).recorder
+                    recorded = vms.submit(record.record, first, recorder, folder, reproduce=reproduce).result()
                 logs = stack.enter_context(recorded.opened())
                 self._judge_group(group, recorded.facts, logs, vms)
             except (RigError, LogError, TimeoutError) as error:
@@ -195,7 +151,7 @@ class Campaign:
         kept = self._run.recoveries(scenario)
         kept.remove_leftovers()
         if kept.index() is None:
-            verifiers = self._verifiers
+            verifiers = self._verifiers(scenario)
             vms.submit(recover.record, scenario, self._profile, verifiers, planner.logs, kept, self._stopped).result()
         return planner.of_recoveries(scenario, kept, stack)
 
@@ -252,10 +208,13 @@ class Campaign:
             self._run.append(scenario.id, fresh)
 
     def _verify_part(self, part: _Part, judge: _Judge) -> None:
-        found = closing(verify(part.job, self._verifiers, self._stopped))
+        found = closing(verify(part.job, self._verifiers(part.job.scenario), self._stopped))
         with judge.batch() as add, found as findings:
             for same, finding in zip(part.contents, findings, strict=True):
                 add(same, finding)
+
+    def _verifiers(self, scenario: Scenario) -> Pool:
+        return self._pools.of(self._source.of(scenario).verifier)
 
     def _failed(self, scenarios: Sequence[Scenario], error: Exception) -> None:
         """Note why scenarios could not be measured; raise the error instead if we are being stopped."""

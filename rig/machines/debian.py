@@ -5,35 +5,44 @@ the root directory nor owners, so it works the same for root, for root with few 
 a user, and for a user whose kernel or administrator forbids user namespaces. Maintainer scripts expect to be root in
 their own root directory, so they do not run. This module does the parts of their work that the guest needs: users and
 groups, the links from /var to /run, the cache of the dynamic linker, and Python's bytecode, which a read-only guest
-cannot write.
+cannot write. Wheels are unpacked where Debian's Python looks for modules.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rig import host
-from rig.contract.errors import HostError
+from rig.contract.errors import HostError, UsageError
 
 _UNPACK_LIMIT_S = 1800
 _FINISH_LIMIT_S = 300
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_MODULES = "usr/lib/python3/dist-packages"
+_UNKNOWN = re.compile(r"E: (?:Unable to locate package|Package '?(?=\S+ has no installation candidate))\s*([^\s']+)")
 
 
-def unpack(suite: str, packages: Sequence[str], root: Path) -> list[str]:
-    """Make the folder `root` from packages, their dependencies and Debian's essential packages.
+def unpack(suite: str, packages: Sequence[str], root: Path, wheels: Sequence[Path] = ()) -> list[str]:
+    """Make the folder `root` from packages, their dependencies and Debian's essential packages, and from wheels.
 
-    Return a line `name TAB version` for each package. Raises HostError with the last output of the program that failed.
+    Return a line `name TAB version` for each package. Raise UsageError for a package that does not exist, HostError
+    with the last output of the program that failed.
     """
     try:
         _fetch(suite, packages, root)
     except HostError as error:
+        if unknown := _UNKNOWN.search(str(error)):
+            raise UsageError(f"Debian {suite} has no package {unknown[1]!r}") from None
         raise HostError(
             f"cannot download and unpack Debian's packages; is there a network (http_proxy names a proxy)? {error}"
         ) from None
     names = sorted(path.stem for path in (root / "var/cache/apt/archives").glob("*.deb"))
+    for wheel in wheels:
+        _install(wheel, root / _MODULES)
     _finish(root)
     for folder in ("dev", "var/cache/apt", "var/cache/ldconfig", "var/lib/apt"):
         shutil.rmtree(root / folder)
@@ -61,6 +70,15 @@ def _fetch(suite: str, packages: Sequence[str], root: Path) -> None:
         },
         timeout_s=_UNPACK_LIMIT_S,
     )  # fmt: skip
+
+
+def _install(wheel: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            # Programs and data of a wheel have no place in the guest; only its modules are wanted.
+            archive.extractall(folder, [name for name in archive.namelist() if ".data/" not in name])
+    except (zipfile.BadZipFile, OSError) as error:
+        raise UsageError(f"the wheel {wheel.name} cannot be unpacked: {error}") from None
 
 
 def _finish(root: Path) -> None:

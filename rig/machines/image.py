@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import re
 import shutil
 import tempfile
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from rig import host
 from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, UsageError
 from rig.machines import cpio, debian
+from rig.wheels import wheel
 
 RECIPES = Path(__file__).parents[1] / "vm-images"
 _BUILD_LIMIT_S = 1800
@@ -28,6 +31,8 @@ _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below build something else from the same recipe.
 _BUILDER_VERSION = 2
 _KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
+# As in a file of requirements for pip.
+_WHEEL = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.+!]+)(?: --hash=sha256:(?P<sha256>[0-9a-f]{64}))?")
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,15 @@ class Recipe:
     modules: tuple[str, ...]
     modules_on_demand: tuple[str, ...]
     exclude: tuple[str, ...]
+    # From PyPI, for the guest's Python: `NAME==VERSION --hash=sha256:DIGEST`, without their dependencies.
+    wheels: tuple[str, ...] = field(repr=False)
 
     @property
     def digest(self) -> str:
         """Return the digest under which the cache holds the image of this recipe."""
         init = (RECIPES / "init").read_bytes()
-        return hashlib.blake2b(f"{_BUILDER_VERSION} {self}".encode() + init, digest_size=8).hexdigest()
+        contents = f"{_BUILDER_VERSION} {self}{''.join(self.wheels)}"
+        return hashlib.blake2b(contents.encode() + init, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -80,18 +88,32 @@ def recipe(name: str = "base") -> Recipe:
     if not path.exists():
         choices = ", ".join(sorted(found.stem for found in RECIPES.glob("*.toml")))
         raise UsageError(f"unknown image {name!r}; there are: {choices}")
+    return recipe_of(path, read(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a file of TOML says, with tuples in place of lists; raise UsageError for one that is not TOML."""
     try:
-        values: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in _toml(path).items()
-        }
+        found = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+
+
+def recipe_of(path: Path, values: dict[str, Any]) -> Recipe:
+    """Return the recipe with these values, which a file says; raise UsageError that names the file and the field."""
+    try:
         found = Recipe(**values)
     except TypeError as error:
         raise UsageError(f"{path}: {error}") from None
-    for field in fields(found):
-        value = getattr(found, field.name)
+    for one in fields(found):
+        value = getattr(found, one.name)
         members = value if isinstance(value, tuple) else ()
-        if not isinstance(value, _KINDS[str(field.type)]) or not all(isinstance(member, str) for member in members):
-            raise UsageError(f"{path}: {field.name} is {value!r}, which is not a {field.type}")
+        if not isinstance(value, _KINDS[str(one.type)]) or not all(isinstance(member, str) for member in members):
+            raise UsageError(f"{path}: {one.name} is {value!r}, which is not a {one.type}")
+    for word in found.wheels:
+        if not _WHEEL.fullmatch(word):
+            raise UsageError(f"{path}: the wheel {word!r} is not NAME==VERSION --hash=sha256:DIGEST")
     return found
 
 
@@ -107,8 +129,12 @@ def is_built(wanted: Recipe) -> bool:
     return _kept(wanted).folder.exists()
 
 
-def build(wanted: Recipe) -> Image:
-    """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once."""
+def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image:
+    """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once.
+
+    `says` is told what is being done. Raise UsageError, with the name of the image, for a package or wheel that does
+    not exist.
+    """
     require_cache()
     image = _kept(wanted)
     folder = image.folder
@@ -118,7 +144,10 @@ def build(wanted: Recipe) -> Image:
         if not folder.exists():
             host.require_space(folder.parent, _BUILD_BYTES, f"building the guest image {wanted.name}")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
-                _build_in(Path(scratch), wanted)
+                try:
+                    _build_in(Path(scratch), wanted, says)
+                except UsageError as error:
+                    raise UsageError(f"the guest image {wanted.name} cannot be built: {error}") from None
                 shutil.rmtree(Path(scratch, "root"))
                 Path(scratch).chmod(0o755)
                 Path(scratch).rename(folder)
@@ -140,16 +169,14 @@ def _kept(wanted: Recipe) -> Image:
     return Image(wanted.name, wanted.digest, folder)
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
-def _build_in(scratch: Path, wanted: Recipe) -> None:
+def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None]) -> None:
     root = scratch / "root"
-    packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root)
+    says(f"building the guest image {wanted.name} (about a minute): fetching and unpacking Debian's packages")
+    matches = [match for match in map(_WHEEL.fullmatch, wanted.wheels) if match]
+    wheels = [wheel(one["name"], one["version"], one["sha256"] or "") for one in matches]
+    packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root, wheels)
+    packages += [f"{one['name']}\t{one['version']}" for one in matches]
+    says(f"building the guest image {wanted.name}: making its disk")
     for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     for folder in ("proc", "sys", "dev", "tmp", "run", "mnt"):

@@ -65,3 +65,24 @@ class Pool:
             stack.close()
             return None
         return machine, stack
+
+
+class Pools:
+    """A pool for each template. Machines at rest of one template are stopped when another is asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pools: dict[int, tuple[Clones, Pool]] = {}
+
+    def of(self, source: Clones) -> Pool:
+        """Return the pool of a template."""
+        with self._lock:
+            if id(source) not in self._pools:
+                self.close()
+                self._pools[id(source)] = source, Pool(source)
+            return self._pools[id(source)][1]
+
+    def close(self) -> None:
+        """Stop the machines at rest."""
+        for _, pool in self._pools.values():
+            pool.close()

@@ -17,7 +17,7 @@ from rig.faults import (
     Logs,
     StateIdError,
 )
-from rig.machines.campaign import Machines
+from rig.machines.guests import Machines
 from rig.machines.record import record_live
 from rig.machines.template import Template
 from rig.machines.verification import Job, verify

@@ -33,9 +33,10 @@ from rig.contract.orders import FAILED, READY
 from rig.contract.processors import Processor
 from rig.engines import Engine, engines, named
 from rig.engines.builds import Library
-from rig.machines import argv, cpio, monitor
+from rig.machines import argv, cpio, monitor, recipes
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
 from rig.machines.image import Image
+from rig.machines.image import recipe as base_recipe
 from rig.machines.machine import Machine, started
 from rig.machines.warmup import warm_orders
 from rig.recordings.archive import RECORDING_BYTES
@@ -45,6 +46,7 @@ _BOOT_LIMIT_S = 120
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
+_SPARED_COUNT = 3
 # When we see READY, the guest's serial driver is still sending it. Clones of a machine saved at that moment differ.
 _SETTLE_S = 0.5
 _RAM = "ram"
@@ -103,10 +105,10 @@ def template(
 ) -> Iterator[Template]:
     """Hold a template for the length of a block; boot and save it first if the cache has none.
 
-    `libraries` are copied into the guest with our code, see `rig.engines.builds`, and so are the engines that the
-    processor can run.
+    `libraries` are copied into the guest with our code, see `rig.engines.builds`, and so are the engines that are
+    measured in this image and that the processor can run.
     """
-    code = _code_archive(libraries, processor)
+    code = _code_archive(libraries, processor, image.digest)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk, processor)
     folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
     spec = replace(spec, initrd=folder / "initrd.cpio")
@@ -177,8 +179,8 @@ def qemu_version() -> str:
 
 
 def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    # Spare one: a user who alternates between another build of an engine and the guest's own needs both.
-    remove_templates(keep=folder, role=spec.role, spared_count=1)
+    # A user may alternate among images, and between another build of an engine and the guest's own.
+    remove_templates(keep=folder, role=spec.role, spared_count=_SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
     folder.mkdir()
@@ -269,12 +271,14 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def _code_archive(libraries: Sequence[Library] = (), processor: Processor = Processor.PLAIN) -> bytes:
+def _code_archive(
+    libraries: Sequence[Library] = (), processor: Processor = Processor.PLAIN, image_digest: str = ""
+) -> bytes:
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
     code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
     libraries = sorted(libraries, key=lambda library: library.name)
-    served = _served(libraries, processor)
+    served = _served(libraries, processor, image_digest)
     for engine in served:
         code |= _package(engine)
     warm = [orders.message for orders in warm_orders(libraries, served)]
@@ -282,12 +286,17 @@ def _code_archive(libraries: Sequence[Library] = (), processor: Processor = Proc
     return cpio.archive(code | {f"code/libraries/{one.name}": (one.path.read_bytes(), 0o755) for one in libraries})
 
 
-def _served(libraries: Sequence[Library], processor: Processor) -> list[Engine]:
-    """Return the engines of a guest: those that the processor can run, or only those that are nothing but a build."""
+def _served(libraries: Sequence[Library], processor: Processor, image_digest: str) -> list[Engine]:
+    """Return the engines of a guest: those of its image that the processor can run, or those that are only a build.
+
+    An image that no engine asks for serves those of the base image, of which it has everything.
+    """
     given = [named(name) for name in sorted({library.engine for library in libraries})]
     if alone := [engine for engine in given if engine.spec.needs_build]:
         return alone
-    return [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
+    able = [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
+    own = [engine for engine in able if recipes.of_engine(engine).digest == image_digest]
+    return own or [engine for engine in able if recipes.of_engine(engine) == base_recipe()]
 
 
 def _package(engine: Engine) -> dict[str, tuple[bytes, int]]:

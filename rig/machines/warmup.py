@@ -27,7 +27,7 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
     for engine in engines:
         for name in engine.spec.warm if not engine.spec.needs_build else ():
             for workload in _measured(engine):
-                settings = {**engine.spec.tuning_of.get(workload, {}), **engine.spec.settings_named(name)}
+                settings = {**_tuning(engine, workload), **engine.spec.settings_named(name)}
                 yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT, workload)
         for library in _of_each_kind(libraries, engine):
             yield _brief(engine, first_filesystem, library)
@@ -48,8 +48,13 @@ def _of_each_kind(libraries: Sequence[Library], engine: Engine) -> list[str]:
 
 
 def _brief(engine: Engine, filesystem: FileSystem, library: str = "") -> Orders:
-    settings = engine.spec.settings_named(engine.spec.warm[0]) | ({"library": library} if library else {})
-    return _orders(engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY, _measured(engine)[0])
+    workload, named = _measured(engine)[0], engine.spec.settings_named(engine.spec.warm[0])
+    settings = {**_tuning(engine, workload), **named, **({"library": library} if library else {})}
+    return _orders(engine, filesystem, settings, _TRANSACTION_COUNT_OF_LIBRARY, workload)
+
+
+def _tuning(engine: Engine, workload: str) -> dict[str, str]:
+    return {**engine.spec.tuning, **engine.spec.tuning_of.get(workload, {})}
 
 
 def _orders(

@@ -227,7 +227,8 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
     break, a few without one that show what is lost, and the controls.
     """
     keeps, words = _in_whole if wanted.is_whole else _in_quick, {found.word for found in default_filesystems()}
-    return [scenario for scenario in all_scenarios() if scenario.filesystem in words and keeps(scenario, controls)]
+    offered = scenarios_of(engine for engine in engines() if engine.spec.is_default)
+    return [scenario for scenario in offered if scenario.filesystem in words and keeps(scenario, controls)]
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rig.engines.builds import Library
-    from rig.machines.campaign import Machines
+    from rig.machines.guests import Machines
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,9 @@ def guests_builds() -> dict[str, Library]:
 
 @pytest.fixture(scope="module")
 def machines_with_builds(guests_builds: dict[str, Library]) -> Iterator[Machines]:
-    from rig.machines import campaign
+    from rig.machines.guests import guests
+    from rig.planning import matrix
 
-    with campaign.machines(campaign.Silent(), list(guests_builds.values())) as machines:
-        yield machines
+    (any_one,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+    with guests(list(guests_builds.values())) as source:
+        yield source.of(any_one)

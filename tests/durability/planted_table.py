@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from rig.contract.errors import HostError
-from rig.machines import campaign
+from rig.machines.guests import Source, guests
 from tests.durability import planting
 from tests.durability.planting import Found, Planted
 
@@ -30,7 +30,7 @@ def main(names: list[str]) -> None:
     _say(*["---"] * (3 + len(_WORKLOADS)))
     counts = Counter[tuple[str, str]]()
     with (
-        campaign.machines(campaign.Silent(), list(libraries.values())) as machines,
+        guests(list(libraries.values())) as source,
         tempfile.TemporaryDirectory(prefix="rig-planted-") as scratch,
     ):
         for one in wanted:
@@ -40,7 +40,7 @@ def main(names: list[str]) -> None:
             if not planting.needs_cut(one, library, folder / "alone"):
                 kind = "needs no cut"
             counts[kind, ""] += 1
-            found = {workload: _found(one, workload, library.name, machines, folder) for workload in _WORKLOADS}
+            found = {workload: _found(one, workload, library.name, source, folder) for workload in _WORKLOADS}
             counts.update((kind, workload) for workload, seen in found.items() if any(each.first for each in seen))
             remark = "" if kind == "bug" else f" ({kind})"
             _say(
@@ -50,9 +50,9 @@ def main(names: list[str]) -> None:
         _say(f"all of kind {kind}", "", "", *[f"{counts[kind, name]} of {counts[kind, '']}" for name in _WORKLOADS])
 
 
-def _found(one: Planted, workload: str, library: str, machines: campaign.Machines, folder: Path) -> list[Found]:
+def _found(one: Planted, workload: str, library: str, source: Source, folder: Path) -> list[Found]:
     try:
-        found = planting.measured(planting.scenarios(one, workload, library), machines, folder / workload)
+        found = planting.measured(planting.scenarios(one, workload, library), source, folder / workload)
     except HostError as error:
         sys.stderr.write(f"{one.name} {one.settings} {workload}: not measured\n{error}\n\n")
         return []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rig.contract.results import MeasuredScenario
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
-    from rig.machines.campaign import Machines
+    from rig.machines.guests import Source
 
 PROFILE = matrix.profile("quick")
 # What a quick run measures of settings that promise something.
@@ -122,13 +122,13 @@ def needs_cut(one: Planted, library: Library, folder: Path) -> bool:
     return (FindingKind.PREFIX, PROFILE.transaction_count) == (found.kind, found.recovered)
 
 
-def measured(wanted: Sequence[Scenario], machines: Machines, folder: Path, profile: Profile = PROFILE) -> list[Found]:
+def measured(wanted: Sequence[Scenario], source: Source, folder: Path, profile: Profile = PROFILE) -> list[Found]:
     """Measure the scenarios of a patch in a new run directory. Their controls are left to the tests of the matrix."""
     from rig.machines import campaign
     from rig.store import Run
 
     run = Run.create(folder, {"library": wanted[0].tuning["library"]})
-    campaign.Campaign(run, profile, machines, campaign.Silent()).measure(wanted)
+    campaign.Campaign(run, profile, source, campaign.Silent()).measure(wanted)
     results, damaged = run.results()
     if len(results) < len(wanted) or damaged:
         # A build that cannot even be recorded is no finding of a power cut.

@@ -24,7 +24,7 @@ from rig.planning.matrix import Profile
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row
     from rig.engines.builds import Library
-    from rig.machines.campaign import Machines
+    from rig.machines.guests import Machines
 
 Say = Callable[[str, object], None]
 

@@ -20,7 +20,7 @@ from tests.durability.planting import Found, Planted
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
 if TYPE_CHECKING:
     from rig.engines.builds import Library
-    from rig.machines.campaign import Machines
+    from rig.machines.guests import Machines
 
 _ALL = {one.name: one for one in planting.planted()}
 _BUG, _TWIN = _ALL["close-unsynced"], _ALL["twin-partial-checkpoint-synced"]

@@ -21,6 +21,7 @@ packages = ["one", "two"]
 modules = []
 modules_on_demand = ["brd"]
 exclude = []
+wheels = ["three==3.1"]
 """
 
 
@@ -35,7 +36,7 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_recipe_is_read_field_by_field_and_can_be_hashed(recipes: Path) -> None:
     assert recipes.is_dir()
-    expected = Recipe("small", "trixie", "linux", 64, ("one", "two"), (), ("brd",), ())
+    expected = Recipe("small", "trixie", "linux", 64, ("one", "two"), (), ("brd",), (), ("three==3.1",))
     assert {expected} == {recipe("small")}
 
 
@@ -69,6 +70,7 @@ def test_a_missing_field_is_named_with_the_file(recipes: Path, name: str) -> Non
         ("modules = [1]", "modules"),
         ("root_disk_mib = '64'", "root_disk_mib"),
         ("suite = 13", "suite"),
+        ("wheels = ['three>=3']", "three>=3"),
     ],
 )
 def test_a_field_that_does_not_fit_is_named_with_the_file(recipes: Path, line: str, reason: str) -> None:
@@ -82,7 +84,8 @@ def test_a_field_that_does_not_fit_is_named_with_the_file(recipes: Path, line: s
 def test_the_digest_follows_from_the_recipe_and_the_init_that_goes_in(recipes: Path) -> None:
     first = recipe("small")
     assert first.digest == recipe("small").digest
-    for name, value in {"name": "other", "suite": "sid", "root_disk_mib": 65, "packages": ("one",)}.items():
+    other = {"name": "other", "suite": "sid", "root_disk_mib": 65, "packages": ("one",), "wheels": ()}
+    for name, value in other.items():
         assert first.digest != replace(first, **{name: value}).digest  # type: ignore[arg-type]
     before = first.digest
     (recipes / "init").write_bytes((recipes / "init").read_bytes() + b"# changed\n")

@@ -132,7 +132,7 @@ def test_a_version_that_is_not_offered_is_told_from_a_network_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index_with(tmp_path / "index", "3.1.2.0", b"no ELF", monkeypatch)
-    with pytest.raises(UsageError, match=r"no wheel of APSW 9\.9 .*the newest are: 3\.1\.2\.0"):
+    with pytest.raises(UsageError, match=r"no wheel of apsw 9\.9 .*the newest are: 3\.1\.2\.0"):
         libraries.library("apsw==9.9")
     with pytest.raises(StoreError, match="does not have the layout of an APSW wheel: it is not an ELF file"):
         libraries.library("apsw==3.1.2.0")

@@ -18,7 +18,7 @@ import pytest
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.machines import campaign
-from rig.machines.campaign import Machines
+from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.matrix import Profile
@@ -115,6 +115,7 @@ import os, sys
 from pathlib import Path
 from tests.vm import test_campaign as t
 from rig.machines import campaign
+from rig.machines.guests import guests
 from rig.store import Run
 
 class Told(t.Heard):
@@ -122,9 +123,9 @@ class Told(t.Heard):
         super().judged(cut_count)
         os.write(1, b"%d\\n" % self.judged_count)
 
-with campaign.machines(t.Heard()) as machines:
+with guests() as source:
     run = Run.create(Path(sys.argv[1]), t.DEFINITION)
-    campaign.Campaign(run, t.TINY, machines, Told()).measure(t.SCENARIOS)
+    campaign.Campaign(run, t.TINY, source, Told()).measure(t.SCENARIOS)
 """
 
 

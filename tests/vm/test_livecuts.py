@@ -19,7 +19,8 @@ from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, LogError, WriteLog
 from rig.guest.livecuts import round_count
 from rig.machines import record
-from rig.machines.campaign import Campaign, Machines
+from rig.machines.campaign import Campaign
+from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.matrix import Profile

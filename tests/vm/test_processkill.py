@@ -11,7 +11,7 @@ import pytest
 from rig.contract.errors import UsageError
 from rig.contract.results import PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
-from rig.machines.campaign import Machines
+from rig.machines.guests import Machines
 from rig.machines.replay import replay
 from rig.machines.template import Template
 from rig.planning.verdicts import live_verdicts

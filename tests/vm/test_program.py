@@ -23,8 +23,7 @@ from rig.engines import named
 from rig.engines.builds import Library, library_for
 from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.state import make_state
-from rig.machines import campaign
-from rig.machines.campaign import Machines
+from rig.machines.guests import Machines, guests
 from rig.machines.image import Image
 from rig.machines.record import record
 from rig.planning import matrix
@@ -118,8 +117,8 @@ def odd(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RIG_CACHE", str(cache))
         library = library_for({"program"}, str(path))
-        with campaign.machines(campaign.Silent(), [library]) as machines:
-            yield library, machines
+        with guests([library]) as source:
+            yield library, source.of(scenario_of(library, 1))
 
 
 def scenario_of(library: Library, seed: int) -> Scenario:

@@ -16,7 +16,8 @@ from rig.contract.results import VerdictKind
 from rig.faults import Address, CrashState, EntryFlag, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.selection import evenly_spaced
 from rig.machines import campaign
-from rig.machines.campaign import Machines, Silent
+from rig.machines.campaign import Silent
+from rig.machines.guests import Machines
 from rig.machines.recover import recover
 from rig.machines.replay import replay
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session

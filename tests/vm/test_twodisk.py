@@ -21,7 +21,7 @@ from rig.faults import CrashState, Disk, EntryFlag, Fault, JointState, Logs, Wri
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import make_joint
 from rig.machines import campaign, record
-from rig.machines.campaign import Machines
+from rig.machines.guests import Machines
 from rig.machines.replay import replay
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template

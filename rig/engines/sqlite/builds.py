@@ -8,28 +8,21 @@ guest could not load is refused before a machine is started.
 
 from __future__ import annotations
 
-import hashlib
 import re
-import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
 from rig import host
-from rig.cache import cache_folder, locked, require_cache
-from rig.contract.errors import HostError, StoreError, UsageError
+from rig.cache import cache_folder, require_cache
+from rig.contract.errors import StoreError, UsageError
 from rig.engines.builds import Library, require_in_guest
 from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
+from rig.wheels import wheel
 
-# The Python of the guest image (vm-images/base.toml), and the range of C libraries for which a wheel may be built.
-_GUEST_PYTHON = "313"
-_WHEEL_GLIBC_MINORS = range(17, 42)
-_PIP_LIMIT_S = 300
 _APSW_WORD = re.compile(r"apsw==(\d+(?:\.\d+)*(?:\.post\d+)?)")
 _EXTENSION = re.compile(r"apsw/__init__\.[^/]+\.so")
-_OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
 
 
 def library(word: str) -> Library:
@@ -40,7 +33,7 @@ def library(word: str) -> Library:
     """
     require_cache()
     if match := _APSW_WORD.fullmatch(word):
-        return _kept(APSW, _extension(_wheel(match[1])))
+        return _kept(APSW, _extension(wheel("apsw", match[1])))
     if "==" in word:
         raise UsageError(
             f"{word!r} is not a build of SQLite; name a shared library, or a version such as apsw==3.51.3.0"
@@ -103,52 +96,14 @@ def _require_sqlite(word: str, content: bytes) -> None:
         raise UsageError(f"{word} is not a SQLite library: it lacks {', '.join(missing[:3])}")
 
 
-def _wheel(version: str) -> Path:
-    """Return the wheel of a version of APSW for the guest's Python."""
-    folder = cache_folder() / "wheels" / f"apsw-{version}-cp{_GUEST_PYTHON}"
-    stamp = folder / "sha256"
-    with locked(folder):
-        if not stamp.exists():
-            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching.") as scratch:
-                fetched = _downloaded(version, Path(scratch))
-                folder.mkdir(exist_ok=True)
-                host.atomic_write(folder / fetched.name, fetched.read_bytes())
-            host.atomic_write(stamp, _sha256(folder / fetched.name).encode())
-        (wheel,) = folder.glob("*.whl")
-        if _sha256(wheel) != stamp.read_text():
-            raise StoreError(f"{wheel} is damaged; remove {folder} to fetch it again")
-    return wheel
-
-
-def _downloaded(version: str, folder: Path) -> Path:
-    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in _WHEEL_GLIBC_MINORS]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
-    options = ["--no-deps", "--only-binary=:all:", "--retries=1", "--timeout=20", f"--dest={folder}"]
-    python = [f"--python-version={_GUEST_PYTHON}", "--implementation=cp", f"--abi=cp{_GUEST_PYTHON}"]
+def _extension(path: Path) -> bytes:
     try:
-        host.run([*pip, *options, *python, *platforms, "--quiet", f"apsw=={version}"], timeout_s=_PIP_LIMIT_S)
-    except HostError as error:
-        offered = _OFFERED.search(str(error))
-        if offered and offered[1] != "none":
-            newest = ", ".join(offered[1].split(", ")[-5:])
-            raise UsageError(f"PyPI has no wheel of APSW {version} for the guest; the newest are: {newest}") from None
-        raise HostError(f"APSW {version} could not be fetched from PyPI; is the network up? {error}") from None
-    (wheel,) = folder.glob("*.whl")
-    return wheel
-
-
-def _extension(wheel: Path) -> bytes:
-    try:
-        with zipfile.ZipFile(wheel) as archive:
+        with zipfile.ZipFile(path) as archive:
             (member,) = [found for found in archive.namelist() if _EXTENSION.fullmatch(found)]
             content = archive.read(member)
         facts = shared_library(content)
     except (zipfile.BadZipFile, ValueError, ElfError) as error:
-        raise StoreError(f"{wheel} does not have the layout of an APSW wheel: {error}") from None
+        raise StoreError(f"{path} does not have the layout of an APSW wheel: {error}") from None
     if not facts.is_x86_64 or "PyInit_apsw" not in facts.defined:
-        raise StoreError(f"{wheel} holds no APSW extension module for x86-64")
+        raise StoreError(f"{path} holds no APSW extension module for x86-64")
     return content
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -45,6 +45,8 @@ class Phase(StrEnum):
 
 
 _PHASES = tuple(Phase)
+# Without MS_SYNC this starts writeback, or does nothing at all.
+_MSYNC, _MS_SYNC = 26, 4
 # The marks that begin a phase.
 _PHASE_OF = {"setup": Phase.ACKED, "begin": Phase.COMMIT, "ack": Phase.ACKED, "end": Phase.END}
 
@@ -163,6 +165,8 @@ class _Supervision:
 
     def _call(self, stop: Stop) -> Call:
         name, path_of, offset_at = _SUPERVISED[stop.number]
+        if stop.number == _MSYNC and not stop.arguments[2] & _MS_SYNC:
+            name = CallName.WRITEBACK
         path = path_of(stop)
         role = self._syncs.role(path, self._directory) if self._syncs else ""
         offset = -1 if offset_at is None else stop.arguments[offset_at]
@@ -230,7 +234,7 @@ _PathOf = Callable[[Stop], str]
 _SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     74: (CallName.SYNC, _of_descriptor, None),  # fsync
     75: (CallName.SYNC, _of_descriptor, None),  # fdatasync
-    26: (CallName.SYNC, _of_mapping, None),  # msync
+    _MSYNC: (CallName.SYNC, _of_mapping, None),  # msync
     162: (CallName.SYNC, lambda _: "", None),  # sync
     306: (CallName.SYNC, _of_descriptor, None),  # syncfs
     277: (CallName.WRITEBACK, _of_descriptor, None),  # sync_file_range

@@ -1,0 +1,98 @@
+"""The templates that scenarios are measured in: a pair for each guest image and processor that they need.
+
+A pair is made when it is first asked for, and held until the end: a run of one engine waits for no image of another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from rig.cache import require_cache
+from rig.contract.processors import Processor
+from rig.contract.scenario import Scenario
+from rig.engines import load, named
+from rig.engines.builds import Library, builds_of
+from rig.machines import image, recipes
+from rig.machines.accelerator import best_accelerator
+from rig.machines.argv import Role
+from rig.machines.image import Recipe
+from rig.machines.qemu import require_qemu
+from rig.machines.template import Template, template
+
+# The machines of the engines that need no more than the base image.
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The templates that the scenarios of one image restore their machines from."""
+
+    recorder: Template
+    verifier: Template
+
+    def of(self, scenario: Scenario) -> Machines:  # noqa: ARG002 - these are the machines of all scenarios
+        """Return these machines, so that they can be used where all scenarios have one image."""
+        return self
+
+
+class Source(Protocol):
+    """What gives each scenario its machines."""
+
+    def of(self, scenario: Scenario) -> Machines:
+        """Return the machines that a scenario is measured in."""
+
+
+class Guests:
+    """The machines for any scenario. Scenarios may name the `libraries` in their tuning."""
+
+    def __init__(self, says: Callable[[str], None], libraries: Sequence[Library], stack: ExitStack) -> None:
+        self._says = says
+        self._libraries = libraries
+        self._stack = stack
+        self._lock = threading.Lock()
+        self._made: dict[tuple[Recipe, Processor], Machines] = {}
+        self._has_said = False
+
+    def of(self, scenario: Scenario) -> Machines:
+        """Return the machines that a scenario is measured in; make whatever the cache lacks.
+
+        Raise UsageError for a library that the guest cannot load, or a recipe that cannot be followed.
+        """
+        key = (recipes.of_engine(load(scenario.engine_module)), scenario.processor)
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._make(*key)
+            return self._made[key]
+
+    def _make(self, recipe: Recipe, processor: Processor) -> Machines:
+        guest = image.build(recipe, self._says)
+        own = [one for one in self._libraries if recipes.of_engine(named(one.engine)) == recipe]
+        for library in own:
+            builds_of(named(library.engine)).require_loadable(library, (guest.folder / "packages.txt").read_text())
+        best = best_accelerator(guest)
+        if not self._has_said:
+            more = "; `rig doctor` says more" if best.advice else ""
+            self._says(f"verifiers run under {best.accelerator}: {best.reason}{more}")
+            self._has_said = True
+        recorder = template(Role.RECORDER, guest, libraries=own, processor=processor)
+        verifier = template(Role.VERIFIER, guest, best.accelerator, own, processor)
+        return Machines(self._stack.enter_context(recorder), self._stack.enter_context(verifier))
+
+
+def name_of(scenario: Scenario) -> str:
+    """Return a name for the machines of a scenario, the same for all scenarios that share them."""
+    name = recipes.of_engine(load(scenario.engine_module)).name
+    return name if scenario.processor is Processor.PLAIN else f"{name}-{scenario.processor}"
+
+
+@contextmanager
+def guests(libraries: Sequence[Library] = (), says: Callable[[str], None] = lambda _: None) -> Iterator[Guests]:
+    """Give the machines for any scenario, and hold them for the length of a block; `says` is told what is made."""
+    require_qemu()
+    require_cache()
+    with ExitStack() as stack:
+        yield Guests(says, libraries, stack)
