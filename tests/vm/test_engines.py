@@ -50,9 +50,7 @@ def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_
     assert [""] * len(results) == [compare(row.outcome.scenario).difference for row in summary.rows]
 
 
-def test_a_package_that_does_not_exist_is_named_with_the_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_does_not_exist_is_named_with_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIG_CACHE", str(tmp_path))
     odd = replace(image.recipe(), name="odd", packages=("no-such-log",))
     words = "the guest image odd cannot be built: Debian trixie has no package 'no-such-log'"
