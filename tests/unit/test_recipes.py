@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import HostError, UsageError
+from rig.contract.processors import Processor
 from rig.engines import Engine, named
 from rig.machines import image, recipes, template
 from tests.unit import engines
@@ -78,7 +79,7 @@ def test_a_guest_has_the_engines_of_its_image_only(own: Path) -> None:
     (own / recipes.FILE).write_text('packages = ["liblog1"]\n')
     base, alone = image.recipe(), recipes.of_engine(engine())
     served = {
-        recipe.name: [each.name for each in template._served([], template.Processor.MODERN, recipe.digest)]
+        recipe.name: [each.name for each in template._served([], Processor.MODERN, recipe.digest)]
         for recipe in (base, alone, recipes.named("lmdb"))
     }
     assert {"base": ["sqlite"], "mylog": ["mylog"], "lmdb": ["lmdb"]} == served
