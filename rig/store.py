@@ -97,7 +97,7 @@ class Run:
     def recoveries(self, scenario: Scenario) -> Recoveries:
         """Return the recordings of a scenario's recoveries, for a fault that cuts these."""
         disk_mib = filesystem_named(scenario.filesystem).disk_mib_min
-        return Recoveries(self._folder(scenario.id) / "recoveries", scenario.device.atomic_bytes, disk_mib)
+        return Recoveries(self._folder(scenario.id) / "recoveries", disk_mib, scenario.device.atomic_bytes)
 
     @contextmanager
     def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:

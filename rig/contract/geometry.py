@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-# The size of the disk that is recorded and cut, unless its file system wants a larger one
-# (`rig.filesystems.FileSystem.disk_mib_min`).
-DISK_MIB = 64
 # The chunk in which a disk is read and digested; a whole number of them make a disk.
 CHUNK_BYTES = 1 << 16
 JOURNAL_DISK_MIB = 8

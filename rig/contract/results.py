@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
-from rig.contract.geometry import DISK_MIB
 from rig.contract.scenario import DEFAULT_WORKLOAD
 
 
@@ -126,6 +125,8 @@ class RecordingFacts:
     """One recording and its measurements; `settings` is READ BACK from the engine."""
 
     key: str
+    # The size of the disk with the data.
+    disk_mib: int
     # One for each disk, the data disk first.
     logs: Sequence[LogFacts]
     template: str
@@ -159,8 +160,6 @@ class RecordingFacts:
     reached: Sequence[tuple[str, int, int]] = field(default_factory=list)
     # Event -> how often it was skipped, because the engine does not know it or these settings do not.
     skipped: Mapping[str, int] = field(default_factory=dict)
-    # The size of the disk with the data.
-    disk_mib: int = DISK_MIB
     # How the file system was made (`format`) and mounted (`mount`), READ BACK in the guest.
     filesystem: Mapping[str, str] = field(default_factory=dict)
 

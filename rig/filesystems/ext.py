@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
-from rig.contract.geometry import DISK_MIB
 
+DISK_MIB = 64
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
 # Nothing random, and everything written at once. The last two are words of ext4 alone.

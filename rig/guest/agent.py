@@ -22,6 +22,7 @@ from rig.contract.findings import FindingKind
 from rig.contract.injections import LIVE_CUTS
 from rig.contract.orders import FAILED, READY, Orders
 from rig.engines import load
+from rig.filesystems import default_filesystems
 from rig.guest import livecuts, recorder, verifier
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
@@ -124,7 +125,7 @@ def _sleep_until(moment_ns: int) -> None:
 
 
 def _verify(port: int) -> None:
-    layer, judge = Layer(), Judge()
+    layer, judge = Layer(default_filesystems()[0].disk_mib_min), Judge()
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
             site = Site(orders, folder)

@@ -53,7 +53,7 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     disk_mib = filesystem_named(scenario.filesystem).disk_mib_min
     origin = Origin(template.identity, template.image, qemu_version())
     try:
-        with archive.write(kept, path, traces, scenario.device.atomic_bytes, disk_mib).opened() as logs:
+        with archive.write(kept, path, disk_mib, traces, scenario.device.atomic_bytes).opened() as logs:
             facts = soundness.facts_of(scenario, origin, told, logs)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error

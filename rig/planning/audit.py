@@ -16,7 +16,7 @@ from functools import cached_property
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
-from rig.contract.geometry import DISK_MIB, JOURNAL_DISK_MIB, data_mib
+from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib
 from rig.contract.scenario import Scenario
 from rig.faults import Disk, Fault, JointState, Logs
 from rig.faults.jointlegality import JointChecker
@@ -30,7 +30,7 @@ from rig.recordings.recoveries import OpenRecovery
 class Auditor:
     """Audits the scenarios of one recording; reads the order of writes once."""
 
-    def __init__(self, logs: Logs, disk_mib: int = DISK_MIB) -> None:
+    def __init__(self, logs: Logs, disk_mib: int) -> None:
         """Take logs that passed the recording's self-check, a replay of each equals its device, and the disk's size."""
         self._logs = logs
         self._device_bytes = disk_mib << 20

@@ -35,6 +35,8 @@ _FACTS = "facts.json"
 _UNITS_BYTES = [512 << shift for shift in range(12)]
 # The disk with the data, and one of the journal's own.
 _LOGS_MAX = 2
+# The size of every disk in recordings from before facts said it.
+_DISK_MIB_BEFORE = 64
 # The sizes that a disk can have.
 _DISKS_MIB = range(geometry.JOURNAL_DISK_MIB + 1, (RECORDING_BYTES >> 20) + 1)
 
@@ -55,7 +57,7 @@ class Recording:
         path = Path(name)
         try:
             traces_bytes = [facts.trace_bytes for facts in self.facts.logs]
-            made = file_of(path, len(self.facts.logs), traces_bytes, self.facts.logs[0].unit_bytes, self.facts.disk_mib)
+            made = file_of(path, len(self.facts.logs), self.facts.disk_mib, traces_bytes, self.facts.logs[0].unit_bytes)
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
                 self._unpack(archive_name(rank), path, begin_bytes, facts.size_bytes, facts.digest)
                 if facts.trace_bytes:
@@ -91,11 +93,11 @@ def trace_name(rank: int) -> str:
 def file_of(
     path: Path,
     log_count: int,
+    disk_mib: int,
     traces_bytes: Sequence[int] = (),
     unit_bytes: int = 0,
-    disk_mib: int = geometry.DISK_MIB,
 ) -> LogFile:
-    """Return the layout of an unpacked recording: so many logs, traces of these lengths, unit and size of the disk."""
+    """Return the layout of an unpacked recording: so many logs, size of the disk, traces of these lengths, and unit."""
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
     traces = tuple((begin + _TRACE_BEGIN_BYTES, length) for begin, length in zip(begins, traces_bytes, strict=False))
     # Where the disk of each log begins on a verifier's one device, and its size as the recorder makes it.
@@ -107,12 +109,12 @@ def file_of(
 def write(
     logs: Sequence[bytes],
     path: Path,
+    disk_mib: int,
     traces: Sequence[bytes] = (),
     unit_bytes: int = 0,
-    disk_mib: int = geometry.DISK_MIB,
 ) -> LogFile:
     """Write logs and their block traces to a sparse file in the layout of an unpacked recording."""
-    made = file_of(path, len(logs), [len(trace) for trace in traces], unit_bytes, disk_mib)
+    made = file_of(path, len(logs), disk_mib, [len(trace) for trace in traces], unit_bytes)
     with path.open("wb") as file:
         for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
             file.seek(begin_bytes)
@@ -143,7 +145,8 @@ def load(folder: Path) -> Recording | None:
         known = json.loads(path.read_text())
         logs = [LogFacts(**log) for log in known["logs"]]
         reached = [tuple(one) for one in known["reached"]]
-        recording = Recording(folder, RecordingFacts(**{**known, "logs": logs, "reached": reached}))
+        facts = RecordingFacts(**{"disk_mib": _DISK_MIB_BEFORE, **known, "logs": logs, "reached": reached})
+        recording = Recording(folder, facts)
     except (ValueError, TypeError, KeyError) as error:
         raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
     if any(log.unit_bytes not in {0, *_UNITS_BYTES} for log in logs):

@@ -26,7 +26,7 @@ import numpy as np
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RecordingError
-from rig.contract.geometry import CHUNK_BYTES, DISK_MIB
+from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
@@ -62,7 +62,7 @@ class LiveCut:
     unflushed_count: int
 
 
-def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int = DISK_MIB) -> Iterator[Round]:
+def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int) -> Iterator[Round]:
     """Yield the rounds of a recording of live cuts, whose parts alternate between a log and the disk that it left."""
     for number, (one, log, filled) in enumerate(zip(told["rounds"], parts[::2], parts[1::2], strict=True), start=1):
         device: ByteArray = np.zeros(disk_mib << 20, dtype=np.uint8)

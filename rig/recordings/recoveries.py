@@ -28,7 +28,6 @@ import zstandard
 from rig import host
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import DISK_MIB
 from rig.faults import Address, CrashState, LogError, Logs, StateIdError, WriteLog, everything_unflushed_lost
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig.faults.rendering import contents
@@ -81,9 +80,7 @@ class OpenRecovery:
         return everything_unflushed_lost(self.log, self.logs.epochs, self.first_entry + 1)
 
 
-def self_contained(
-    address: str, state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int = DISK_MIB << 20
-) -> bytes:
+def self_contained(address: str, state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int) -> bytes:
     """Return the log of a recovery from a state of a log, preceded by a mark for its address and by its content."""
     _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
     (disk,) = (one.copy() for one in contents(log, [state], device_bytes))
@@ -102,8 +99,8 @@ def self_contained(
 class Recoveries:
     """The recordings of recoveries of one scenario, in a folder."""
 
-    def __init__(self, folder: Path, unit_bytes: int = 0, disk_mib: int = DISK_MIB) -> None:
-        """Take the folder, what the disk writes atomically (0: any write), and its size."""
+    def __init__(self, folder: Path, disk_mib: int, unit_bytes: int = 0) -> None:
+        """Take the folder, the size of the disk, and what it writes atomically (0: any write)."""
         self._folder = folder
         self._unit_bytes = unit_bytes
         self.device_bytes = disk_mib << 20

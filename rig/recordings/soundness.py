@@ -48,6 +48,7 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
     counts = [_counts(log) for log in logs.all]
     return RecordingFacts(
         key=scenario.recording_key,
+        disk_mib=logs.first.device_bytes >> 20,
         logs=_log_facts(logs),
         template=origin.template,
         image=origin.image,
@@ -68,7 +69,6 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         clock=told.get("clock", []),
         reached=[(word, *timeline.span(ending, number)) for ending, number, word in told.get("reached", [])],
         skipped=told.get("skipped", {}),
-        disk_mib=logs.first.device_bytes >> 20,
         filesystem=told["filesystem"],
     )
 

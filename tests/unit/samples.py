@@ -82,6 +82,7 @@ def measured(
     digest = hashlib.blake2b(f"{name}{shim}".encode(), digest_size=32).hexdigest()
     recording = RecordingFacts(
         key=digest[:16],
+        disk_mib=64,
         logs=[LogFacts(digest, 2_103_296, 912)],
         template="7d1f" * 16,
         image="a90c" * 16,

@@ -13,10 +13,11 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, disk_digest
+from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import Logs, WriteLog
+from rig.filesystems.ext import DISK_MIB
 from rig.recordings import archive, soundness
 from rig.recordings.archive import RECORDING_BYTES, Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
@@ -96,7 +97,7 @@ def test_a_transaction_without_its_acknowledgement_voids_it(tmp_path: Path, devi
 
 LOG = encode(ENTRIES)
 FACTS = RecordingFacts(
-    key="k", logs=[LogFacts(hashlib.sha256(LOG).hexdigest(), len(LOG), len(ENTRIES))],
+    key="k", disk_mib=DISK_MIB, logs=[LogFacts(hashlib.sha256(LOG).hexdigest(), len(LOG), len(ENTRIES))],
     template="t", image="i", qemu_version="7", kernel="6",
     engine_version="3", settings={"synchronous": "full"}, seed=1, transaction_count=1, busy_virtual_ns=1,
     span_virtual_ns=3, flush_count=0, written_bytes=512, user_bytes=8,
@@ -130,6 +131,15 @@ def test_the_logs_of_a_recording_are_those_of_a_disk_of_its_size(folder: Path, d
     assert loaded
     with loaded.opened() as logs:
         assert [disk_mib << 20] == [log.device_bytes for log in logs.all]
+
+
+def test_facts_from_before_they_said_the_size_are_those_of_a_disk_of_64_mib(folder: Path) -> None:
+    known = asdict(replace(FACTS, disk_mib=300))
+    del known["disk_mib"]
+    (folder / "facts.json").write_text(json.dumps(known))
+    recording = load(folder)
+    assert recording
+    assert 64 == recording.facts.disk_mib
 
 
 @pytest.mark.parametrize("disk_mib", [0, 8, -64, "64", None, 1.5, 1 << 40])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import DISK_MIB
 from rig.faults import Address, Fault, WriteLog
+from rig.filesystems.ext import DISK_MIB
 from rig.guest import recovery
 from rig.planning.recoverycuts import is_inside
 from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, self_contained
@@ -136,11 +136,11 @@ def kept_log(folder: Path) -> tuple[Recoveries, str, bytes]:
     run_of(folder / "raw", [Op("write", 3, 1, 1), Op("flush-begin"), Op("flush-end")])
     with WriteLog.open(folder / "first") as log, WriteLog.open(folder / "raw") as raw:
         state = everything(Fault.POWERCUT, log).states[-1]
-        data = self_contained(state.id, state, log, raw.path.read_bytes())
+        data = self_contained(state.id, state, log, raw.path.read_bytes(), DISK_MIB << 20)
     (folder / "composed").write_bytes(data)
     with WriteLog.open(folder / "composed") as composed:
         disk = composed.replay(composed.entry_count, DISK_MIB << 20)
-    kept = Recoveries(folder / "recoveries")
+    kept = Recoveries(folder / "recoveries", DISK_MIB)
     kept.save(state.id, data, geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES)))
     return kept, state.id, data
 
@@ -198,7 +198,7 @@ def test_a_missing_a_damaged_or_another_recovery_is_an_error_that_names_the_file
 
 
 def test_the_index_says_what_there_is_or_that_it_is_damaged(tmp_path: Path) -> None:
-    kept = Recoveries(tmp_path / "recoveries")
+    kept = Recoveries(tmp_path / "recoveries", DISK_MIB)
     assert kept.index() is None
     rows = [Recovery("e7.f0", ((4096, 8192), (65536, 512))), Recovery("e7.f0~e9.f1", ())]
     kept.write_index(rows)

@@ -11,8 +11,8 @@ import pytest
 
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import DISK_MIB
 from rig.faults import Address, ContentIndex, CrashState, Logs, WriteLog, epochs, parse_state
+from rig.filesystems.ext import DISK_MIB
 from rig.planning import recoverycuts
 from rig.planning.matrix import PROFILES
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Iterator[WriteLog]:
 
 def keep(kept: Recoveries, address: str, state: CrashState, log: WriteLog, entries: list[Entry]) -> Recovery:
     """Keep a recovery from a state that wrote these entries."""
-    data = self_contained(address, state, log, encode(entries))
+    data = self_contained(address, state, log, encode(entries), DISK_MIB << 20)
     path = log.path.with_name("composed")
     path.write_bytes(data)
     with WriteLog.open(path) as composed:
@@ -47,7 +47,7 @@ def keep(kept: Recoveries, address: str, state: CrashState, log: WriteLog, entri
 def test_every_cut_of_a_recovery_is_judged_at_the_first_cut_and_named_by_the_way_there(
     log: WriteLog, tmp_path: Path
 ) -> None:
-    kept = Recoveries(tmp_path / "recoveries")
+    kept = Recoveries(tmp_path / "recoveries", DISK_MIB)
     first = parse_state("e9.f1.w7", log, epochs(log))
     rows = [keep(kept, first.id, first, log, RECOVERY)]
     with kept.opened(first.id) as opened:
@@ -75,7 +75,7 @@ def test_every_cut_of_a_recovery_is_judged_at_the_first_cut_and_named_by_the_way
 def test_a_recovery_of_another_state_or_without_the_one_it_follows_is_not_cut(
     log: WriteLog, tmp_path: Path, rows: list[str]
 ) -> None:
-    kept = Recoveries(tmp_path / "recoveries")
+    kept = Recoveries(tmp_path / "recoveries", DISK_MIB)
     other = parse_state("e9.f1.w7", log, epochs(log))
     # The log of one under the name of the other.
     for text in rows:
@@ -90,7 +90,7 @@ def test_a_recovery_of_another_state_or_without_the_one_it_follows_is_not_cut(
 
 def test_without_an_index_the_recoveries_were_not_all_recorded(log: WriteLog, tmp_path: Path) -> None:
     with ExitStack() as stack, pytest.raises(RecordingError, match="not all recorded"):
-        recoverycuts.cuts(SCENARIO, PROFILE, Logs(log), Recoveries(tmp_path), stack)
+        recoverycuts.cuts(SCENARIO, PROFILE, Logs(log), Recoveries(tmp_path, DISK_MIB), stack)
 
 
 def test_every_profile_cuts_a_handful_of_recoveries_and_the_exhaustive_one_many() -> None:

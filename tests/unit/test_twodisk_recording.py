@@ -12,9 +12,10 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import CHUNK_BYTES, DISK_MIB, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB, disk_digest
 from rig.contract.results import LogFacts
 from rig.faults import Disk, LogError, WriteLog
+from rig.filesystems.ext import DISK_MIB
 from rig.recordings import soundness
 from rig.recordings.archive import Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode

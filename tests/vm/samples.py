@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from rig.contract.findings import Finding
-from rig.contract.geometry import DISK_MIB
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
+from rig.filesystems.ext import DISK_MIB
 from rig.machines import verification
 from rig.machines.pool import Clones
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rig.contract.geometry import DISK_MIB
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.damage import Discarded, Unreadable
 from rig.faults.state import landable, make_state
+from rig.filesystems.ext import DISK_MIB
 from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline

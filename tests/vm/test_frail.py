@@ -16,7 +16,6 @@ import pytest
 
 from rig.contract.errors import EngineError
 from rig.contract.findings import Finding
-from rig.contract.geometry import DISK_MIB
 from rig.contract.injections import Injection
 from rig.contract.orders import Shim
 from rig.contract.results import LiveFinding, VerdictKind
@@ -24,6 +23,7 @@ from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.damage import Damage, Unreadable, Zeros
 from rig.faults.state import landable, make_state
+from rig.filesystems.ext import DISK_MIB
 from rig.guest.programs.injections import Stage, strikes
 from rig.machines import session, verification
 from rig.machines.argv import Role

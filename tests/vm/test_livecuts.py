@@ -13,10 +13,10 @@ import pytest
 from rig.analysis.controls import check_controls, is_cross_check
 from rig.analysis.outcome import outcome, summarise
 from rig.contract.errors import LegalityError
-from rig.contract.geometry import DISK_MIB
 from rig.contract.injections import LIVE_CUTS, Injection
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, LogError, WriteLog
+from rig.filesystems.ext import DISK_MIB
 from rig.guest.livecuts import round_count
 from rig.machines import record
 from rig.machines.campaign import Campaign
@@ -49,7 +49,7 @@ class Cut:
 
     @property
     def rounds(self) -> list[Round]:
-        return list(rounds(self.told, self.parts))
+        return list(rounds(self.told, self.parts, DISK_MIB))
 
 
 def scenario_of(settings: str, kind: Injection) -> Scenario:

@@ -15,6 +15,7 @@ from rig.contract.errors import UsageError
 from rig.contract.results import VerdictKind
 from rig.faults import Address, CrashState, EntryFlag, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.selection import evenly_spaced
+from rig.filesystems.ext import DISK_MIB
 from rig.machines import campaign
 from rig.machines.campaign import Silent
 from rig.machines.guests import Machines
@@ -57,14 +58,14 @@ class Measured:
 @pytest.fixture
 def recovered(verifier: Template, recorded: Recorder, tmp_path: Path) -> Iterator[Recovered]:
     scenario = scenario_of("delete_full", fault="recoverycut")
-    kept = Recoveries(tmp_path)
+    kept = Recoveries(tmp_path, DISK_MIB)
     with opened(recorded(scenario)) as (_, log):
         state = hot(log)
         (one,) = recover(scenario, verifier, log, [state])
         assert one
         acked = Timeline(log.marks).acked(state.instant)
         assert ("prefix", acked) == (one.finding.kind, one.finding.recovered)
-        kept.save(state.id, self_contained(state.id, state, log, one.log), one.digest)
+        kept.save(state.id, self_contained(state.id, state, log, one.log, DISK_MIB << 20), one.digest)
         yield state, Recovery(state.id, one.places), kept, acked
 
 

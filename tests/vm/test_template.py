@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import VmError
-from rig.contract.geometry import DISK_MIB
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
+from rig.filesystems.ext import DISK_MIB
 from rig.machines import template as vm_template
 from rig.machines.argv import Role
 from rig.machines.image import Image

@@ -14,12 +14,12 @@ import pytest
 
 from rig.contract import geometry
 from rig.contract.errors import UsageError
-from rig.contract.geometry import DISK_MIB
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Disk, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import make_joint
+from rig.filesystems.ext import DISK_MIB
 from rig.machines import campaign, record
 from rig.machines.guests import Machines
 from rig.machines.replay import replay

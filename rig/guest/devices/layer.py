@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle
 
-from rig.contract.geometry import DISK_MIB
 from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 
@@ -26,9 +25,9 @@ class Layer:
     device for each state would take three times as long.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, disk_mib: int) -> None:
         self.mapper = DeviceMapper()
-        self._make(DISK_MIB)
+        self._make(disk_mib)
 
     def resize(self, disk_mib: int) -> None:
         """Have base and layer for a disk of this size; both are empty if it is another. Nothing may have them open."""
