@@ -221,7 +221,18 @@ _WRITTEN = matters(
 )
 _NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
 # By file system, all variants alike, because what makes the name of a new file durable is up to it and not to SQLite.
-_NEW_NAMES = dict.fromkeys(("ext3", "ext4"), _NEW_NAME)
+_NEW_NAMES = {
+    "ext3": _NEW_NAME,
+    "ext4": _NEW_NAME,
+    "xfs": spared(
+        "XFS writes its log with the fsync of a new file, up to the transaction that made the file and its name",
+        "xfs_file_fsync in fs/xfs/xfs_file.c, xfs_create in fs/xfs/xfs_inode.c [SRC]",
+    ),
+    "btrfs": spared(
+        "Btrfs logs a new file with its name at the fsync of the file",
+        "btrfs_log_inode_parent and add_inode_ref in fs/btrfs/tree-log.c [SRC]",
+    ),
+}
 _OLD_NAME = spared("the journal is never removed, so its name stays durable from its first sync on", _EXT4)
 _BODY_FIRST = spared("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
 _END = matters(

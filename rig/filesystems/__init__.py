@@ -20,7 +20,7 @@ __all__ = [
     "unsafe",
     "with_journal_disk",
 ]
-_OTHERS = ("filesystem",)
+_OTHERS = ("filesystem", "kernel")
 
 
 @cache

@@ -62,8 +62,11 @@ class Ext:
     unsafe: Mapping[str, str] = field(default_factory=dict)
     # With data=journal all that is written goes through the journal, in transactions.
     keeps_order: bool = False
+    maps_files: bool = True
     is_default: bool = False
     disk_mib_min: int = DISK_MIB
+    # The driver is built into the kernel.
+    modules: tuple[str, ...] = ()
     extended: str = _EXTENDED
 
     def make(self, device: str) -> None:

@@ -22,6 +22,10 @@ class FileSystem(Protocol):
         """Return the type that mount(2) expects."""
 
     @property
+    def modules(self) -> tuple[str, ...]:
+        """Return the kernel modules of its driver, each after those that it needs; none if it is built in."""
+
+    @property
     def disk_mib_min(self) -> int:
         """Return the size of the smallest usable disk."""
 
@@ -46,6 +50,10 @@ class FileSystem(Protocol):
         """Return whether a crash leaves the files as they were at one moment, also what was written without a sync."""
 
     @property
+    def maps_files(self) -> bool:
+        """Return whether FIEMAP says where on the device a file is; the cuts of a recovery are chosen by that."""
+
+    @property
     def is_default(self) -> bool:
         """Return whether it is measured if no scenario is named."""
 
@@ -65,7 +73,10 @@ class FileSystem(Protocol):
         """Repair an unmounted device as an administrator would; return the tool's report."""
 
     def error_count(self, device: str) -> int:
-        """Return how many errors it has counted on a mounted device."""
+        """Return how many errors it has counted on a mounted device.
+
+        What keeps no count looks into `rig.filesystems.kernel.messages`, which begin with the mount.
+        """
 
 
 @runtime_checkable

@@ -96,8 +96,8 @@ def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Pa
 def _state_cost(say: Callable[[str], None], machines: Machines, scratch: Path, states_max: int) -> None:
     scenario = _scenario(40)
     recorded = record.record(scenario, machines.recorder, scratch / "short")
-    alone, findings = _check(scenario, machines.verifier, recorded, states_max, 1)
-    both, _ = _check(scenario, machines.verifier, recorded, states_max, 2)
+    alone, findings = check(scenario, machines.verifier, recorded, states_max, 1)
+    both, _ = check(scenario, machines.verifier, recorded, states_max, 2)
     steps = {name: statistics.median(f.ms[name] for f in findings) for name in findings[0].ms}
     floor = steps["mount"] + steps["reopen"] + steps["unmount"]
     say(f"| crash states checked, {scenario.id}, one machine | {alone:.1f} /s | |")
@@ -111,7 +111,7 @@ def _lengths(say: Callable[[str], None], machines: Machines, scratch: Path, leng
     for count in lengths:
         scenario = _scenario(count)
         recorded = record.record(scenario, machines.recorder, scratch / f"length-{count}")
-        rate, _ = _check(scenario, machines.verifier, recorded, 160, 1)
+        rate, _ = check(scenario, machines.verifier, recorded, 160, 1)
         rates.append(f"{1000 / rate:.1f} ms at {recorded.facts.entry_count} entries")
     say(f"| cost of a state by length of the log | {', '.join(rates)} | flat |")
 
@@ -130,7 +130,7 @@ def _fault(say: Callable[[str], None], machines: Machines, folder: Path, fault: 
     say(f"| {fault} | {count} | {rate} | {record_s:.1f} s |")
 
 
-def _check(
+def check(
     scenario: Scenario, verifier: Template, recorded: Recording, states_max: int, machine_count: int
 ) -> tuple[float, list[Finding]]:
     """Return states per second, from starting the first machine to the last answer of all, and the findings."""

@@ -22,8 +22,9 @@ from rig.contract.findings import FindingKind
 from rig.contract.injections import LIVE_CUTS
 from rig.contract.orders import FAILED, READY, Orders
 from rig.engines import load
-from rig.filesystems import default_filesystems
+from rig.filesystems import default_filesystems, filesystem_named
 from rig.guest import livecuts, recorder, verifier
+from rig.guest.devices import disks
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
 from rig.guest.site import Site
@@ -75,6 +76,8 @@ def _record(port: int) -> None:
     told = awaited(_ORDERS.read_bytes)
     _meet_the_clock()
     orders = Orders.of(json.loads(told))
+    # Only where it is needed: before the save, all machines would pay for it.
+    disks.require_modules(filesystem_named(orders.filesystem).modules)
     record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record
 
     def keep(size: int, chunks: Iterable[bytes]) -> None:

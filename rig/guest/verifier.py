@@ -36,7 +36,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, data_mib, sparse_digest
 from rig.contract.orders import Orders
 from rig.engines import load
-from rig.filesystems import Unjournaled, with_journal_disk
+from rig.filesystems import Unjournaled, kernel, with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.faultlayer import Ballast
@@ -61,6 +61,7 @@ class Verifier:
     def __init__(self, orders: Orders, layer: Layer, judge: Judge) -> None:
         self._site = Site(orders, mounts.MOUNT_POINT)
         self._filesystem = self._site.filesystem
+        disks.require_modules(self._filesystem.modules)
         layer.resize(self._filesystem.disk_mib_min)
         self._repairs = self._filesystem if isinstance(self._filesystem, Unjournaled) else None
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
@@ -158,6 +159,7 @@ class Verifier:
     def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         repaired = self._repairs.recover(device) if self._repairs else ""
         clock.lap("repair")
+        kernel.forget_messages()
         try:
             mounts.mount(device, self._filesystem.kernel_type, self._options)
         except OSError as error:

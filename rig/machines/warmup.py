@@ -31,8 +31,8 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
                 yield _orders(engine, first_filesystem, settings, _TRANSACTION_COUNT, workload)
         for library in _of_each_kind(libraries, engine):
             yield _brief(engine, first_filesystem, library)
-    # Variants of one kind differ in words alone.
-    of_each_type = {filesystem.kernel_type: filesystem for filesystem in filesystems()}
+    # Variants of one kind differ in words alone. Those whose driver has to be loaded begin in the clone.
+    of_each_type = {filesystem.kernel_type: filesystem for filesystem in filesystems() if not filesystem.modules}
     for filesystem in of_each_type.values():
         needed = _of_each_kind(libraries, engines[0])[:1] if engines[0].spec.needs_build else []
         yield _brief(engines[0], filesystem, *needed)

@@ -163,6 +163,8 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
         return f"{engine.name} cannot be measured under {fault}: its driver cannot tell disk errors from others"
     if engine.own_driver and spec.injection:
         return f"{engine.name} cannot be measured under {fault}: the rig does not make its transactions itself"
+    if spec.cuts_recovery and not filesystem.maps_files:
+        return f"{filesystem.word} cannot be measured under {fault}: it does not tell where on the disk its files are"
     if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
         return f"{filesystem.word} cannot be measured under {fault}: it cannot have a journal on a separate disk"
     return ""
@@ -320,7 +322,10 @@ def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
             is_meant = fnmatchcase(engine.name, parts[0]) and fnmatchcase(filesystem.word, parts[1])
             if is_meant and fault in SPECS and (reason := why_not(engine, filesystem, fault)):
                 return reason
-    ids = [scenario.id for scenario in scenarios]
+    # Of file systems that the pattern does not name, the one that is measured by default is meant.
+    words = {found.word for found in filesystems() if found.word in pattern}
+    words = words or {found.word for found in default_filesystems()}
+    ids = [scenario.id for scenario in scenarios if scenario.filesystem in words]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
     near = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
     return f"no scenario matches {pattern!r}; did you mean {near!r}? `rig plan '*'` lists them all"

@@ -107,6 +107,7 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
         ["no scenario matches 'wal_full'; did you mean '*wal_full*'? ", "`rig plan '*'` lists them all"],
     ),
     (["plan", "wal_ful_powercut"], ["no scenario matches", "did you mean 'sqlite-ext4-wal_full_powercut'? "]),
+    (["plan", "xfs-wal_ful_powercut"], ["no scenario matches", "did you mean 'sqlite-xfs-wal_full_powercut'? "]),
     (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--device", "tape"], ["unknown device 'tape'", "none, ssd, ssd-64k, hdd"]),

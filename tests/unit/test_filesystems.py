@@ -25,7 +25,7 @@ from rig.recordings import soundness
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
 
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier")
-SOUND = ("ext3", "ext4", "ext4.journal", "ext4.writeback")
+SOUND = ("btrfs", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.journal", "ext4.writeback", "xfs")
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
 
@@ -134,7 +134,7 @@ def test_without_the_settings_that_must_take_harm_the_others_prove_nothing() -> 
 
 def test_where_files_keep_their_order_settings_without_syncs_need_not_be_damaged() -> None:
     losing = [on("ext4", measured(sqlite(mode, "off"), [LOSS])) for mode in ("delete", "wal")]
-    for word, is_kept in (("ext4", False), ("ext4.journal", True)):
+    for word, is_kept in (("btrfs", False), ("btrfs.flushoncommit", True), ("ext4", False), ("ext4.journal", True)):
         summary = summarise([*(on(word, one) for one in losing), wal_full(word)], 60)
         assert is_kept is (row_of(summary).judgement.result is Result.KEPT)
 

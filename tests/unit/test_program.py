@@ -319,7 +319,7 @@ def test_the_control_of_a_program_is_the_program_itself_with_the_same_promise(tm
             ["--fs", "ext4", "--program", "PATH", "--promise", "eternal"],
             "unknown promise 'eternal'; there are: durable",
         ),
-        (["--program", "PATH"], "--program needs a file system: --fs ext2|"),
+        (["--program", "PATH"], "--program needs a file system: --fs btrfs|"),
         (["--program", "PATH", "--fs", "fat"], "unknown file system 'fat'"),
         (["--program", "PATH", "--fs", "ext4", "--fault", "powercutt"], "unknown fault 'powercutt'; did you mean"),
         (["--program", "PATH", "--fs", "ext4", "--fault", "processkill"], "the rig does not make its transactions"),

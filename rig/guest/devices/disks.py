@@ -28,6 +28,13 @@ def load_module(name: str, parameters: str = "") -> None:
         raise OSError(number, f"module {name}: {os.strerror(number)}")
 
 
+def require_modules(names: Iterable[str]) -> None:
+    """Load modules from the initrd unless they are loaded; raise OSError naming one that does not load."""
+    for name in names:
+        if not Path("/sys/module", name).exists():
+            load_module(name)
+
+
 def unload_module(name: str) -> None:
     """Unload a module and free its memory; raise OSError naming it."""
     if _libc.syscall(176, name.encode(), os.O_NONBLOCK):  # delete_module(2)

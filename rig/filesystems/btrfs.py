@@ -1,0 +1,125 @@
+"""Btrfs as btrfs-progs makes it by default: metadata twice, data once, crc32c.
+
+By default it copies on write, with a checksum of all data. `nodatacow` overwrites data in place and keeps no checksums
+of it. What an fsync needs is in a log tree, and the rest in a commit every 30 s.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rig.filesystems import kernel
+
+_UUID = "12345678-1234-1234-1234-123456789abc"
+_DEVICE_UUID = "87654321-4321-4321-4321-cba987654321"
+_LIMIT_S = 120
+_CLEAN = 0
+# Lines of `btrfs check` that say where it is and what it counted, not what it found.
+_PROGRESS = re.compile(
+    r"\[\d/\d\]|Opening filesystem|Checking filesystem|UUID:|total |btree space|file data|\s*referenced|found "
+)
+_SAID_CHARS = 400
+# The lines of dump-super that say how it was made.
+_MADE = ("csum_type", "total_bytes", "sectorsize", "nodesize", "num_devices", "compat_ro_flags", "incompat_flags")
+# KERN_WARNING: a checksum that does not match is one.
+_WARNING_LEVEL = 4
+_ERRORS = Path("/sys/fs/btrfs", _UUID, "devinfo/1/error_stats")
+# On a disk that takes discards, as the one that is recorded does, the default would be discard=async.
+_NO_DISCARDS = "nodiscard"
+
+
+@dataclass(frozen=True)
+class Btrfs:
+    """The file system with its mount options."""
+
+    word: str
+    mount_options: str = _NO_DISCARDS
+    reads_back: tuple[str, ...] = ("space_cache=v2",)
+    # With flushoncommit a commit has all that was written before it; without an fsync nothing else reaches the disk.
+    keeps_order: bool = False
+    kernel_type: str = "btrfs"
+    modules: tuple[str, ...] = ("libcrc32c", "xor", "raid6_pq", "btrfs")
+    # By default metadata is there twice, and a smaller disk has no room for that (109 MiB) and for data.
+    disk_mib_min: int = 128
+    options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard=sync"})
+    unsafe: Mapping[str, str] = field(default_factory=dict)
+    # Its FIEMAP tells addresses of its own, which chunks map to the device.
+    maps_files: bool = False
+    is_default: bool = False
+
+    def make(self, device: str) -> None:
+        """Make the file system."""
+        _run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-U", _UUID, "--device-uuid", _DEVICE_UUID, device)
+
+    def made_as(self, device: str) -> str:
+        """Return the format as its superblock says it."""
+        return superblock(_run("btrfs", "inspect-internal", "dump-super", device).stdout)
+
+    def mounted_with(self, device: str) -> str:
+        """Return all mount options, the default ones too."""
+        return kernel.mount_options(device)
+
+    def damage(self, device: str) -> str:
+        """Return what `btrfs check` complains about; empty if nothing. It does not read the data."""
+        process = _check("--readonly", device)
+        return "" if process.returncode == _CLEAN else _told(process)
+
+    def repair(self, device: str) -> str:
+        """Repair what `btrfs check` finds."""
+        return _told(_check("--repair", "--force", device))
+
+    def error_count(self, device: str) -> int:
+        """Return the errors that the driver has counted, and the warnings in the kernel's messages."""
+        return counted(_ERRORS.read_text()) + warnings(kernel.messages(), device)
+
+
+def _variant(word: str, options: str, *reads_back: str, keeps_order: bool = False) -> Btrfs:
+    return Btrfs(f"btrfs.{word}", f"{_NO_DISCARDS},{options}", ("space_cache=v2", *reads_back), keeps_order)
+
+
+VARIANTS = (
+    Btrfs("btrfs"),
+    _variant("nodatacow", "nodatacow", "nodatasum", "nodatacow"),
+    _variant("zstd", "compress-force=zstd", "compress-force=zstd:3"),
+    _variant("flushoncommit", "flushoncommit", "flushoncommit", keeps_order=True),
+)
+
+
+def superblock(said: str) -> str:
+    """Return the lines of dump-super that say how it was made, with the names of their flags, in one line."""
+    found = ((name, re.search(rf"^{name}[ \t]+(.*(?:\n[ \t].*)*)", said, re.MULTILINE)) for name in _MADE)
+    return "; ".join(f"{name}: {' '.join(match[1].split())}" for name, match in found if match)
+
+
+def complaints(said: str) -> str:
+    """Return what `btrfs check` says without its progress and its counts."""
+    return " ".join(" ".join(line for line in said.splitlines() if not _PROGRESS.match(line)).split())
+
+
+def counted(error_stats: str) -> int:
+    """Return the sum of the errors in the text of an `error_stats`."""
+    return sum(int(line.split()[1]) for line in error_stats.splitlines())
+
+
+def warnings(messages: str, device: str) -> int:
+    """Return how many of the kernel's messages are warnings or worse of Btrfs on a device."""
+    name = re.escape(device.rpartition("/")[2])
+    return len(kernel.said(messages, re.compile(rf"BTRFS \w+ \(device {name}[ )]"), _WARNING_LEVEL))
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S)
+
+
+def _check(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["btrfs", "check", *words], capture_output=True, text=True, timeout=_LIMIT_S, check=False, input="y\n"
+    )
+
+
+def _told(process: subprocess.CompletedProcess[str]) -> str:
+    return f"btrfs check {process.returncode}: {complaints(process.stdout + process.stderr)[:_SAID_CHARS]}"

@@ -1,0 +1,49 @@
+"""What the kernel says about mounted file systems: its messages, and the options of a mount."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+# syslog(2): everything since the messages were last cleared; clear them. The console shows them all the same.
+_READ_ALL, _CLEAR = 3, 5
+# As large as the kernel's own buffer can be in the guest.
+_BUFFER_BYTES = 1 << 20
+_MESSAGE = re.compile(r"<(\d+)>\[ *[\d.]+\] (.*)")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def forget_messages() -> None:
+    """Forget the kernel's messages, so that later ones are about what is mounted next."""
+    _libc.klogctl(_CLEAR, None, 0)
+
+
+def messages() -> str:
+    """Return the kernel's messages since they were forgotten, each line with its level."""
+    buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
+    size = _libc.klogctl(_READ_ALL, buffer, _BUFFER_BYTES)
+    return buffer.raw[: max(0, size)].decode(errors="replace")
+
+
+def said(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
+    """Return those of the kernel's messages that begin in this way and are at least as grave as a level.
+
+    The levels are those of include/linux/kern_levels.h: the lower, the graver.
+    """
+    found = [match for line in text.splitlines() if (match := _MESSAGE.fullmatch(line))]
+    return [match[2] for match in found if int(match[1]) & 7 <= level_max and beginning.match(match[2])]
+
+
+def mount_options(device: str) -> str:
+    """Return the options of a mounted device as the kernel lists them, by commas."""
+    return options_of(Path("/proc/mounts").read_text(), device)
+
+
+def options_of(mounts: str, device: str) -> str:
+    """Return the options of a device in the text of /proc/mounts; raise LookupError if it is not mounted."""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) > 3 and fields[0] == device:
+            return fields[3]
+    raise LookupError(f"{device} is not mounted")

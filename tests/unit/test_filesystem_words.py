@@ -1,0 +1,155 @@
+"""What XFS, Btrfs and the kernel say about a file system, as read by the rig; and the modules of their drivers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.contract.errors import UsageError
+from rig.engines import engines
+from rig.filesystems import btrfs, default_filesystems, filesystem_named, filesystems, kernel, xfs
+from rig.machines.image import recipe
+from rig.machines.warmup import warm_orders
+from rig.planning import matrix
+
+BEYOND_EXT = ("btrfs", "btrfs.flushoncommit", "btrfs.nodatacow", "btrfs.zstd", "xfs")
+# Linux 6.12, as syslog(2) hands them over.
+MOUNTED = """\
+<5>[   18.950082] XFS (dm-1): Mounting V5 Filesystem 12345678-1234-1234-1234-123456789abc
+<5>[   18.960112] XFS (dm-1): Starting recovery (logdev: internal)
+<5>[   18.980925] XFS (dm-1): Ending recovery (logdev: internal)
+<6>[   50.605923] BTRFS info (device dm-1): first mount of filesystem 12345678-1234-1234-1234-123456789abc
+<6>[   50.605999] BTRFS info (device dm-1): start tree-log replay
+"""
+XFS_ERRORS = """\
+<1>[   42.559376] XFS (dm-1): Metadata CRC error detected at xfs_dir3_block_read_verify+0xd4/0x110 [xfs], block 0xc0
+<1>[   42.571462] 00000000: 58 44 42 33 21 93 af d3 00 00 00 00 00 00 00 c0  XDB3!...........
+<3>[   42.587288] XFS (dm-1): metadata I/O error in "xfs_da_read_buf+0xfd/0x190 [xfs]" at daddr 0xc0 len 8 error 74
+"""
+BTRFS_WARNINGS = """\
+<4>[   54.320208] BTRFS warning (device dm-1): csum failed root 5 ino 318 off 0 csum 0xf8ae2655 mirror 1
+<3>[   54.320208] BTRFS error (device dm-1): bdev /dev/dm-1 errs: wr 0, rd 0, flush 0, corrupt 1, gen 0
+<3>[   75.929313] BTRFS error (device dm-1 state E): commit super ret -30
+"""
+TEXT = st.text(st.characters(codec="ascii", exclude_characters="\n\r\x0b\x0c\x1c\x1d\x1e"), max_size=60)
+
+
+def test_every_module_is_in_the_image_after_those_that_it_needs() -> None:
+    on_demand = list(recipe().modules_on_demand)
+    for one in filesystems():
+        places = [on_demand.index(name) for name in one.modules]
+        assert sorted(places) == places
+        assert bool(places) is (one.word in BEYOND_EXT)
+
+
+def test_no_machine_pays_for_a_driver_that_has_to_be_loaded() -> None:
+    words = {orders.filesystem for orders in warm_orders((), engines())}
+    assert {one.word for one in default_filesystems()} <= words
+    assert not [word for word in words if filesystem_named(word).modules]
+
+
+def test_where_no_file_can_be_found_on_the_disk_no_recovery_is_cut() -> None:
+    with pytest.raises(UsageError, match="btrfs cannot be measured under recoverycut: it does not tell where on"):
+        matrix.select(["sqlite-btrfs-wal_full_recoverycut"])
+    assert matrix.select(["sqlite-xfs-wal_full_recoverycut"])
+
+
+def test_a_late_discard_needs_a_mount_that_discards_and_no_other_has_one() -> None:
+    for word, options in (("btrfs", "discard=sync"), ("btrfs.zstd", "discard=sync"), ("xfs", "discard")):
+        (late,) = matrix.select([f"sqlite-{word}-wal_full_discard"])
+        (other,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
+        assert options == late.mount_options.split(",")[-1]
+        assert not {"discard", "discard=sync"} & set(other.mount_options.split(","))
+
+
+def test_a_recovery_after_a_cut_is_no_error() -> None:
+    assert 0 == xfs.errors(MOUNTED, "/dev/dm-1")
+    assert 0 == btrfs.warnings(MOUNTED, "/dev/dm-1")
+
+
+def test_errors_of_a_device_are_counted_and_no_others() -> None:
+    everything = MOUNTED + XFS_ERRORS + BTRFS_WARNINGS
+    assert 2 == xfs.errors(everything, "/dev/dm-1")
+    assert 3 == btrfs.warnings(everything, "/dev/dm-1")
+    for other in ("/dev/dm-2", "/dev/dm-11", "/dev/dm-"):
+        assert (0, 0) == (xfs.errors(everything, other), btrfs.warnings(everything, other))
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), TEXT), max_size=8), st.integers(0, 7))
+def test_messages_are_told_by_their_level_alone(messages: list[tuple[int, str]], level_max: int) -> None:
+    text = "".join(
+        f"<{level}>[{number:5}.000001] XFS (dm-1): {words}\n" for number, (level, words) in enumerate(messages)
+    )
+    expected = [f"XFS (dm-1): {words}" for level, words in messages if level <= level_max]
+    assert expected == kernel.said(text, xfs.beginning("/dev/dm-1"), level_max)
+
+
+@given(TEXT)
+def test_anything_that_is_no_message_is_none(text: str) -> None:
+    assert [] == kernel.said(text, xfs.beginning("/dev/dm-1"), 7)
+
+
+@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=5))
+def test_the_errors_of_a_device_are_summed(counts: list[int]) -> None:
+    assert sum(counts) == btrfs.counted("".join(f"{name}_errs {count}\n" for name, count in enumerate(counts)))
+
+
+PART = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=8)
+
+
+@given(st.dictionaries(PART, PART, min_size=1, max_size=5))
+def test_the_options_of_a_mount_are_those_of_its_device(options: dict[str, str]) -> None:
+    text = "".join(f"/dev/{name} /mnt/{name} xfs {option} 0 0\n" for name, option in options.items())
+    for name, option in options.items():
+        assert option == kernel.options_of(text, f"/dev/{name}")
+    with pytest.raises(LookupError, match="/dev/- is not mounted"):
+        kernel.options_of(text, "/dev/-")
+
+
+XFS_INFO = """\
+meta-data=/dev/dm-3              isize=512    agcount=4, agsize=19200 blks
+         =                       sectsz=512   attr=2, projid32bit=1
+log      =internal log           bsize=4096   blocks=16384, version=2
+"""
+
+
+def test_a_format_is_told_without_the_device() -> None:
+    expected = "isize=512 agcount=4, agsize=19200 blks; sectsz=512 attr=2, projid32bit=1; "
+    assert expected + "log =internal log bsize=4096 blocks=16384, version=2" == xfs.geometry(XFS_INFO)
+
+
+SUPERBLOCK = """\
+superblock: bytenr=65536, device=/dev/dm-3
+---------------------------------------------------------
+csum_type\t\t0 (crc32c)
+csum\t\t\t0x0a124c8c [match]
+compat_ro_flags\t\t0x3
+\t\t\t( FREE_SPACE_TREE |
+\t\t\t  FREE_SPACE_TREE_VALID )
+cache_generation\t0
+"""
+
+
+def test_a_superblock_is_told_by_what_does_not_change_with_each_commit() -> None:
+    expected = "csum_type: 0 (crc32c); compat_ro_flags: 0x3 ( FREE_SPACE_TREE | FREE_SPACE_TREE_VALID )"
+    assert expected == btrfs.superblock(SUPERBLOCK)
+
+
+def test_a_check_is_told_without_its_progress() -> None:
+    said = "Phase 1 - find and verify superblock...\n        - agno = 0\nbad primary superblock - bad CRC !!!\n"
+    assert "bad primary superblock - bad CRC !!!" == xfs.complaints(said)
+    said = "[3/8] checking extents\nref mismatch on [30720000 16384]\ntotal csum bytes: 0\nERROR: errors found\n"
+    assert "ref mismatch on [30720000 16384] ERROR: errors found" == btrfs.complaints(said)
+
+
+def test_variants_of_btrfs_differ_in_what_they_mount_with_and_read_it_back() -> None:
+    plain, *variants = btrfs.VARIANTS
+    assert set(BEYOND_EXT[1:4]) == {one.word for one in variants}
+    for one in variants:
+        assert set(plain.reads_back) < set(one.reads_back)
+        assert one.mount_options.startswith(f"{plain.mount_options},")
+        as_plain = replace(one, word=plain.word, mount_options=plain.mount_options, reads_back=plain.reads_back)
+        assert plain == replace(as_plain, keeps_order=False)

@@ -1,0 +1,71 @@
+"""File systems other than ext4 in machines: what was synced survives, and their damage is not the database's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rig.contract.scenario import Scenario
+from rig.faults import EntryFlag, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
+from rig.filesystems import filesystem_named
+from rig.machines.template import Template
+from rig.planning import matrix
+from rig.recordings.timeline import Timeline
+from tests.vm.samples import SHORT, Entry, Recorder, findings, opened, write_log
+
+_RUN_BYTES = 1 << 16
+_UUID = uuid.UUID("12345678-1234-1234-1234-123456789abc")
+# XFS: the number of an inode, that of the first file, in the inode itself. Btrfs: the beginning of the database.
+_BROKEN = {"xfs": (131).to_bytes(8, "big") + _UUID.bytes, "btrfs": b"SQLite format 3\0"}
+
+
+def scenario_on(word: str) -> Scenario:
+    (scenario,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
+    return replace(scenario, workload=SHORT)
+
+
+@pytest.mark.parametrize("word", ["xfs", "btrfs"])
+def test_what_was_synced_survives_and_a_flipped_bit_is_the_file_systems(
+    word: str, verifier: Template, recorded: Recorder, tmp_path: Path
+) -> None:
+    scenario = scenario_on(word)
+    recording = recorded(scenario)
+    assert filesystem_named(word).disk_mib_min == recording.facts.disk_mib
+    with opened(recording) as (_, log):
+        timeline = Timeline(log.marks)
+        states = plan(Fault.POWERCUT, Logs(log), first_entry=timeline.setup.entry_index, states_max=12, seed=1).states
+        found = findings(scenario, verifier, log, states)
+        disk = log.replay(log.entry_count, log.device_bytes).tobytes()
+    assert {"prefix"} == {finding.kind for finding in found}
+    assert all(timeline.acked(state.instant) <= (one.recovered or 0) for state, one in zip(states, found, strict=True))
+    assert len({one.recovered for one in found}) > 2, "all cuts are alike"
+
+    path = write_log(tmp_path / "log", disk_then_flips(disk, _BROKEN[word]))
+    with WriteLog.open(path, device_bytes=len(disk)) as log:
+        whole, broken = (everything_unflushed_lost(log, epochs(log), end) for end in flushes(log))
+        sound, damaged = findings(scenario, verifier, log, [whole, broken])
+    assert ("prefix", 8) == (sound.kind, sound.recovered)
+    assert ("file-system-damage", None) == (damaged.kind, damaged.recovered)
+    assert f"{word} counted " in damaged.detail
+
+
+def disk_then_flips(disk: bytes, broken: bytes) -> list[Entry]:
+    """A log that writes a disk, and then its blocks in which these bytes are with one bit of them flipped."""
+    runs = range(0, len(disk), _RUN_BYTES)
+    entries = [Entry(at // 512, 0, disk[at : at + _RUN_BYTES]) for at in runs if any(disk[at : at + _RUN_BYTES])]
+    flips, at = [], disk.find(broken)
+    while at >= 0:
+        sector = disk[at // 512 * 512 :][:512]
+        flips.append(Entry(at // 512, 0, sector.replace(broken, bytes([broken[0] ^ 1]) + broken[1:])))
+        at = disk.find(broken, at // 512 * 512 + 512)
+    flush = Entry(0, EntryFlag.FLUSH)
+    return [*entries, flush, *flips, flush, Entry(0, EntryFlag.MARK, text=b"end")]
+
+
+def flushes(log: WriteLog) -> Sequence[int]:
+    """The entries after each FLUSH."""
+    return [number + 1 for number in range(log.entry_count) if log.flags[number] & EntryFlag.FLUSH]
