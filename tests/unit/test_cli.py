@@ -298,7 +298,7 @@ def test_an_empty_cache_has_no_images_and_the_list_says_how_to_build_those_of_th
     result = rig("image", "list")
     assert (0, "") == (result.returncode, result.stderr)
     said = {line.split()[1]: line.split("  ")[-1] for line in result.stdout.splitlines()}
-    assert {"base", "lmdb"} <= set(said)
+    assert {"base", "embedded"} <= set(said)
     assert {name: f"not built: rig image build {name}" for name in said} == said
 
 

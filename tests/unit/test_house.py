@@ -142,7 +142,12 @@ def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(so
 # Words of an engine or a file system -> where they may appear, besides tests, documentation and lists of engines.
 OWN_WORDS = {
     r"sqlite|journal_mode|synchronous\b|wal_autocheckpoint": ("rig/engines/sqlite/", "analysis/dossiers/sqlite.py"),
-    r"\blmdb|\bmdb_|nometasync|mapasync": ("rig/engines/lmdb/", "analysis/dossiers/lmdb.py"),
+    r"\bleveldb|plyvel": ("rig/engines/leveldb/", "analysis/dossiers/leveldb.py", "rig/engines/lmdb/image.toml"),
+    r"\blmdb|\bmdb_|nometasync|mapasync": (
+        "rig/engines/lmdb/",
+        "rig/engines/leveldb/image.toml",
+        "analysis/dossiers/lmdb.py",
+    ),
     r"\bext[234]|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext.py", "analysis/dossiers/"),
 }
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.

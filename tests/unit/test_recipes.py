@@ -71,7 +71,7 @@ def test_a_recipe_that_is_wrong_is_named_with_its_file(own: Path, text: str, rea
 
 
 def test_an_unknown_image_names_those_of_the_engines() -> None:
-    with pytest.raises(UsageError, match=r"unknown image 'nosuch'; there are: base, .*lmdb"):
+    with pytest.raises(UsageError, match=r"unknown image 'nosuch'; there are: base, .*embedded"):
         recipes.named("nosuch")
 
 
@@ -80,9 +80,9 @@ def test_a_guest_has_the_engines_of_its_image_only(own: Path) -> None:
     base, alone = image.recipe(), recipes.of_engine(engine())
     served = {
         recipe.name: [each.name for each in template._served([], Processor.MODERN, recipe.digest)]
-        for recipe in (base, alone, recipes.named("lmdb"))
+        for recipe in (base, alone, recipes.named("embedded"))
     }
-    assert {"base": ["sqlite"], "mylog": ["mylog"], "lmdb": ["lmdb"]} == served
+    assert {"base": ["sqlite"], "mylog": ["mylog"], "embedded": ["leveldb", "lmdb"]} == served
 
 
 def test_a_package_or_wheel_that_does_not_exist_is_named_with_the_image(

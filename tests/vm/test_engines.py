@@ -27,7 +27,7 @@ WORKLOAD = WorkloadSpec(transaction_count=24)
 TINY = Profile("tiny", WORKLOAD.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=80)
 
 
-@pytest.mark.parametrize("name", ["lmdb"])
+@pytest.mark.parametrize("name", ["leveldb", "lmdb"])
 def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_image(
     name: str, tmp_path: Path
 ) -> None:
@@ -38,7 +38,7 @@ def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_
     run = Run.create(tmp_path, {"scenarios": wanted})
     with guests() as source:
         campaign.Campaign(run, TINY, source, campaign.Silent()).measure(scenarios)
-        assert recipes.named(name).digest in source.of(scenarios[0]).recorder.image
+        assert recipes.of_engine(named(name)).digest in source.of(scenarios[0]).recorder.image
     results, damaged = run.results(wanted)
     assert ({}, []) == (run.failures(), damaged)
     summary = summarise(results, TINY.exposure_min)
