@@ -141,7 +141,10 @@ def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(so
 
 # Words of an engine or a file system -> where they may appear, besides tests, documentation and lists of engines.
 OWN_WORDS = {
-    r"sqlite|journal_mode|synchronous\b|wal_autocheckpoint": ("rig/engines/sqlite/", "analysis/dossiers/sqlite.py"),
+    r"sqlite|journal_mode|synchronous\b(?! Writes)|wal_autocheckpoint": (
+        "rig/engines/sqlite/",
+        "analysis/dossiers/sqlite.py",
+    ),
     r"\bleveldb|plyvel": ("rig/engines/leveldb/", "analysis/dossiers/leveldb.py", "rig/engines/lmdb/image.toml"),
     r"\blmdb|\bmdb_|nometasync|mapasync": (
         "rig/engines/lmdb/",
