@@ -238,6 +238,7 @@ _SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     162: (CallName.SYNC, lambda _: "", None),  # sync
     306: (CallName.SYNC, _of_descriptor, None),  # syncfs
     277: (CallName.WRITEBACK, _of_descriptor, None),  # sync_file_range
+    1: (CallName.WRITE, _of_descriptor, None),  # write
     18: (CallName.WRITE, _of_descriptor, 3),  # pwrite64
     20: (CallName.WRITE, _of_descriptor, None),  # writev
     296: (CallName.WRITE, _of_descriptor, 3),  # pwritev
