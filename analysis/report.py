@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rig import host
-from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol
+from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
 from rig.analysis.controls import group_of
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import findings
@@ -75,6 +75,9 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         pictures=_pictures(summary),
         grids=grid.grids(summary.rows) if len({row.outcome.scenario.fault for row in summary.rows}) > 1 else [],
         mark=grid.mark,
+        comparisons=sidebyside.comparisons(summary.rows),
+        cell_text=sidebyside.text,
+        comparison_caption=sidebyside.CAPTION,
         groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
         bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
         damage_text=damage_text,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol
+from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
 from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Outcome, Result, Row, Summary, blindness
 from rig.contract.arms import DISHONEST_FAULTS
@@ -74,14 +74,22 @@ def versions(summary: Summary) -> list[str]:
 
 
 def _figures(summary: Summary, width: int) -> list[Table | Text]:
-    """Return the scenarios as tables with a line for each, or with many faults as grids with a mark for each."""
+    """Return the scenarios as tables with a line for each, or with many faults as grids with a mark for each.
+
+    File systems side by side follow.
+    """
     from rich.text import Text
 
     if len({row.outcome.scenario.fault for row in summary.rows}) < grid.FAULTS_MIN:
-        return [_table(rows, has_promise=width >= _WIDTH_WITH_PROMISES) for rows in _tables(summary.rows, width)]
-    return [
-        part for one in grid.grids(summary.rows) for part in (Text(one.title), grid.table(one), Text(grid.caption(one)))
-    ]
+        found: list[Table | Text] = [
+            _table(rows, has_promise=width >= _WIDTH_WITH_PROMISES) for rows in _tables(summary.rows, width)
+        ]
+    else:
+        grids = grid.grids(summary.rows)
+        found = [part for one in grids for part in (Text(one.title), grid.table(one), Text(grid.caption(one)))]
+    for one in sidebyside.comparisons(summary.rows):
+        found += [Text(one.title), sidebyside.table(one), Text(sidebyside.CAPTION)]
+    return found
 
 
 def table_text(summary: Summary, width: int = 120, run_dir: str = "") -> str:

@@ -147,6 +147,8 @@ VARIANTS = (
     _ext4("ext4", "data=ordered", "barrier"),
     _ext4("ext4.writeback", "data=writeback", "barrier", options="data=writeback"),
     _ext4("ext4.journal", "data=journal", "barrier", options="data=journal"),
+    # A file that is renamed over another is not written out before the rename.
+    _ext4("ext4.noautoda", "data=ordered", "barrier", "noauto_da_alloc", options="noauto_da_alloc"),
     _ext4("ext4.nobarrier", "data=ordered", "nobarrier", options="barrier=0", unsafe=_NO_BARRIERS),
     JournaledExt("ext3", "ext3", reads_back=("data=ordered", "barrier")),
     JournaledExt("ext3.nobarrier", "ext3", "barrier=0", reads_back=("data=ordered", "nobarrier"), unsafe=_NO_BARRIERS),

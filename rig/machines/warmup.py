@@ -33,9 +33,10 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
             yield _brief(engine, first_filesystem, library)
     # Variants of one kind differ in words alone. Those whose driver has to be loaded begin in the clone.
     of_each_type = {filesystem.kernel_type: filesystem for filesystem in filesystems() if not filesystem.modules}
+    engine = next((engine for engine in engines if engine.spec.is_default), engines[0])
     for filesystem in of_each_type.values():
-        needed = _of_each_kind(libraries, engines[0])[:1] if engines[0].spec.needs_build else []
-        yield _brief(engines[0], filesystem, *needed)
+        needed = _of_each_kind(libraries, engine)[:1] if engine.spec.needs_build else []
+        yield _brief(engine, filesystem, *needed)
 
 
 def _measured(engine: Engine) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def lines(have: Sequence[int], torn: Sequence[int] = ()) -> list[str]:
 def test_an_answer_is_the_prefix_that_it_has_unless_its_promise_forbids_something_in_it(
     have: list[int], torn: list[int], promise: str, kind: str, recovered: int | None
 ) -> None:
-    found = parsed(lines(have, torn)).finding(promise, COUNT)
+    found = parsed(lines(have, torn)).finding(COUNT, is_atomic=promise == "atomic")
     assert (kind, recovered) == (found.kind, found.recovered)
     assert not torn or "half of it" in found.detail or kind == "foreign"
 
@@ -99,7 +99,7 @@ def test_a_promise_breaks_exactly_where_the_definition_says_so(have: set[int], t
         "atomic": bool(torn),
     }
     for promise in PROMISES:
-        found = parsed(lines(sorted(have), sorted(torn))).finding(promise, COUNT)
+        found = parsed(lines(sorted(have), sorted(torn))).finding(COUNT, is_atomic=promise == "atomic")
         kind, lost = VerdictKind.DURABLE, 0
         if found.recovered is None:
             kind = VerdictKind(found.kind)

@@ -11,9 +11,11 @@ import os
 from dataclasses import replace
 
 from rig.contract.findings import Finding, FindingKind
+from rig.engines.answers import Answer
 from rig.engines.builds import FOLDER
 from rig.engines.own import Grief, Process, Start, Task
-from rig.engines.program.answers import Answer, parsed, shown
+from rig.engines.program.answers import parsed, shown
+from rig.engines.program.promises import Promised
 
 # The prefix of a build's name, before its digest.
 KIND = "program-"
@@ -88,7 +90,7 @@ def recovered(start: Start, task: Task) -> Finding:
         raise Grief(FindingKind.FICKLE, f"said first: {first}; asked again, it {grief.words}") from None
     if again != first:
         raise Grief(FindingKind.FICKLE, f"said first: {first}; asked again: {again}")
-    finding = first.finding(task.settings["promise"], task.transaction_count)
+    finding = first.finding(task.transaction_count, is_atomic=task.settings["promise"] == Promised.ATOMIC)
     if left and finding.kind is FindingKind.PREFIX:
         return replace(finding, kind=FindingKind.KEPT_OPEN, detail="; ".join(filter(None, [finding.detail, left])))
     return finding

@@ -1,0 +1,31 @@
+"""What the manual pages of Linux promise to programs of each pattern; what is silent there is measured all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise
+from rig.contract.arms import FORGETTING_FAULTS, SPECS
+from rig.engines.files.promises import PATTERNS
+
+# Whoever syncs nothing must lose a record, and a file.
+CONTROLS = Controls(must_lose=dict.fromkeys(FORGETTING_FAULTS, ("append-none", "create-none")))
+KNOWN_BUGS: tuple[KnownBug, ...] = ()
+
+
+def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
+    """Return the promise where the disk is honest; elsewhere nothing is promised."""
+    kept = PATTERNS.get(settings.get("pattern", ""))
+    if kept is None:
+        return None
+    if not kept.source or fault not in FORGETTING_FAULTS or SPECS[fault].is_unpromised:
+        return Promise(Keeps.ANYTHING, atomic=False, bound="", source=kept.source or "nothing is synced", note="")
+    keeps = Keeps.SUFFIX if kept.only_order else Keeps.NOTHING_LOST
+    return Promise(
+        keeps, atomic=True, bound="a transaction in flight may be there in part", source=kept.source, note=""
+    )
+
+
+def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001
+    """Return that nothing is known about leaving a sync out."""
+    return None

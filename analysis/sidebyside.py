@@ -1,0 +1,90 @@
+"""File systems side by side: what each setting keeps on each of them under one fault, and what that rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rig.analysis import grid
+from rig.analysis.outcome import Row
+from rig.contract.orders import Shim
+from rig.contract.results import VerdictKind
+from rig.contract.scenario import is_default
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_FILESYSTEMS_MIN = 2
+CAPTION = "in parentheses: the distinct file contents that a result rests on"
+_STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": ""}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One setting: for each file system the row of its scenario, None for one that was not run."""
+
+    name: str
+    rows: tuple[Row | None, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The scenarios of one engine under one fault, on one device and with one workload."""
+
+    title: str
+    filesystems: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def comparisons(rows: Sequence[Row]) -> list[Comparison]:
+    """Return a comparison for each engine and fault that was measured on more than one file system."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        scenario = row.outcome.scenario
+        if scenario.shim == Shim.NONE:
+            workload = "" if is_default(scenario.workload_name) else f", workload {scenario.workload_name}"
+            title = f"{scenario.engine}, {scenario.fault}, device {scenario.device}{workload}"
+            groups.setdefault(title, []).append(row)
+    found = [_comparison(title, group) for title, group in groups.items()]
+    return [one for one in found if len(one.filesystems) >= _FILESYSTEMS_MIN]
+
+
+def text(row: Row | None) -> str:
+    """Return text such as `kept (42)`, `loses 19 (13)` or `damaged 23 (28)`; what was not run is a blank."""
+    if row is None:
+        return ""
+    outcome = row.outcome
+    if outcome.damage.count:
+        words = f"damaged {outcome.damage.count}"
+    elif outcome.lost_max:
+        words = f"loses {outcome.lost_max}"
+    else:
+        words = "nothing judged" if outcome.lost_max is None else "kept"
+    harmed_count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
+    harmed = f", file system {harmed_count}" if harmed_count else ""
+    return f"{words} ({outcome.exposure_count}){harmed}"
+
+
+def table(comparison: Comparison) -> Table:
+    """Return a comparison for a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    found.add_column("settings", no_wrap=True)
+    for word in comparison.filesystems:
+        found.add_column(word)
+    for line in comparison.lines:
+        cells = [Text(text(row), style=_STYLES.get(grid.mark(row), "")) for row in line.rows]
+        found.add_row(Text(line.name), *cells)
+    return found
+
+
+def _comparison(title: str, rows: Sequence[Row]) -> Comparison:
+    found = {(row.outcome.settings_name, row.outcome.scenario.filesystem): row for row in rows}
+    names = tuple(dict.fromkeys(row.outcome.settings_name for row in rows))
+    filesystems = tuple(sorted({row.outcome.scenario.filesystem for row in rows}))
+    lines = tuple(Line(name, tuple(found.get((name, word)) for word in filesystems)) for name in names)
+    return Comparison(title, filesystems, lines)

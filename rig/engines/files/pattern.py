@@ -1,0 +1,42 @@
+"""A pattern: what it prepares, what each transaction does, and what is found of it after a cut.
+
+Preparations are part of the first transaction and always durable, so only what the transactions do is at stake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from rig.contract.findings import Finding
+from rig.engines.answers import Answer
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a pattern is told: where, for how many transactions, and what to call after each."""
+
+    directory: str
+    seed: int
+    count: int
+    after: str
+
+    def path(self, name: str) -> str:
+        """Return the path of a file of the directory."""
+        return f"{self.directory}/{name}"
+
+
+class Pattern(Protocol):
+    """One pattern of file use."""
+
+    def __init__(self, job: Job) -> None:
+        """Touch nothing yet."""
+
+    def prepare(self) -> None:
+        """Make what the transactions need, durably."""
+
+    def carry_out(self, number: int) -> None:
+        """Do what a transaction does, with the calls after it."""
+
+    def found(self) -> Answer | Finding:
+        """Return which transactions are there, or the damage if that cannot be said; change nothing."""

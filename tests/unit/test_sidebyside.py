@@ -1,0 +1,63 @@
+"""File systems side by side: a cell for each scenario, a blank for what was not run, nothing if there is only one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from rig.analysis import sidebyside
+from rig.analysis.outcome import Summary, summarise
+from rig.analysis.report import report_html
+from rig.analysis.table import table_text
+from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from tests.unit.samples import durable, measured, sqlite, verdict
+
+LOST = [verdict(VerdictKind.LOST_SUFFIX, lost, f"lost-{lost}") for lost in (1, 7, 3)]
+TORN = [verdict(VerdictKind.TORN, state=f"torn-{index}") for index in range(2)]
+HARMED = [verdict(VerdictKind.FILESYSTEM_DAMAGE, state="harmed")]
+
+
+def on(filesystem: str, synchronous: str, *verdicts: Verdict) -> MeasuredScenario:
+    return replace(measured(sqlite("wal", synchronous), list(verdicts)), filesystem=filesystem)
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return summarise(
+        [
+            on("ext4", "full", *durable(5)),
+            on("ext3", "full", *durable(4), *HARMED),
+            on("ext4", "normal", *durable(5), *LOST),
+            on("ext2", "normal", *durable(5), *LOST, *TORN),
+            on("ext2", "full", *HARMED),
+        ],
+        60,
+    )
+
+
+def test_each_setting_has_a_cell_for_each_file_system(summary: Summary) -> None:
+    (found,) = sidebyside.comparisons(summary.rows)
+
+    cells = {line.name: [sidebyside.text(row) for row in line.rows] for line in found.lines}
+    assert ("ext2", "ext3", "ext4") == found.filesystems
+    assert {
+        "wal_full": ["nothing judged (0), file system 1", "kept (4), file system 1", "kept (5)"],
+        "wal_normal": ["damaged 2 (10)", "", "loses 7 (8)"],
+    } == cells
+
+
+def test_table_and_report_show_them(summary: Summary) -> None:
+    text, page = table_text(summary, 160), report_html(summary, {})
+
+    assert re.search(r"wal_normal +damaged 2 \(10\) +loses 7 \(8\)", text)
+    assert sidebyside.CAPTION in text
+    assert "File systems side by side" in page
+    assert ">damaged 2 (10)</td>" in page
+
+
+def test_a_single_file_system_has_nothing_beside_it(summary: Summary) -> None:
+    rows = [row for row in summary.rows if row.outcome.scenario.filesystem == "ext4"]
+
+    assert [] == sidebyside.comparisons(rows)
