@@ -82,7 +82,7 @@ def test_a_guest_has_the_engines_of_its_image_only(own: Path) -> None:
         recipe.name: [each.name for each in template._served([], Processor.MODERN, recipe.digest)]
         for recipe in (base, alone, recipes.named("embedded"))
     }
-    assert {"base": ["sqlite"], "mylog": ["mylog"], "embedded": ["leveldb", "lmdb"]} == served
+    assert {"base": ["files", "sqlite"], "mylog": ["mylog"], "embedded": ["leveldb", "lmdb"]} == served
 
 
 def test_a_package_or_wheel_that_does_not_exist_is_named_with_the_image(
