@@ -23,16 +23,23 @@ _EQUAL_SHARE = 0.98
 
 def findings(summary: Summary) -> list[str]:
     """Return a few sentences; each names settings and what was measured."""
-    main = [row for row in summary.rows if row.outcome.scenario.fault in MAIN_FAULTS]
+    rows = [row for row in summary.rows if is_comparable(row)]
+    main = [row for row in rows if row.outcome.scenario.fault in MAIN_FAULTS]
     answers: dict[tuple[str, str, str, str], list[_Answer]] = {}
-    for fault, rows in groupby(sorted(main or summary.rows, key=_place), key=_place):
-        answer = _answer(list(rows))
+    for fault, same in groupby(sorted(main or rows, key=_place), key=_place):
+        answer = _answer(list(same))
         if answer:
             answers.setdefault((fault[0], fault[2], answer.best, answer.fastest), []).append(answer)
     return [
-        f"{where}, {_listed(one.fault for one in same)}, device {device}: {best}{_price(fastest, same)}"
-        for (where, device, best, fastest), same in answers.items()
+        f"{where}, {_listed(one.fault for one in alike)}, device {device}: {best}{_price(fastest, alike)}"
+        for (where, device, best, fastest), alike in answers.items()
     ]
+
+
+def is_comparable(row: Row) -> bool:
+    """Return whether the settings of the row's engine are ways to do the same; of an unknown engine they are."""
+    engine = found(row.outcome.scenario.engine)
+    return engine is None or engine.spec.are_alternatives
 
 
 @dataclass(frozen=True)

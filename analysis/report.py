@@ -15,7 +15,7 @@ from rig import host
 from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
 from rig.analysis.controls import group_of
 from rig.analysis.dossiers import Keeps
-from rig.analysis.findings import findings
+from rig.analysis.findings import findings, is_comparable
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
@@ -141,7 +141,9 @@ def _pictures(summary: Summary) -> list[Picture]:
     wanted = faults & set(_PICTURED_FAULTS) if len(faults) >= grid.FAULTS_MIN else faults
     for index, (group, rows) in enumerate(groupby(_by_group(summary), key=_group)):
         outcomes = [
-            row.outcome for row in rows if row.outcome.transactions_per_s and row.outcome.scenario.fault in wanted
+            row.outcome
+            for row in rows
+            if row.outcome.transactions_per_s and row.outcome.scenario.fault in wanted and is_comparable(row)
         ]
         most = [_point(outcome, outcome.lost_max) for outcome in outcomes if outcome.lost_max is not None]
         often = [

@@ -158,6 +158,8 @@ class Spec:
     unprotected: Choices = field(default_factory=dict)
     # ... and those under which it promises nothing even when only its process dies.
     volatile: Choices = field(default_factory=dict)
+    # Whether settings are ways to do the same, so that they can be compared by speed.
+    are_alternatives: bool = True
     # Settings documented as equal to others: name in ids -> name in ids.
     same_as: Mapping[str, str] = field(default_factory=dict)
     # Settings that promise to lose nothing; if syncs do nothing they must lose something.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rig.analysis.findings import findings
 from rig.analysis.outcome import summarise
+from rig.analysis.report import report_html
 from rig.contract.results import MeasuredScenario
 from tests.unit.samples import SECOND_NS, controls_that_fire, durable, measured, sqlite
 
@@ -56,3 +59,17 @@ def test_where_nothing_is_kept_nothing_is_said() -> None:
     assert [] == findings(summarise(controls_that_fire(), 100))
     alone = summarise([lossless("wal", "full", 250)], 100)
     assert [] == findings(alone)
+
+
+def test_settings_that_do_different_things_are_not_compared_by_speed() -> None:
+    losing, kept = controls_that_fire()[0], lossless("wal", "full", 200)
+    patterns = {"append-none": losing, "create-none": losing, "append-fsync": kept, "create-synced": kept}
+    summary = summarise([as_pattern(one, name) for name, one in patterns.items()], 100)
+    assert 2 == sum(row.judgement.result == "kept" and row.outcome.lost_max == 0 for row in summary.rows)
+    assert [] == findings(summary)
+    assert "Speed against loss" not in report_html(summary, {})
+
+
+def as_pattern(scenario: MeasuredScenario, name: str) -> MeasuredScenario:
+    recording = replace(scenario.recording, settings={"pattern": name})
+    return replace(scenario, engine="files", settings={"pattern": name}, recording=recording)

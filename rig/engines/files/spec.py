@@ -9,6 +9,7 @@ SPEC = Spec(
     name="files",
     settings={"pattern": WORDS},
     unprotected={"pattern": SILENT},
+    are_alternatives=False,
     # Syncs that are system calls of their own, so that they can be swallowed.
     strict=("append-fsync", "create-synced"),
     cross_checks=("append-fsync", "append-none"),
