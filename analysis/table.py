@@ -49,8 +49,8 @@ def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
             console.print(Text(line), soft_wrap=True)
     for line in known_bugs.warnings(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
-    for row in summary.rows:
-        for line in _explanation(row, run_dir):
+    for row in (row for row in summary.rows if not row.is_sabotaged):
+        for line in explanation(row, run_dir):
             console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)
     console.print(Text(headline(summary), style=_STYLES[summary.result]))
 
@@ -248,9 +248,9 @@ def _style(row: Row) -> str:
     return _STYLES[row.judgement.result] if row.result_text == row.judgement.result else "dim"
 
 
-def _explanation(row: Row, run_dir: str) -> list[str]:
+def explanation(row: Row, run_dir: str) -> list[str]:
     """Return the lines below the table for a result that is not green: the reasons, and the commands to paste."""
-    if row.judgement.result is Result.KEPT or row.is_sabotaged:
+    if row.judgement.result is Result.KEPT:
         return []
     scenario_id = row.outcome.scenario.id
     lines = [f"{row.judgement.result.value} {scenario_id}: {'; '.join(row.judgement.reasons)}"]

@@ -91,9 +91,13 @@ class Measured:
 
     def text(self) -> str:
         """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
-        from rig.analysis.table import table_text
+        from rig.analysis.table import explanation, table_text
 
-        lines = [table_text(self.summary, 110, str(self.run_dir.absolute()))]
+        run_dir = str(self.run_dir.absolute())
+        lines = [table_text(self.summary, 110, run_dir)]
+        if self.row.is_sabotaged:
+            # The table leaves it out, as its promise is meant to break.
+            lines += explanation(self.row, run_dir)
         lines += [f"not measured {scenario}: {message}" for scenario, message in self.failures.items()]
         return "\n".join(lines)
 
