@@ -7,13 +7,15 @@ the rig and not the engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Result, Row
 from rig.contract.arms import SPECS, Arm
+from rig.contract.orders import Shim
+from rig.contract.results import MeasuredScenario
 from rig.contract.scenario import is_default
 
 if TYPE_CHECKING:
@@ -49,14 +51,19 @@ class Grid:
 
 def grids(rows: Sequence[Row]) -> list[Grid]:
     """Return a grid for each engine, file system, device and workload, in the order of the rows."""
-    groups: dict[str, list[Row]] = {}
+    groups = by_title(rows, lambda scenario: f"{scenario.engine} on {scenario.filesystem}")
+    return [_grid(title, group) for title, group in groups.items()]
+
+
+def by_title(rows: Sequence[Row], words: Callable[[MeasuredScenario], str]) -> dict[str, list[Row]]:
+    """Return the rows without a shim by `words`, device and workload, in their order."""
+    found: dict[str, list[Row]] = {}
     for row in rows:
         scenario = row.outcome.scenario
-        if scenario.shim == "none":
+        if scenario.shim == Shim.NONE:
             workload = "" if is_default(scenario.workload_name) else f", workload {scenario.workload_name}"
-            title = f"{scenario.engine} on {scenario.filesystem}, device {scenario.device}{workload}"
-            groups.setdefault(title, []).append(row)
-    return [_grid(title, group) for title, group in groups.items()]
+            found.setdefault(f"{words(scenario)}, device {scenario.device}{workload}", []).append(row)
+    return found
 
 
 def mark(row: Row | None) -> str:

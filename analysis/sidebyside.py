@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from rig.analysis import grid
 from rig.analysis.outcome import Row
-from rig.contract.orders import Shim
 from rig.contract.results import VerdictKind
-from rig.contract.scenario import is_default
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,13 +37,7 @@ class Comparison:
 
 def comparisons(rows: Sequence[Row]) -> list[Comparison]:
     """Return a comparison for each engine and fault that was measured on more than one file system."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        scenario = row.outcome.scenario
-        if scenario.shim == Shim.NONE:
-            workload = "" if is_default(scenario.workload_name) else f", workload {scenario.workload_name}"
-            title = f"{scenario.engine}, {scenario.fault}, device {scenario.device}{workload}"
-            groups.setdefault(title, []).append(row)
+    groups = grid.by_title(rows, lambda scenario: f"{scenario.engine}, {scenario.fault}")
     found = [_comparison(title, group) for title, group in groups.items()]
     return [one for one in found if len(one.filesystems) >= _FILESYSTEMS_MIN]
 
