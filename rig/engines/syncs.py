@@ -5,7 +5,8 @@ An engine without this module can still be recorded, but its sync calls have no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -91,6 +92,17 @@ class Syncs(Protocol):
         """Return the known sequences of a transaction's sync kinds and other words; empty if none are known."""
 
 
+@runtime_checkable
+class BackgroundSyncs(Syncs, Protocol):
+    """What such a module offers in addition if threads of the engine sync too: its `word` leaves those calls out.
+
+    Into which transaction such a call falls is a matter of timing, so no sequence is known that has it.
+    """
+
+    def background(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the kinds of sync that these settings make in the background."""
+
+
 def syncs_of(engine: Engine) -> Syncs | None:
     """Return an engine's module `syncs`, or None; raise TypeError if it lacks something."""
     found = engine.part("syncs")
@@ -105,6 +117,8 @@ def kinds(engine: Engine, settings: Mapping[str, str]) -> tuple[str, ...]:
     if syncs is None:
         return ()
     found = {kind for sequence in syncs.sequences(settings) for kind in sequence.split()}
+    if isinstance(syncs, BackgroundSyncs):
+        found |= set(syncs.background(settings))
     return tuple(kind for kind in syncs.KINDS if kind in found)
 
 
@@ -116,3 +130,16 @@ def in_roles(engine: Engine, sequence: str) -> str:
 
 
 NO_CALLS = "none"
+
+
+def role_by_name(path: str, directory: str, roles: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    """Return the role of a file of a database that is a directory, by the first pattern that fits its whole name.
+
+    The directory itself is `directory`. Empty for an unrelated file.
+    """
+    folder, _, name = path.removesuffix(" (deleted)").rpartition("/")
+    if path.rstrip("/") == directory.rstrip("/"):
+        return "directory"
+    if folder != directory.rstrip("/"):
+        return ""
+    return next((role for pattern, role in roles if pattern.fullmatch(name)), "")

@@ -13,5 +13,7 @@ SPEC = Spec(
     strict=("default_sync",),
     cross_checks=("default_sync", "default_async"),
     warm=("default_sync", "paranoid_async"),
+    # Tables are written by threads that live as long as the process.
+    survives_fork=False,
     is_default=False,
 )

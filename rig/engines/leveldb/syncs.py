@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
+from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase, role_by_name
 
 KINDS: Mapping[str, SyncKind] = {
     kind.name: kind
@@ -58,12 +58,7 @@ class Namer:
 
 def role(path: str, directory: str) -> str:
     """Return the role of a file for the database in `directory`; empty for an unrelated file."""
-    folder, _, name = path.removesuffix(" (deleted)").rpartition("/")
-    if path.rstrip("/") == directory.rstrip("/"):
-        return "directory"
-    if folder != directory.rstrip("/"):
-        return ""
-    return next((role for pattern, role in _ROLES if pattern.fullmatch(name)), "")
+    return role_by_name(path, directory, _ROLES)
 
 
 def word(call: Call) -> str:

@@ -1,0 +1,1 @@
+"""RocksDB: spec, driver, its syncs, and the recipe of an image that has it."""

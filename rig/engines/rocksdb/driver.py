@@ -1,0 +1,140 @@
+"""RocksDB through `rocksdict`: a transaction is one WriteBatch, each space a column family.
+
+The binding has no function for some options, among them `manual_wal_flush`. RocksDB itself reads all of them from a
+file of options, so that is how every option is given; and it writes such a file into each database, from which they
+are read back. Its own check is to read everything with the checksums verified.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rig.engines.keyvalue import Changes, KeyValueDatabase
+from rig.engines.rocksdb import options
+from rig.workloads.operations import Operation, Table
+
+_BACKGROUND_ERRORS = "rocksdb.background-errors"
+_DEFAULT_FAMILY = "default"
+
+
+class RocksDatabase(KeyValueDatabase):
+    """An open database."""
+
+    def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
+        super().__init__()
+        import rocksdict
+
+        self._rocksdict = rocksdict
+        self._directory = Path(directory)
+        self._tuning = {name: value for name, value in settings.items() if name != options.SETTING}
+        self._writes, wanted = options.mode(settings[options.SETTING])
+        self._options = _loaded(options.text({**self._tuning, **wanted}))
+        self._write_options: Any = rocksdict.WriteOptions()
+        self._write_options.sync = self._writes.sync
+        self._write_options.disable_wal = self._writes.disable_wal
+        self._open()
+
+    def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
+        """Create the tables and fill them; where that stays in memory, RocksDB writes it out when it closes."""
+        super().create(tables, rows)
+        if self._writes.stays_in_memory:
+            self.leave()
+            self._open()
+
+    def value(self, space: str, key: bytes) -> bytes | None:
+        """Return the value under a key, or None."""
+        found: bytes | None = self._spaces[space].get(key) if space in self._spaces else None
+        return found
+
+    def items(self, space: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the keys and values of a column family."""
+        if space not in self._spaces:
+            return
+        # Not items() of the binding, which ends quietly at what it cannot read.
+        iterator = self._spaces[space].iter()
+        iterator.seek_to_first()
+        while iterator.valid():
+            yield iterator.key(), iterator.value()
+            iterator.next()
+        iterator.status()
+
+    def write(self, changes: Changes, *, is_undone: bool = False) -> None:
+        """Write a batch; one that is undone is never begun."""
+        assert not is_undone, "a transaction that is undone is left out, see the skills of the spec"
+        for space in sorted({space for space, _ in changes} - set(self._spaces)):
+            self._spaces[space] = self._database.create_column_family(space, self._options[1])
+        handles = {space: self._database.get_column_family_handle(space) for space, _ in changes}
+        batch = self._rocksdict.WriteBatch(raw_mode=True)
+        for (space, key), value in changes.items():
+            if value is None:
+                batch.delete(key, handles[space])
+            else:
+                batch.put(key, value, handles[space])
+        self._database.write(batch, self._write_options)
+        if self._writes.flushes_wal:
+            self._database.flush_wal(sync=True)
+
+    def own_problems(self) -> list[str]:
+        """Read everything, where a checksum that does not fit raises, and ask for errors in the background."""
+        for space in self._spaces:
+            for _ in self.items(space):
+                pass
+        count = self._database.property_int_value(_BACKGROUND_ERRORS)
+        return [f"{count} errors in the background"] if count else []
+
+    def settings(self) -> dict[str, str]:
+        """Return version and options from the file that RocksDB wrote, and the write options from the binding."""
+        newest = max(self._directory.glob("OPTIONS-*[0-9]"), key=lambda path: int(path.name.partition("-")[2]))
+        has = options.parsed(newest.read_text())
+        writes = replace(self._writes, sync=self._write_options.sync, disable_wal=self._write_options.disable_wal)
+        return {
+            options.SETTING: options.word(has, writes),
+            **{name: has.get(name, "") for name in (*self._tuning, *options.READ_BACK)},
+            "version": has["rocksdb_version"],
+            "binding": version("rocksdict"),
+        }
+
+    def close(self) -> None:
+        """Close the database with its log written out and synced."""
+        self._database.flush_wal(sync=True)
+        self.leave()
+
+    def leave(self) -> None:
+        """Close the database as RocksDB itself does."""
+        # This first writes out what is only in memory, all column families as one if they are to be. The binding would
+        # write out one after the other as soon as it lets go of them, which is not atomic_flush (rocksdict 0.3.29).
+        self._database.cancel_all_background(wait=True)
+        self._spaces.clear()
+        del self._database
+
+    def _open(self) -> None:
+        of_database, of_family = self._options
+        families = dict.fromkeys(self._families(), of_family)
+        self._database: Any = self._rocksdict.Rdict(str(self._directory), of_database, families)
+        self._spaces = {name: self._database.get_column_family(name) for name in families}
+
+    def _families(self) -> list[str]:
+        # Without the file CURRENT there is no database for RocksDB, and it makes a new one.
+        if not (self._directory / "CURRENT").exists():
+            return [_DEFAULT_FAMILY]
+        return [str(name) for name in self._rocksdict.Rdict.list_cf(str(self._directory), self._options[0])]
+
+
+def open_database(directory: str, settings: Mapping[str, str]) -> RocksDatabase:
+    """Open the database in a directory, or make a new one."""
+    return RocksDatabase(directory, settings)
+
+
+def _loaded(text: str) -> tuple[Any, Any]:
+    """Return the options of the database and of its column families that RocksDB reads from a file with this text."""
+    import rocksdict
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "OPTIONS-000001").write_text(text)
+        of_database, of_families = rocksdict.Options.load_latest(folder)
+    return of_database, of_families[_DEFAULT_FAMILY]

@@ -1,0 +1,108 @@
+"""What the words of the setting mean in RocksDB's own options, and its files of options: written and read.
+
+A mode is how a transaction is written, and after a dash how the log of them is recovered if not as by default:
+
+    word         WriteOptions         DBOptions               after each transaction
+    nowal        disableWAL
+    atomicflush  disableWAL           atomic_flush
+    manualwal                         manual_wal_flush
+    nosync
+    flushwal                          manual_wal_flush        FlushWAL(sync=true)
+    sync         sync
+
+    tolerate, absolute, skipany       wal_recovery_mode
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SETTING = "writes"
+# Of the options that a mode sets, and of those that would change what it means.
+READ_BACK = ("wal_recovery_mode", "manual_wal_flush", "atomic_flush", "avoid_flush_during_shutdown", "use_fsync")
+_SECTION = re.compile(r'\[(?P<name>[\w/]+)(?: "(?P<family>[^"]*)")?\]')
+_LINE = re.compile(r"(?P<name>\w+)=(?P<value>.*)")
+# Those that RocksDB keeps for each column family. All others are of the database.
+_OF_FAMILY = frozenset({"write_buffer_size", "arena_block_size", "disable_auto_compactions"})
+_HEAD = "[Version]\n  rocksdb_version=10.4.2\n  options_file_version=1.1\n"
+_DEFAULT_RECOVERY = "kPointInTimeRecovery"
+_RECOVERIES: Mapping[str, str] = {
+    "": _DEFAULT_RECOVERY,
+    "tolerate": "kTolerateCorruptedTailRecords",
+    "absolute": "kAbsoluteConsistency",
+    "skipany": "kSkipAnyCorruptedRecords",
+}
+
+
+@dataclass(frozen=True)
+class Writes:
+    """How a transaction is written: its WriteOptions, what goes with them in DBOptions, and what follows it."""
+
+    sync: bool = False
+    disable_wal: bool = False
+    flushes_wal: bool = False
+    # The options of the database that are true.
+    database: frozenset[str] = frozenset()
+
+    @property
+    def syncs(self) -> bool:
+        """Whether each transaction syncs the log."""
+        return self.sync or self.flushes_wal
+
+    @property
+    def stays_in_memory(self) -> bool:
+        """Whether a transaction has not even reached the operating system when it is acknowledged."""
+        return self.disable_wal or (bool(self.database) and not self.flushes_wal)
+
+
+_WRITES: Mapping[str, Writes] = {
+    "nowal": Writes(disable_wal=True),
+    "atomicflush": Writes(disable_wal=True, database=frozenset({"atomic_flush"})),
+    "manualwal": Writes(database=frozenset({"manual_wal_flush"})),
+    "nosync": Writes(),
+    "flushwal": Writes(flushes_wal=True, database=frozenset({"manual_wal_flush"})),
+    "sync": Writes(sync=True),
+}
+_SWITCHES = sorted(name for name in frozenset().union(*(one.database for one in _WRITES.values())))
+
+
+def mode(word: str) -> tuple[Writes, dict[str, str]]:
+    """Return how transactions are written under a word of the setting, and the options of the database."""
+    writes, _, recovery = word.partition("-")
+    found = _WRITES[writes]
+    switches = {name: str(name in found.database).lower() for name in _SWITCHES}
+    return found, {**switches, "wal_recovery_mode": _RECOVERIES[recovery]}
+
+
+def word(has: Mapping[str, str], writes: Writes) -> str:
+    """Return the word for the options that a database has and the writes to it; all that differs if there is none."""
+    for one, recovery in ((one, recovery) for one in _WRITES for recovery in _RECOVERIES):
+        name = f"{one}-{recovery}" if recovery else one
+        wanted, options = mode(name)
+        is_same = (wanted.sync, wanted.disable_wal, wanted.flushes_wal) == (
+            writes.sync, writes.disable_wal, writes.flushes_wal,
+        )  # fmt: skip
+        if is_same and options == {name: has.get(name) for name in options}:
+            return name
+    return str({**{name: has.get(name) for name in (*_SWITCHES, "wal_recovery_mode")}, "writes": writes})
+
+
+def text(values: Mapping[str, str]) -> str:
+    """Return a file of options with these values."""
+    of_family = [f"  {name}={value}\n" for name, value in values.items() if name in _OF_FAMILY]
+    of_database = [f"  {name}={value}\n" for name, value in values.items() if name not in _OF_FAMILY]
+    return "".join([_HEAD, "[DBOptions]\n", *of_database, '[CFOptions "default"]\n', *of_family])
+
+
+def parsed(content: str) -> dict[str, str]:
+    """Return what a file of options says of the database and of its default column family, and RocksDB's version."""
+    found: dict[str, str] = {}
+    section = ""
+    for line in map(str.strip, content.splitlines()):
+        if match := _SECTION.fullmatch(line):
+            section = match["name"] if match["family"] in {None, "default"} else ""
+        elif section in {"Version", "DBOptions", "CFOptions"} and (match := _LINE.fullmatch(line)):
+            found[match["name"]] = match["value"]
+    return found

@@ -1,0 +1,36 @@
+"""The spec of RocksDB: how a transaction is written and its log recovered, in the words of its options."""
+
+from __future__ import annotations
+
+from rig.engines.engine import Spec
+from rig.engines.rocksdb.options import SETTING
+
+SPEC = Spec(
+    name="rocksdb",
+    # See `rig.engines.rocksdb.options` for what each stands for. RocksDB's default is `nosync`.
+    settings={
+        SETTING: (
+            "nowal", "atomicflush", "manualwal",
+            "nosync-skipany", "nosync-absolute", "nosync-tolerate", "nosync",
+            "flushwal", "sync-absolute", "sync-tolerate", "sync",
+        ),
+    },
+    tuning={
+        "create_if_missing": "true",
+        # So small that a short run sees tables written and logs change.
+        "write_buffer_size": str(64 << 10),
+        "db_write_buffer_size": str(64 << 10),
+        "max_total_wal_size": str(16 << 10),
+        # What it logs for people has the time in each line: beside the database it would make all crash states differ.
+        "db_log_dir": "/run",
+        "keep_log_file_num": "1",
+    },
+    unprotected={SETTING: ("nowal", "nosync-skipany", "nosync-absolute", "nosync-tolerate")},
+    volatile={SETTING: ("nowal",)},
+    strict=("sync", "flushwal"),
+    cross_checks=("sync", "nosync"),
+    warm=("sync", "nosync-absolute", "flushwal", "atomicflush"),
+    # Tables are written by threads that live as long as the process.
+    survives_fork=False,
+    is_default=False,
+)  # fmt: skip
