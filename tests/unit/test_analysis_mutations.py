@@ -213,6 +213,23 @@ def test_kills_prove_nothing_unless_commits_were_hit_and_memory_off_came_back_da
     assert [("mid-commit", True), ("memory_off", None)] == names
 
 
+def test_settings_that_keep_commits_in_memory_need_no_hit_but_must_lose_if_the_dossier_says_so() -> None:
+    def of(writes: str, *findings: LiveFinding) -> MeasuredScenario:
+        made = killed({"writes": writes}, *findings)
+        read_back = replace(made.recording, settings={"writes": writes}, syncs={})
+        return replace(made, engine="rocksdb", recording=read_back)
+
+    sync = of("sync", kill(1, 0, 1), kill(2, 1, 1))
+    lost, kept = kill(1, 3, 3, recovered=2), kill(1, 3, 3)
+    assert {"mid-commit": True, "nowal": True} == _fired(sync, of("nowal", lost), of("atomicflush", lost))
+    assert {"mid-commit": True, "nowal": False} == _fired(sync, of("nowal", kept))
+    assert {"mid-commit": False, "nowal": True} == _fired(of("sync", kill(1, 1, 1)), of("nowal", lost))
+
+
+def _fired(*scenarios: MeasuredScenario) -> dict[str, bool | None]:
+    return {control.name: control.fired for control in check_controls(list(map(outcome, scenarios)))}
+
+
 def test_what_a_kill_cost_is_told_with_where_it_was() -> None:
     lost, torn, fine = live_verdicts(
         "", [kill(1, 3, 4, recovered=2), kill(2, 3, 4, "torn"), kill(3, 3, 4, recovered=4)]

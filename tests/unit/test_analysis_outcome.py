@@ -86,6 +86,16 @@ def test_without_instants_busy_time_or_states_there_is_no_figure() -> None:
 def test_speed_and_cost_are_per_virtual_second_transaction_and_user_byte() -> None:
     result = outcome(measured(WAL_FULL, durable(3), busy_virtual_ns=500_000_000, flush_count=60))
     assert (80, 1.5, 32) == (result.transactions_per_s, result.flush_per_transaction, result.write_amplification)
+    assert 0.75 == result.fua_per_transaction
+    assert result.latencies
+    assert pytest.approx((500 / 44, 1000 / 44, 1000 / 44)) == (
+        result.latencies.p50_ms, result.latencies.p95_ms, result.latencies.max_ms,
+    )  # fmt: skip
+
+
+def test_a_recording_whose_time_is_not_its_own_has_no_latencies() -> None:
+    assert outcome(measured(WAL_FULL, durable(3), "processkill")).latencies is None
+    assert outcome(measured(WAL_FULL, durable(3))).latencies
 
 
 def test_states_of_equal_content_are_one_content() -> None:

@@ -84,6 +84,15 @@ def test_an_inconclusive_result_says_why_in_page_and_table() -> None:
         assert "too little exposure: 2 distinct file contents, 5 asked for" in text
 
 
+def test_the_page_has_the_loss_at_a_random_instant_of_every_setting_and_of_no_shim(summary: Summary, page: str) -> None:
+    section = page.partition('<h2 id="random">')[2].partition("</section>")[0]
+    names = re.findall(r'<th scope="row">(\S+)', section)
+    plain = [row.outcome for row in summary.rows if row.outcome.scenario.shim == "none" and row.outcome.instant_count]
+    assert sorted(one.settings_name for one in plain) == sorted(names)
+    for one in plain:
+        assert f">{share(one.instant_share_losing)}" in section
+
+
 @pytest.mark.parametrize("width", [100, 110, 120])
 def test_the_table_fits_its_width_and_cuts_no_word(summary: Summary, width: int) -> None:
     text = table_text(summary, width)

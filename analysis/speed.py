@@ -1,0 +1,173 @@
+"""What a measurement of speed shows: medians, ratios with intervals, latencies, flushes, and a document's own ratios.
+
+A ratio is that of two medians over the rounds, with its 95 % interval by the percentile bootstrap (Efron 1979, Annals
+of Statistics 7, 1-26): whole rounds are drawn with replacement, because what happened on the host during a round met
+all its arms. The draws come from the measurement's seed, so the same file gives the same intervals. An interval tells
+how far the same measurement would differ on this disk, not what another disk would show.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rig.analysis.latencies import Latencies, latencies
+from rig.engines.documents import Figure
+from rig.speed.speeds import Speeds
+
+_RESAMPLES = 10_000
+_CONFIDENCE = 0.95
+# The share by which a ratio may differ from a document's before a sentence says so.
+DEVIATION_MAX = 1 / 3
+# Above this factor, and this many more, between the most and the fewest flushes a transaction, others must have flushed
+# the disk too.
+_FLUSHES_APART_MAX = 1.2
+_FLUSHES_APART_MIN = 0.1
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure and the bounds of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def excludes_one(self) -> bool:
+        """Whether a ratio differs from 1 by more than chance."""
+        return self.low > 1 or self.high < 1
+
+
+@dataclass(frozen=True)
+class ArmSpeed:
+    """One arm, summed up over the counted rounds."""
+
+    name: str
+    # By metric, in the order of the measurement's metrics.
+    figures: dict[str, Interval]
+    ratios: dict[str, Interval]
+    latencies: Latencies | None
+    # None where they were not counted. The flushes are the fewest of a round, because other programs add to them; the
+    # others are medians.
+    flush_per_transaction: float | None
+    bytes_per_user_byte: float | None
+    cpu_ms_per_transaction: float | None
+    # Counts of the workload's own, such as errors, each as the median of the trials.
+    counts: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A figure of a document beside ours."""
+
+    figure: Figure
+    ours: Interval
+
+    @property
+    def deviates(self) -> bool:
+        """Whether our ratio differs from the document's by more than a third."""
+        return abs(self.ours.value / self.figure.ratio - 1) > DEVIATION_MAX
+
+
+def summed_up(speeds: Speeds) -> list[ArmSpeed]:
+    """Return every arm in the order of the measurement."""
+    return [_arm(speeds, name) for name in speeds.arms]
+
+
+def compared(speeds: Speeds) -> list[Comparison]:
+    """Return the document's figures that were measured, each beside ours."""
+    return [Comparison(one, ratio(speeds, one.arm, one.base, one.metric)) for one in speeds.figures]
+
+
+def sentences(speeds: Speeds) -> list[str]:
+    """Return a sentence for each of the document's ratios from which ours differs by more than a third."""
+    return [_sentence(speeds, one) for one in compared(speeds) if one.deviates]
+
+
+def noises(speeds: Speeds) -> list[str]:
+    """Return the warnings that only the trials themselves can show."""
+    found = []
+    for name in speeds.arms:
+        trials = [one for one in speeds.counted(name) if one.disk and one.disk.flush_count and one.transactions]
+        shares = [(one.disk.flush_count or 0) / one.transactions for one in trials if one.disk]
+        if shares and max(shares) > _FLUSHES_APART_MIN + _FLUSHES_APART_MAX * min(shares):
+            found.append(
+                f"{name}: {min(shares):.3g} to {max(shares):.3g} flushes a transaction by round: other programs use "
+                "this disk too"
+            )
+    return found
+
+
+def ratio(speeds: Speeds, arm: str, base: str, metric: str) -> Interval:
+    """Return the ratio of an arm's median to that of the base."""
+    return bootstrap(_figures(speeds, arm, metric), _figures(speeds, base, metric), speeds.seed)
+
+
+def bootstrap(values: Sequence[float], bases: Sequence[float] | None, seed: int) -> Interval:
+    """Return the median of the values, or its ratio to that of the bases of the same rounds, with its interval."""
+    import numpy as np
+
+    draws = np.random.default_rng(seed).integers(len(values), size=(_RESAMPLES, len(values)))
+    drawn = np.median(np.asarray(values, dtype=float)[draws], axis=1)
+    value = statistics.median(values)
+    if bases is not None:
+        drawn = drawn / np.median(np.asarray(bases, dtype=float)[draws], axis=1)
+        value /= statistics.median(bases)
+    low, high = np.quantile(drawn, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
+    return Interval(value, float(low), float(high))
+
+
+def _arm(speeds: Speeds, name: str) -> ArmSpeed:
+    trials = speeds.counted(name)
+    names = [metric.name for metric in speeds.metrics if all(metric.name in trial.metrics for trial in trials)]
+    base = speeds.arms[name].base
+    in_base = [one for one in names if all(one in trial.metrics for trial in speeds.counted(base))]
+    return ArmSpeed(
+        name=name,
+        figures={one: bootstrap(_figures(speeds, name, one), None, speeds.seed) for one in names},
+        ratios={one: ratio(speeds, name, base, one) for one in in_base},
+        latencies=latencies(one for trial in trials for one in trial.latencies_ns),
+        flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
+        bytes_per_user_byte=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
+        cpu_ms_per_transaction=_median([_part(t.cpu_s * 1e3, t.transactions) for t in trials]),
+        counts={
+            key: statistics.median(trial.counts.get(key, 0) for trial in trials)
+            for key in sorted({key for trial in trials for key in trial.counts})
+        },
+    )
+
+
+def _figures(speeds: Speeds, arm: str, metric: str) -> list[float]:
+    return [trial.metrics[metric] for trial in speeds.counted(arm)]
+
+
+def _part(amount: float | None, of: int) -> float | None:
+    return None if amount is None or not of else amount / of
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
+
+
+def _fewest(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
+
+
+def _sentence(speeds: Speeds, one: Comparison) -> str:
+    figure, ours = one.figure, one.ours
+    arm, base = (_arm(speeds, name).flush_per_transaction for name in (figure.arm, figure.base))
+    flushes = "" if arm is None or base is None else f": {arm:.2g} flushes a transaction against {base:.2g}"
+    held = "; its figure lies within our interval" if ours.low <= figure.ratio <= ours.high else ""
+    return (
+        f"{speeds.document} line {figure.line}: {_words(figure.metric)} of {figure.arm} is {figure.ratio:.3g} of "
+        f"{figure.base}, here {ours.value:.3g} ({ours.low:.3g} to {ours.high:.3g}){flushes}, and a sync takes "
+        f"{speeds.probe.sync_s * 1e3:.2g} ms{held}"
+    )
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_per_s", " per second").replace("_", " ")

@@ -1,0 +1,113 @@
+"""Print a measurement of speed as a table; figures beside each other are from one measurement on one disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from rig.analysis.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
+from rig.engines.documents import Metric
+from rig.speed.speeds import Speeds
+
+
+def print_speeds(speeds: Speeds, console: Console) -> None:
+    """Print the arms, what to know about the disk, and a document's own ratios beside ours."""
+    arms = summed_up(speeds)
+    for table in _of_arms(speeds, arms):
+        console.print(table)
+    for line in _notes(speeds, arms):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if speeds.figures:
+        console.print(_of_document(speeds))
+    for line in (*sentences(speeds), *(f"not measured: {what}: {why}" for what, why in speeds.absent.items())):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
+    """Return the figures of all arms and what they cost, in one table if there is one metric, else in two."""
+    figures, costs = _table("arm"), _table("arm")
+    for metric in speeds.metrics:
+        for heading in (metric.unit, "ratio"):
+            figures.add_column(heading, justify="right", no_wrap=True)
+    if is_one := len(speeds.metrics) == 1:
+        costs = figures
+    for heading in ("p50 ms", "p95", "p99", "max", "FLUSH\n/tx", "bytes/\nuser byte"):
+        costs.add_column(heading, justify="right")
+    for arm in arms:
+        is_base = speeds.arms[arm.name].base == arm.name
+        shown = [word for metric in speeds.metrics for word in _figure(arm, metric, is_base=is_base)]
+        if is_one:
+            figures.add_row(arm.name, *shown, *_costs(arm))
+        else:
+            figures.add_row(arm.name, *shown)
+            costs.add_row(arm.name, *_costs(arm))
+    return [figures] if is_one else [figures, costs]
+
+
+def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
+    return number(_value(arm.figures.get(metric.name))), "base" if is_base else _interval(arm.ratios.get(metric.name))
+
+
+def _costs(arm: ArmSpeed) -> list[str]:
+    one = arm.latencies
+    taken = [one.p50_ms, one.p95_ms, one.p99_ms, one.max_ms] if one else [None] * 4
+    return [number(each) for each in (*taken, arm.flush_per_transaction, arm.bytes_per_user_byte)]
+
+
+def _table(heading: str, title: str = "") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    table.add_column(heading, no_wrap=True)
+    return table
+
+
+def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
+    disks = ", ".join(filter(None, (" ".join(filter(None, (one.name, one.model))) for one in speeds.disks)))
+    yield (
+        f"{speeds.repeats} rounds after a warm-up, seed {speeds.seed}; {speeds.filesystem} on "
+        f"{disks or 'an unseen disk'}; a sync takes {speeds.probe.sync_s * 1e3:.2g} ms, at best "
+        f"{speeds.probe.sync_s_min * 1e3:.2g} ms"
+    )
+    yield (
+        "ratios of medians to the base above, with 95 % intervals; latencies of whole transactions, all rounds; "
+        "flushes of the whole disk, the fewest of a round; bytes that the processes wrote"
+    )
+    for line in (*speeds.warnings, *noises(speeds)):
+        yield f"warning: {line}"
+    for arm in arms:
+        if shown := {name: count for name, count in arm.counts.items() if count}:
+            yield f"{arm.name}: " + ", ".join(f"{name} {count:g}" for name, count in shown.items())
+
+
+def _of_document(speeds: Speeds) -> Table:
+    table = _table("row", f"{speeds.experiment}: {speeds.document}")
+    for heading in ("metric", "line"):
+        table.add_column(heading)
+    for heading in ("its ratio", "ours"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in compared(speeds):
+        figure = one.figure
+        table.add_row(
+            f"{figure.arm} / {figure.base}", figure.metric, str(figure.line), number(figure.ratio), _interval(one.ours),
+            "differs" if one.deviates else "",
+        )  # fmt: skip
+    return table
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a figure with so many digits that count, never with an exponent above 1; `-` for none."""
+    if value is None:
+        return "-"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:#.{digits}g}" if value else "0"
+
+
+def _interval(found: Interval | None) -> str:
+    return f"{number(found.value, 2)} ({number(found.low, 2)} to {number(found.high, 2)})" if found else "-"
+
+
+def _value(found: Interval | None) -> float | None:
+    return found.value if found else None

@@ -1,0 +1,105 @@
+"""A document that makes claims about an engine's speed, and its own workload, so that both can be measured again.
+
+A module `documents` of an engine's package has `DOCUMENTS`, each a `Document`. Its workload is a function that carries
+out one arm once, in an empty directory on the user's disk, in a process of its own. It says by a `Stopwatch` what is
+measured and what is not. Nothing here runs in a machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rig.engines.engine import Engine
+
+
+class Stopwatch(Protocol):
+    """What a workload tells the rig while it runs."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Count time, flushes and bytes for the length of a block; only once in a trial."""
+
+    def lap(self, taken_ns: int) -> None:
+        """Note the latency of one transaction."""
+
+    def count(self, name: str, amount: float) -> None:
+        """Add to a count that belongs to the trial, such as a number of errors or a figure of the document's own."""
+
+    def reads_back(self, settings: Mapping[str, str]) -> None:
+        """Note the settings that the engine reads back."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One arm of a document, to be carried out once."""
+
+    arm: str
+    directory: str
+    seed: int
+    # 1 for the sizes that the document has; less for a first look.
+    scale: float = 1.0
+
+    def scaled(self, count: int) -> int:
+        """Return a count of the document's at this scale, at least 1."""
+        return max(1, round(count * self.scale))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a trial, by the name under which the workload counts it."""
+
+    name: str
+    unit: str
+    more_is_better: bool
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a document beside another of its own, as a ratio; both None where it gives only the ratio."""
+
+    arm: str
+    base: str
+    metric: str
+    ratio: float
+    # Where in the document.
+    line: int
+    value: float | None = None
+    base_value: float | None = None
+    # What the document itself says it is, in a few words.
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document: its arms in order, its metrics and its figures."""
+
+    name: str
+    # Its file in the collection that the claims come from.
+    file: str
+    about: str
+    arms: tuple[str, ...]
+    # The first is the one that tables are about.
+    metrics: tuple[Metric, ...]
+    figures: tuple[Figure, ...]
+    carry_out: Callable[[Task, Stopwatch], None] = field(repr=False)
+    # The arms that are compared with another one than the first.
+    bases: Mapping[str, str] = field(default_factory=dict)
+    # Return why an arm cannot be carried out in a directory; empty if it can.
+    hindrance: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
+    # Rows of the document that no arm here stands for, and why.
+    absent: Mapping[str, str] = field(default_factory=dict)
+    # About how much one trial keeps on the disk.
+    needed_bytes: int = 64 << 20
+
+
+def documents_of(engine: Engine) -> tuple[Document, ...]:
+    """Return the documents about an engine; empty if its package has none."""
+    name = f"{engine.module}.documents"
+    if importlib.util.find_spec(name) is None:
+        return ()
+    found: tuple[Document, ...] = importlib.import_module(name).DOCUMENTS
+    return found

@@ -1,0 +1,119 @@
+"""S3: three times 2,500 single-row inserts, each a transaction, in three processes one after the other.
+
+Source: 003_4d9a875d495f2087.txt, lines 24 to 58, which measured the SQLite test of a benchmark suite on Btrfs: in its
+version 2.1.0 each copy feeds the same file of inserts to the command-line shell three times, into a table without a key
+or an index, and the result is the seconds that takes. The program here does the same work without the shell. Arms are
+the document's four, journal mode by copy on write or not, and those that it lacks: copy on write without compression,
+because no copy on write also means no compression. Where a file system has no such attribute, these arms are left out.
+What compression there is comes from how the directory is mounted, and is not part of the arms.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import multiprocessing
+import os
+import tempfile
+import time
+from multiprocessing.connection import Connection
+
+from rig.engines.documents import Document, Figure, Metric, Stopwatch, Task
+from rig.engines.sqlite.documents.connection import opened, read_back
+
+_PROCESSES, _INSERTS = 3, 2500
+_TABLE = "CREATE TABLE result (number INTEGER, made TIMESTAMP DEFAULT CURRENT_TIMESTAMP, short TEXT, text TEXT)"
+# linux/fs.h: the requests that read and set the attributes of a file, and two of these.
+_GET_ATTRIBUTES, _SET_ATTRIBUTES = 0x80086601, 0x40086602
+_ATTRIBUTES = {"nocow": 0x00800000, "nocompress": 0x00000400}
+
+
+def carry_out(task: Task, watch: Stopwatch) -> None:
+    """Make the table, then insert from three processes, each of which opens and closes the database."""
+    journal_mode, _, attribute = task.arm.partition("-")
+    if attribute:
+        _set(task.directory, _ATTRIBUTES[attribute])
+    connection = opened(task.directory, [f"journal_mode={journal_mode}"])
+    connection.execute(_TABLE)
+    watch.reads_back(read_back(connection))
+    connection.close()
+    count = task.scaled(_INSERTS)
+    context = multiprocessing.get_context("fork")
+    taken_ns = list[int]()
+    with watch.running():
+        begin_s = time.perf_counter()
+        for number in range(_PROCESSES):
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_insert, args=(theirs, task.directory, number, count))
+            process.start()
+            theirs.close()
+            taken_ns += ours.recv()
+            process.join()
+        taken_s = time.perf_counter() - begin_s
+    for each in taken_ns:
+        watch.lap(each)
+    watch.count("seconds", taken_s)
+    watch.count("transactions", len(taken_ns))
+    watch.count("rows", len(taken_ns))
+    watch.count("user_bytes", sum(8 + 4 + 16 for _ in taken_ns))
+
+
+def hindrance(arm: str, directory: str) -> str:
+    """Return why an attribute cannot be set here; empty if it can."""
+    attribute = arm.partition("-")[2]
+    if not attribute:
+        return ""
+    with tempfile.TemporaryDirectory(dir=directory) as trial:
+        try:
+            _set(trial, _ATTRIBUTES[attribute])
+        except OSError as error:
+            return f"this file system does not know the attribute {attribute} ({error.strerror})"
+    return ""
+
+
+def _insert(pipe: Connection, directory: str, number: int, count: int) -> None:
+    connection = opened(directory)
+    taken_ns = []
+    for each in range(count):
+        begin_ns = time.perf_counter_ns()
+        values = (number * count + each, f"{each % 10000:04}", f"{each:016}")
+        connection.execute("INSERT INTO result (number, short, text) VALUES (?, ?, ?)", values)
+        taken_ns.append(time.perf_counter_ns() - begin_ns)
+    connection.close()
+    pipe.send(taken_ns)
+
+
+def _set(directory: str, attribute: int) -> None:
+    """Give a directory an attribute, which files made in it inherit; raise OSError unless it then has it."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(descriptor, _SET_ATTRIBUTES, array.array("l", [_attributes(descriptor) | attribute]))
+        if not _attributes(descriptor) & attribute:
+            raise OSError(0, "it is ignored")
+    finally:
+        os.close(descriptor)
+
+
+def _attributes(descriptor: int) -> int:
+    found = array.array("l", [0])
+    fcntl.ioctl(descriptor, _GET_ATTRIBUTES, found)
+    return found[0]
+
+
+# Arm -> the document's seconds and line.
+_SECONDS = {"delete": (183.88, 34), "delete-nocow": (142.14, 42), "wal": (59.73, 50), "wal-nocow": (46.40, 58)}
+
+DOCUMENT = Document(
+    name="S3",
+    file="003_4d9a875d495f2087.txt",
+    about="7,500 single-row inserts in three processes, journal mode by copy on write",
+    arms=(*_SECONDS, "delete-nocompress", "wal-nocompress"),
+    metrics=(Metric("seconds", "s", more_is_better=False),),
+    figures=tuple(
+        Figure(arm, "delete", "seconds", seconds / _SECONDS["delete"][0], line, seconds, _SECONDS["delete"][0])
+        for arm, (seconds, line) in _SECONDS.items()
+        if arm != "delete"
+    ),
+    carry_out=carry_out,
+    hindrance=hindrance,
+)

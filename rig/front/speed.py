@@ -1,0 +1,121 @@
+"""The command `rig speed`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rig.contract.errors import RigError, UsageError
+
+if TYPE_CHECKING:
+    from rig.speed.session import Plan
+
+_REPEATS = 10
+
+
+def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
+    """Return a list such as `1,10,100` as numbers."""
+    words = text.split(",") if text else []
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise UsageError(f"--rows takes numbers above 0 by commas, such as 1,10,100,2000; not {text!r}")
+    return tuple(dict.fromkeys(map(int, words)))
+
+
+def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    """Return `NAME=VALUE` words as a mapping."""
+    for word in words:
+        if "=" not in word.strip("="):
+            raise UsageError(f"--set takes NAME=VALUE, a setting in the engine's own words; not {word!r}")
+    return dict(word.split("=", 1) for word in words)
+
+
+@click.command()
+@click.argument("arms", nargs=-1, metavar="[ARM]...")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    required=True,
+    help="A directory on the disk to measure.",
+)
+@click.option("--document", metavar="NAME", help="Carry out a document's own workload, such as S0, beside its figures.")
+@click.option(
+    "--transactions", type=click.IntRange(min=1), default=200, show_default=True, help="Of each writer in each trial."
+)
+@click.option(
+    "--rows", callback=_numbers, default="", help="Rows of a transaction, such as 1,10,100 [default: the ledger]."
+)
+@click.option("--filled", type=click.IntRange(min=0), default=0, help="Rows in the table before; with --rows.")
+@click.option(
+    "--writers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that write; with --rows."
+)
+@click.option(
+    "--set", "changes", multiple=True, callback=_changes, metavar="NAME=VALUE", help="Another setting of the engine."
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    help="Of a document's workload: 0.1 for a first look.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=_REPEATS,
+    show_default=True,
+    help="Counted rounds, after a warm-up.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the order of the arms.")
+@click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Store every single measurement.")
+def speed(
+    *, arms: tuple[str, ...], folder: Path, document: str | None, transactions: int, rows: tuple[int, ...], filled: int,
+    writers: int, changes: dict[str, str], scale: float, repeats: int, seed: int, file: Path | None,
+) -> None:  # fmt: skip
+    """Measure how fast settings are on your own disk, without a machine.
+
+    ARM is a setting as in the names of scenarios, such as wal_full or 'wal_*', or with its engine: ENGINE-SETTING. The
+    first is the one that others are compared with. Without any, all settings of the default engine are measured.
+    """
+    from rig.analysis.speedtable import print_speeds
+    from rig.front.progress import shown
+    from rig.front.terminal import standard_output
+    from rig.speed import session, speeds
+    from rig.speed.arms import arms_of
+    from rig.speed.loads import Load
+
+    if document:
+        if arms or rows or filled or changes or writers > 1:
+            raise UsageError(
+                "--document brings its own arms and load: leave out ARM, --rows, --filled, --writers and --set"
+            )
+        plan = _of_document(document, seed, scale)
+    else:
+        if not rows and (filled or writers > 1):
+            raise UsageError("--filled and --writers go with --rows: the ledger is the work of one connection")
+        loads = [Load(each, transactions, writers, seed, filled) for each in rows or (0,)]
+        plan = session.of_arms(arms_of(arms, loads, changes), seed)
+    try:
+        with shown("measuring", "trials measured") as progress:
+            if repeats < _REPEATS:
+                progress.says(f"warning: intervals need at least {_REPEATS} rounds; --repeats {repeats} is for a look")
+            found = session.measure(plan, folder, repeats, seed, progress)
+    except KeyboardInterrupt:
+        raise RigError(f"stopped; nothing is kept, and nothing is left in {folder}") from None
+    if file:
+        speeds.save(found, file)
+    print_speeds(found, standard_output())
+    if file:
+        click.echo(f"every measurement: {file}")
+
+
+def _of_document(name: str, seed: int, scale: float) -> Plan:
+    from rig.engines import engines
+    from rig.engines.documents import documents_of
+    from rig.speed import session
+
+    offered = {one.name: (engine, one) for engine in engines() for one in documents_of(engine)}
+    if name not in offered:
+        raise UsageError(f"unknown document {name!r}; there are: {', '.join(sorted(offered))}")
+    return session.of_document(*offered[name], seed, scale)

@@ -1,0 +1,1 @@
+"""How fast settings are on the user's own disk: natively, without a machine, as the user."""

@@ -1,0 +1,90 @@
+"""What a measured database does: the ledger of the rig, or transactions that insert so many rows each.
+
+The ledger is the workload whose losses the rig counts; one connection carries it out. Of rows, several writers insert
+their own, each over a connection of its own. A row is an integer key and a text of 100 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.engines import Spec
+from rig.workloads import Work
+from rig.workloads.operations import Operation, Table, Verb
+
+_VALUE_BYTES = 100
+_ROWS = Table("entry", (("value", str),))
+
+
+@dataclass(frozen=True)
+class Load:
+    """What all writers do together."""
+
+    # Rows of a transaction; 0 for the ledger.
+    rows: int
+    # Of each writer.
+    transactions: int
+    writers: int
+    seed: int
+    # Rows that are in the table before.
+    filled: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the load in words."""
+        if not self.rows:
+            return DEFAULT_WORKLOAD
+        size = f"{self.rows} row{'s' if self.rows > 1 else ''}"
+        into = f" into {self.filled}" if self.filled else ""
+        return f"{size}{into}" + (f", {self.writers} writers" if self.writers > 1 else "")
+
+    @property
+    def estimated_bytes(self) -> int:
+        """Return about how much is written to the database and its log."""
+        each = self.rows * 2 * _VALUE_BYTES if self.rows else 64 << 10
+        return 4 * (self.transactions * self.writers * max(each, 16 << 10) + self.filled * 2 * _VALUE_BYTES)
+
+
+class Carried:
+    """A load as an engine carries it out."""
+
+    def __init__(self, load: Load, spec: Spec) -> None:
+        self._load = load
+        self._spec = spec
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Return the tables that are made before."""
+        return (_ROWS,) if self._load.rows else self._ledger.first_tables
+
+    @property
+    def initial(self) -> Sequence[Operation]:
+        """Return the rows that are inserted before."""
+        if not self._load.rows:
+            return self._ledger.initial
+        return [_insert(key, self._load.seed) for key in range(1, self._load.filled + 1)]
+
+    def transactions(self, writer: int) -> list[Sequence[Operation]]:
+        """Return the transactions of one writer, counted from 0."""
+        numbers = range(self._load.transactions)
+        if not self._load.rows:
+            return [self._ledger.transaction(number + 1) for number in numbers]
+        return [self._inserted(writer, number) for number in numbers]
+
+    def _inserted(self, writer: int, number: int) -> list[Operation]:
+        load = self._load
+        begin = load.filled + 1 + (number * load.writers + writer) * load.rows
+        return [_insert(key, load.seed) for key in range(begin, begin + load.rows)]
+
+    @cached_property
+    def _ledger(self) -> Work:
+        return Work(DEFAULT_WORKLOAD, self._load.seed, self._load.transactions, self._spec.skills)
+
+
+def _insert(key: int, seed: int) -> Operation:
+    value = hashlib.shake_128(f"row {seed} {key}".encode()).hexdigest(_VALUE_BYTES // 2)
+    return Operation(Verb.INSERT, _ROWS.name, key, (value,))

@@ -1,0 +1,139 @@
+"""Where speed is measured: the file system of a directory, and the disks below it.
+
+Speed in memory says nothing about a disk, so a file system that keeps its files there is refused, and with it an
+overlay or a loop device on top of one. Where no disk can be seen (a network file system, a container), flushes are not
+counted, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rig.contract.errors import UsageError
+from rig.speed import disks
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs"})
+_MEMORY_DISK = re.compile(r"(?:zram|ram)[0-9]+")
+# Options under which a sync does not reach the disk.
+_LYING = frozenset({"nobarrier", "barrier=0", "barrier=off", "volatile"})
+_REMEDY = "name a directory on the disk whose speed matters: rig speed --dir PATH"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of mountinfo (proc(5))."""
+
+    point: str
+    kind: str
+    source: str
+    # Of the mount and of the file system.
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory on a disk."""
+
+    folder: Path
+    filesystem: str
+    options: tuple[str, ...]
+    # The sysfs folders of the disks; empty if none can be seen.
+    disks: tuple[Path, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what a reader of the figures has to know about the place."""
+        found = []
+        if not self.disks:
+            found.append(f"no disk can be seen below {self.filesystem}: its flushes are not counted")
+        if lying := sorted(_LYING & set(self.options)):
+            found.append(f"{self.filesystem} is mounted with {', '.join(lying)}: a sync does not reach the disk")
+        through = [disk.name for disk in map(disks.described, self.disks) if disk.write_cache == "write through"]
+        found += [f"{name} says that it has no volatile cache, so the kernel sends it no flushes" for name in through]
+        return tuple(found)
+
+
+def place_of(folder: Path, mounts: Path = _MOUNTS) -> Place:
+    """Return the place of a directory; raise UsageError if its files are kept in memory."""
+    return _place(folder, mounts_in(mounts.read_text()), set())
+
+
+def mounts_in(text: str) -> list[Mount]:
+    """Return the mounts of a mountinfo file; raise ValueError for a line that is none."""
+    return [_mount(line) for line in text.split("\n") if line]
+
+
+def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """Return the mount that holds a path: the longest mount point above it, of equal ones the last."""
+    found = None
+    for mount in mounts:
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and (found is None or len(mount.point) >= len(found.point)):
+            found = mount
+    return found
+
+
+def _place(folder: Path, mounts: list[Mount], seen: set[str]) -> Place:
+    path = os.path.realpath(folder)
+    mount = mount_of(path, mounts)
+    if mount is None:
+        raise UsageError(f"{folder} is on no mounted file system that this process can see; {_REMEDY}")
+    if mount.kind in _IN_MEMORY:
+        raise UsageError(f"{folder} is on {mount.kind}, which keeps its files in memory and has no disk; {_REMEDY}")
+    below = _below(mount, path, mounts, seen)
+    for disk in below:
+        if _MEMORY_DISK.fullmatch(disk.name):
+            raise UsageError(f"{folder} is on {mount.kind} on {disk.name}, a disk in memory; {_REMEDY}")
+    return Place(folder, mount.kind, mount.options, below)
+
+
+def _below(mount: Mount, path: str, mounts: list[Mount], seen: set[str]) -> tuple[Path, ...]:
+    """Return the disks below a mount."""
+    if mount.point in seen:
+        return ()
+    seen.add(mount.point)
+    if mount.kind == "overlay":
+        # In a container the upper layer is outside the tree that this process sees.
+        upper = next((word.partition("=")[2] for word in mount.options if word.startswith("upperdir=")), "")
+        return _lower(upper, f"{mount.kind} at {mount.point}", mounts, seen) if upper else ()
+    found = disks.disks_of(_device(mount, path))
+    files = [(disk, disks.backing_file(disk)) for disk in found]
+    whole = [(disk,) if not file else _lower(file, disk.name, mounts, seen) for disk, file in files]
+    return tuple(disk for each in whole for disk in each)
+
+
+def _lower(path: str, what: str, mounts: list[Mount], seen: set[str]) -> tuple[Path, ...]:
+    """Return the disks below a path that another file system or a loop device is kept in."""
+    if not Path(path).exists():
+        return ()
+    try:
+        return _place(Path(path), mounts, seen).disks
+    except UsageError as error:
+        raise UsageError(f"{what} is kept elsewhere: {error}") from None
+
+
+def _device(mount: Mount, path: str) -> str:
+    """Return `MAJOR:MINOR`: of the source for a file system whose files have a number of their own, as on Btrfs."""
+    number, source = Path(path).stat().st_dev, Path(mount.source)
+    if os.major(number) == 0 and source.is_block_device():
+        number = source.stat().st_rdev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _mount(line: str) -> Mount:
+    before, dash, after = line.partition(" - ")
+    left, right = before.split(" "), after.split(" ")
+    if not dash or len(left) < 6 or len(right) < 3:
+        raise ValueError(f"no line of mountinfo: {line!r}")
+    options = dict.fromkeys([*left[5].split(","), *right[2].split(",")])
+    return Mount(_unescaped(left[4]), right[0], _unescaped(right[1]), tuple(map(_unescaped, options)))
+
+
+def _unescaped(word: str) -> str:
+    """Return a word whose blanks and backslashes are written as three octal digits."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)

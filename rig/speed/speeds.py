@@ -1,0 +1,147 @@
+"""The stored form of `rig speed --json FILE`: one JSON object with every single measurement.
+
+    format      "powercut-rig speed 1"; a reader must refuse what it does not know
+    made        when, as UTC in ISO 8601
+    experiment  "settings", or the name of a document such as "S0"
+    document    the document's file; empty for settings
+    metrics     list of {name, unit, more_is_better}; the first is the main one
+    figures     what the document says: list of {arm, base, metric, ratio, line, value, base_value, what}
+    absent      what was not measured -> why
+    versions    of the rig, Python and the kernel; what the engines read back is in the arms
+    place       {filesystem, options, disks: list of {name, model, write_cache, rotational}}; no paths
+    probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before everything
+    warnings    what a reader has to know about the disk, as sentences
+    seed        of the order of the arms and of what is written
+    repeats     counted rounds; round 0 was the warm-up
+    arms        arm -> {engine, settings, load, base, read_back}; the base is the arm with which it is compared
+    trials      list, in the order in which they ran, of
+        round, arm      a round holds every arm once, in random order
+        metrics         metric -> figure of this trial
+        counts          whatever else the workload counted, such as errors
+        latencies_ns    of every transaction, in order of their ends for each writer
+        wall_ns         the measured time
+        transactions, rows, user_bytes
+        disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during it, whoever caused
+                        them; null where they cannot be read, as are the last two if the kernel counts no flushes
+        process_bytes   bytes that the trial's own processes caused to be written to a disk; null if unknown
+        cpu_s           processor time of the trial during it, user and system
+        files           name -> bytes when the measured time ended, before the database was closed
+
+Figures of different files are comparable only if place and probe are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rig import host
+from rig.contract.errors import StoreError
+from rig.engines.documents import Figure, Metric
+from rig.speed.disks import Counters, Disk
+from rig.speed.probe import Probe
+
+FORMAT = "powercut-rig speed 1"
+WARM_UP = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One arm carried out once."""
+
+    round: int
+    arm: str
+    wall_ns: int
+    transactions: int
+    rows: int
+    user_bytes: int
+    metrics: Mapping[str, float]
+    counts: Mapping[str, float]
+    latencies_ns: Sequence[int]
+    disk: Counters | None
+    process_bytes: int | None
+    cpu_s: float
+    files: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """What an arm is."""
+
+    engine: str
+    settings: Mapping[str, str]
+    load: str
+    base: str
+    read_back: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Everything that one `rig speed` measured."""
+
+    experiment: str
+    document: str
+    metrics: Sequence[Metric]
+    versions: Mapping[str, str]
+    filesystem: str
+    options: Sequence[str]
+    disks: Sequence[Disk]
+    probe: Probe
+    warnings: Sequence[str]
+    seed: int
+    repeats: int
+    arms: Mapping[str, ArmFacts]
+    trials: Sequence[Trial]
+    made: str
+    figures: Sequence[Figure] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def counted(self, arm: str) -> list[Trial]:
+        """Return the trials of an arm by round, without the warm-up."""
+        found = [trial for trial in self.trials if trial.arm == arm and trial.round != WARM_UP]
+        return sorted(found, key=lambda trial: trial.round)
+
+
+def save(speeds: Speeds, path: Path) -> None:
+    """Store what was measured, durably or not at all."""
+    message = {"format": FORMAT, **asdict(speeds)}
+    place = {name: message.pop(name) for name in ("filesystem", "options", "disks")}
+    text = json.dumps({**message, "place": place}, indent=1, allow_nan=False)
+    host.atomic_write(path, text.encode() + b"\n")
+
+
+def load(path: Path) -> Speeds:
+    """Return what was stored; raise StoreError if it is something else."""
+    try:
+        message = json.loads(path.read_bytes())
+        if message.pop("format") != FORMAT:
+            raise StoreError(f"{path} is not of the format {FORMAT!r}; measure again: rig speed --json {path}")
+        return _speeds(message)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{path} holds no measurement of speed ({error}); measure again: rig speed --json {path}"
+        ) from None
+
+
+def _speeds(message: dict[str, Any]) -> Speeds:
+    place = message.pop("place")
+    return Speeds(
+        **{
+            **message,
+            "metrics": [Metric(**one) for one in message["metrics"]],
+            "figures": [Figure(**one) for one in message["figures"]],
+            "probe": Probe(**message["probe"]),
+            "arms": {name: ArmFacts(**one) for name, one in message["arms"].items()},
+            "trials": [_trial(one) for one in message["trials"]],
+            "filesystem": place["filesystem"],
+            "options": place["options"],
+            "disks": [Disk(**one) for one in place["disks"]],
+        }
+    )
+
+
+def _trial(message: dict[str, Any]) -> Trial:
+    return Trial(**{**message, "disk": Counters(**message["disk"]) if message["disk"] else None})

@@ -1,0 +1,98 @@
+"""What is measured while a trial runs: time, latencies, flushes of the disk, bytes of the processes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rig.speed import disks
+
+_IO = Path("/proc/self/io")
+
+
+class Stopwatch:
+    """A `rig.engines.documents.Stopwatch` that reads the block layer and the process."""
+
+    def __init__(self, directory: Path, below: Sequence[Path]) -> None:
+        self._directory = directory
+        self._below = below
+        self._facts: dict[str, Any] = {}
+        self._latencies_ns: list[int] = []
+        self._counts: Counter[str] = Counter()
+        self._read_back: dict[str, str] = {}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count time, flushes and bytes for the length of a block."""
+        assert not self._facts, "a trial is measured once"
+        synced(self._directory)
+        disk, written, cpu_s = disks.counted(self._below), _written(), _cpu_s()
+        begin_ns = time.perf_counter_ns()
+        yield
+        wall_ns = time.perf_counter_ns() - begin_ns
+        after = disks.counted(self._below)
+        written_after = _written()
+        self._facts = {
+            "wall_ns": wall_ns,
+            "disk": asdict(after.since(disk)) if after and disk else None,
+            "process_bytes": None if written is None or written_after is None else written_after - written,
+            "cpu_s": _cpu_s() - cpu_s,
+            "files": {path.name: path.stat().st_size for path in sorted(self._directory.iterdir()) if path.is_file()},
+        }
+
+    def lap(self, taken_ns: int) -> None:
+        """Note the latency of one transaction."""
+        self._latencies_ns.append(taken_ns)
+
+    def count(self, name: str, amount: float) -> None:
+        """Add to a count of the trial."""
+        self._counts[name] += amount  # type: ignore[assignment]
+
+    def reads_back(self, settings: Mapping[str, str]) -> None:
+        """Note the settings that the engine reads back."""
+        self._read_back = dict(settings)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return everything that was measured and noted."""
+        assert self._facts, "nothing was measured"
+        return {
+            **self._facts,
+            "latencies_ns": self._latencies_ns,
+            "counts": dict(self._counts),
+            "read_back": self._read_back,
+        }
+
+
+def synced(directory: Path) -> None:
+    """Write out what is dirty on the file system of a directory, so that nobody else's writes are measured."""
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if library.syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), "syncfs failed", str(directory))
+    finally:
+        os.close(descriptor)
+
+
+def _written() -> int | None:
+    """Return the bytes that this process, and children that it has waited for, caused to be written to a disk."""
+    try:
+        lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
+        return int(lines["write_bytes"])
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _cpu_s() -> float:
+    used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)

@@ -1,0 +1,204 @@
+"""One arm carried out once, as a program of its own: orders as JSON on standard input, facts on standard output.
+
+So every trial begins with a fresh process, and an engine that dies costs only the trial. Making the database and
+closing it are outside the measured time, unless a document's own workload says otherwise. Several writers are
+processes, which begin together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from rig.engines import Database, EnduringDatabase, Engine, load
+from rig.engines.documents import Task, documents_of
+from rig.speed.loads import Carried, Load
+from rig.speed.stopwatch import Stopwatch
+from rig.workloads.operations import Operation
+
+# A transaction that was refused, because another writer was at work, is tried again this often.
+_ATTEMPTS_MAX = 1000
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a trial has to do: a load under settings, or an arm of a document."""
+
+    engine_module: str
+    directory: str
+    # The sysfs folders of the disks.
+    disks: tuple[str, ...]
+    seed: int
+    settings: Mapping[str, str]
+    load: Load | None = None
+    document: str = ""
+    arm: str = ""
+    scale: float = 1.0
+
+    @property
+    def message(self) -> bytes:
+        """Return the orders as they are sent."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def of(cls, message: bytes) -> Orders:
+        """Return the orders that were sent."""
+        fields = json.loads(message)
+        of_load = fields.pop("load")
+        return cls(**{**fields, "disks": tuple(fields["disks"]), "load": Load(**of_load) if of_load else None})
+
+
+def carry_out(orders: Orders) -> dict[str, Any]:
+    """Carry out one trial and return its facts."""
+    engine = load(orders.engine_module)
+    watch = Stopwatch(Path(orders.directory), [Path(disk) for disk in orders.disks])
+    if orders.load:
+        return _of_settings(engine, orders, orders.load, watch)
+    document = next(one for one in documents_of(engine) if one.name == orders.document)
+    document.carry_out(Task(orders.arm, orders.directory, orders.seed, orders.scale), watch)
+    facts = watch.facts
+    counts = facts["counts"]
+    metrics = {metric.name: counts.pop(metric.name) for metric in document.metrics if metric.name in counts}
+    told = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
+    return {**facts, **told, "metrics": metrics}
+
+
+def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -> dict[str, Any]:
+    carried = Carried(load, engine.spec)
+    opened = partial(engine.driver().open_database, orders.directory, orders.settings)
+    database = opened()
+    database.create(carried.tables, carried.initial)
+    watch.reads_back(database.settings())
+    work = [carried.transactions(writer) for writer in range(load.writers)]
+    if load.writers == 1:
+        with watch.running():
+            begin_ns = time.perf_counter_ns()
+            parts = [_written(database, work[0])]
+        database.close()
+    else:
+        database.close()
+        begin_ns, parts = _together(opened, work, watch)
+    for part in parts:
+        for taken_ns in part.latencies_ns:
+            watch.lap(taken_ns)
+        watch.count("refused", part.refused)
+    operations = [one for each in work for transaction in each for one in transaction]
+    count = load.transactions * load.writers
+    wall_ns = max(part.ended_ns for part in parts) - begin_ns
+    return {
+        **watch.facts,
+        "wall_ns": wall_ns,
+        "transactions": count,
+        "rows": len(operations),
+        "user_bytes": sum(one.user_bytes for one in operations),
+        "metrics": {"transactions_per_s": count / wall_ns * 1e9},
+    }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one writer measured."""
+
+    latencies_ns: list[int]
+    # How often a transaction was refused and tried again.
+    refused: int
+    # By the clock that all processes share.
+    ended_ns: int
+
+
+def _written(database: Database, work: Sequence[Sequence[Operation]]) -> _Part:
+    """Carry out transactions one after the other."""
+    taken_ns, refused = [], 0
+    for operations in work:
+        begin_ns = time.perf_counter_ns()
+        refused += _committed(database, operations)
+        taken_ns.append(time.perf_counter_ns() - begin_ns)
+    return _Part(taken_ns, refused, time.perf_counter_ns())
+
+
+def _committed(database: Database, operations: Sequence[Operation]) -> int:
+    """Commit, again if it is refused; return how often it was. What it raised last is raised in the end."""
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            database.commit(operations)
+        except Exception:
+            # An engine whose transactions cannot be rolled back cannot be tried again.
+            if attempt + 1 == _ATTEMPTS_MAX or not isinstance(database, EnduringDatabase):
+                raise
+            database.rollback()
+        else:
+            return attempt
+    raise AssertionError("unreachable")
+
+
+def _together(
+    opened: Callable[[], Database], work: Sequence[Sequence[Sequence[Operation]]], watch: Stopwatch
+) -> tuple[int, list[_Part]]:
+    """Let a process write each part of the work; return when they began, and what each measured."""
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe() for _ in work]
+    writers = [
+        context.Process(target=_writer, args=(theirs, opened, part), daemon=True)
+        for (_, theirs), part in zip(pipes, work, strict=True)
+    ]
+    for writer, (_, theirs) in zip(writers, pipes, strict=True):
+        writer.start()
+        theirs.close()
+    ours = [ours for ours, _ in pipes]
+    for each in ours:
+        _told(each)
+    with watch.running():
+        begin_ns = time.perf_counter_ns()
+        for each in ours:
+            each.send(None)
+        parts = [_told(each) for each in ours]
+        for writer in writers:
+            # What a process wrote is counted when it has been waited for.
+            writer.join()
+    return begin_ns, parts
+
+
+def _writer(pipe: Connection, opened: Callable[[], Database], work: Sequence[Sequence[Operation]]) -> None:
+    """Say when the database is open, begin when told to, and end without closing: closing is not measured."""
+    try:
+        database = opened()
+        pipe.send(None)
+        pipe.recv()
+        pipe.send(_written(database, work))
+    except Exception as error:  # noqa: BLE001 - told to the trial, which raises it
+        pipe.send(error)
+    os._exit(0)
+
+
+def _told(pipe: Connection) -> Any:
+    """Return what a writer says; raise what it raised."""
+    answer = pipe.recv()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def main() -> None:
+    """Carry out the orders, and print the facts, or in one line why there are none."""
+    try:
+        told = carry_out(Orders.of(sys.stdin.buffer.read()))
+    except ModuleNotFoundError as error:
+        told = {"error": f"it needs the Python package {error.name}, which is not installed beside the rig"}
+    except Exception as error:
+        logging.getLogger(__name__).exception("the trial failed")
+        told = {"error": f"{type(error).__name__}: {error}"}
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Medians, intervals, latencies and a document's ratios, from stored measurements."""
+
+from __future__ import annotations
+
+import io
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from rig.analysis import speed
+from rig.analysis.latencies import Latencies, percentile
+from rig.analysis.speedtable import print_speeds
+from rig.engines.documents import Figure, Metric
+from rig.speed.disks import Counters, Disk
+from rig.speed.probe import Probe
+from rig.speed.speeds import ArmFacts, Speeds, Trial
+
+POSITIVE = st.floats(0.01, 1e6, allow_nan=False)
+ROUNDS = st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=12)
+
+
+def trial(number: int, arm: str, value: float, flushes: int | None = 30) -> Trial:
+    latencies = [1_000_000, 2_000_000, 3_000_000, 40_000_000]
+    disk = Counters(50, 4096, flushes, 1)
+    return Trial(number, arm, 10**9, 10, 20, 1000, {"speed": value}, {"faults": 2.0}, latencies, disk, 4000, 0.02, {})
+
+
+def measured(values: dict[str, list[float]], figures: tuple[Figure, ...] = ()) -> Speeds:
+    base = next(iter(values))
+    return Speeds(
+        experiment="S9", document="doc.txt", metrics=[Metric("speed", "tx/s", more_is_better=True)], versions={},
+        filesystem="fs", options=(), disks=[Disk("sda", "", "", "")], probe=Probe(0.004, 0.003, 1.0), warnings=("hot",),
+        seed=7, repeats=max(map(len, values.values())), made="2000-01-01T00:00:00+00:00", figures=figures,
+        arms={name: ArmFacts("e", {}, "l", base, {}) for name in values},
+        trials=[trial(0, name, 1e9) for name in values]
+        + [trial(number, name, value) for name, row in values.items() for number, value in enumerate(row, 1)],
+    )  # fmt: skip
+
+
+@settings(max_examples=20)
+@given(ROUNDS, st.integers(0, 9))
+def test_an_interval_lies_within_what_was_measured_and_repeats(rounds: list[tuple[float, float]], seed: int) -> None:
+    values, bases = [one for one, _ in rounds], [one for _, one in rounds]
+    found = speed.bootstrap(values, bases, seed)
+    assert statistics.median(values) / statistics.median(bases) == found.value
+    assert min(values) / max(bases) <= found.low * (1 + 1e-9)
+    assert found.low <= found.high <= max(values) / min(bases) * (1 + 1e-9)
+    assert speed.bootstrap(values, bases, seed) == found
+
+
+@settings(max_examples=20)
+@given(st.lists(POSITIVE, min_size=1, max_size=12), st.floats(0.1, 10))
+def test_a_factor_that_every_round_has_is_certain(values: list[float], factor: float) -> None:
+    found = speed.bootstrap([value * factor for value in values], values, 1)
+    assert [pytest.approx(factor)] * 3 == [found.low, found.value, found.high]
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    draw = np.random.default_rng(1)
+    hits = 0
+    for seed in range(60):
+        values = draw.lognormal(np.log(3), 0.2, 15)
+        found = speed.bootstrap(list(values), list(draw.lognormal(0, 0.2, 15)), seed)
+        hits += found.low <= 3 <= found.high
+    assert 50 <= hits
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50), st.floats(0.01, 1))
+def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(values: list[int], share: float) -> None:
+    ordered = sorted(values)
+    found = percentile(ordered, share)
+    assert found in ordered
+    assert sum(value <= found for value in ordered) >= share * len(ordered) - 1e-6
+    assert sum(value < found for value in ordered) < share * len(ordered) + 1e-6
+
+
+def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
+    first, second = speed.summed_up(measured({"slow": [10, 11, 12], "fast": [30, 33, 36]}))
+    assert ("slow", "fast") == (first.name, second.name)
+    assert (11, 33) == (first.figures["speed"].value, second.figures["speed"].value)
+    assert (1, 3) == (first.ratios["speed"].value, second.ratios["speed"].value)
+    assert second.ratios["speed"].excludes_one
+    assert not first.ratios["speed"].excludes_one
+    assert Latencies(2, 40, 40, 40) == first.latencies
+    assert (3, 4, 2) == (first.flush_per_transaction, first.bytes_per_user_byte, first.cpu_ms_per_transaction)
+    assert {"faults": 2} == first.counts
+
+
+def test_what_was_not_counted_is_absent_and_never_zero() -> None:
+    speeds = measured({"slow": [10.0]})
+    blind = replace(
+        speeds, trials=[replace(one, disk=None, process_bytes=None, latencies_ns=[]) for one in speeds.trials]
+    )
+    (found,) = speed.summed_up(blind)
+    assert (None, None, None) == (found.flush_per_transaction, found.bytes_per_user_byte, found.latencies)
+
+
+def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:
+    figures = tuple(
+        Figure("fast", "slow", "speed", ratio, line) for ratio, line in ((3.9, 1), (2.3, 2), (4.6, 3), (2.2, 4))
+    )
+    speeds = measured({"slow": [10, 10], "fast": [30, 30]}, figures)
+    assert [False, False, True, True] == [one.deviates for one in speed.compared(speeds)]
+    text = speed.sentences(speeds)
+    expected = "doc.txt line 3: speed of fast is 4.6 of slow, here 3 (3 to 3): 3 flushes a transaction against 3, "
+    assert expected + "and a sync takes 4 ms" == text[0]
+    assert 2 == len(text)
+
+
+def test_flushes_of_others_show_in_equal_trials() -> None:
+    speeds = measured({"slow": [1, 1, 1]})
+    assert [] == speed.noises(speeds)
+    last = replace(speeds.trials[-1], disk=Counters(1, 1, 90, 1))
+    noisy = replace(speeds, trials=[*speeds.trials[:-1], last])
+    assert ["slow: 3 to 9 flushes a transaction by round: other programs use this disk too"] == speed.noises(noisy)
+
+
+def test_the_table_has_every_arm_the_disk_and_what_warns() -> None:
+    output = io.StringIO()
+    figure = Figure("fast", "slow", "speed", 9.0, 12)
+    speeds = replace(measured({"slow": [10, 10], "fast": [30, 30]}, (figure,)), absent={"third": "no such disk"})
+    print_speeds(speeds, Console(file=output, width=120))
+    text = output.getvalue()
+    for expected in (
+        "slow",
+        "3.0 (3.0 to 3.0)",
+        "fs on sda",
+        "warning: hot",
+        "faults 2",
+        "differs",
+        "third: no such disk",
+    ):
+        assert expected in text

@@ -1,0 +1,237 @@
+"""`rig speed` on a real directory: trials, order, what is stored, and what is left behind. No test asserts a time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.contract.errors import EngineError, HostError, StoreError
+from rig.engines import engines, named
+from rig.front import cli
+from rig.speed import session, speeds
+from rig.speed.arms import arms_of
+from rig.speed.loads import Carried, Load
+from rig.speed.trial import Orders
+from rig.workloads.operations import apply
+
+RIG = Path(sys.executable).with_name("rig")
+
+
+class Told:
+    """Progress, kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.planned_count = self.done_count = 0
+
+    def says(self, text: str) -> None:
+        self.lines.append(text)
+
+    def planned(self, cut_count: int) -> None:
+        self.planned_count += cut_count
+
+    def judged(self, cut_count: int) -> None:
+        self.done_count += cut_count
+
+
+def small(*patterns: str, rows: int = 0, writers: int = 1, **changes: str) -> session.Plan:
+    return session.of_arms(arms_of(patterns, [Load(rows, 5, writers, 3, rows)], changes), 3)
+
+
+def test_every_arm_is_measured_in_every_round_and_nothing_is_left(tmp_path: Path) -> None:
+    told = Told()
+    found = session.measure(small("wal_full", "delete_off"), tmp_path, 3, 3, told)
+    assert [] == list(tmp_path.iterdir())
+    assert (8, 8) == (told.planned_count, told.done_count)
+    rounds = [(one.round, one.arm) for one in found.trials]
+    assert sorted((number, arm) for number in range(4) for arm in found.arms) == sorted(rounds)
+    assert [0, 0, 1, 1, 2, 2, 3, 3] == [number for number, _ in rounds]
+    for one in found.trials:
+        assert (5, 5) == (one.transactions, len(one.latencies_ns))
+        assert one.user_bytes > 0
+        assert sum(one.latencies_ns) <= one.wall_ns
+    assert "wal" == found.arms["wal_full"].read_back["journal_mode"]
+    assert "off" == found.arms["delete_off"].read_back["synchronous"]
+    assert {"wal_full"} == {one.base for one in found.arms.values()}
+
+
+def test_the_order_comes_from_the_seed_and_is_not_always_the_same() -> None:
+    orders = [list(session.schedule(["a", "b", "c"], 10, seed)) for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert 1 < len({tuple(arm for number, arm in orders[0] if number == one) for one in range(11)})
+
+
+def test_a_setting_that_syncs_flushes_where_flushes_are_counted(tmp_path: Path) -> None:
+    found = session.measure(small("delete_full"), tmp_path, 2, 1, Told())
+    if not found.disks or not found.probe.flush_per_sync:
+        # Where no disk counts flushes, no trial may claim any.
+        assert not any(one.disk and one.disk.flush_count for one in found.trials)
+        return
+    for one in found.trials:
+        assert one.disk
+        assert (one.disk.flush_count or 0) >= 5
+
+
+def test_what_is_stored_is_what_was_measured_in_the_order_of_the_arms(tmp_path: Path) -> None:
+    found = session.measure(small("wal_off", "delete_off", rows=2), tmp_path, 1, 1, Told())
+    speeds.save(found, tmp_path / "speed.json")
+    back = speeds.load(tmp_path / "speed.json")
+    assert list(found.arms) == list(back.arms)
+    speeds.save(back, tmp_path / "again.json")
+    assert (tmp_path / "speed.json").read_bytes() == (tmp_path / "again.json").read_bytes()
+    assert str(tmp_path) not in (tmp_path / "speed.json").read_text()
+
+
+@given(
+    st.one_of(st.binary(max_size=80), st.recursive(st.none() | st.integers(), st.lists).map(json.dumps).map(str.encode))
+)
+def test_what_is_no_measurement_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("stored") / "speed.json"
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="measure again: rig speed"):
+        speeds.load(path)
+
+
+def test_a_later_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "speed.json"
+    path.write_text(json.dumps({"format": "powercut-rig speed 2"}))
+    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 1'"):
+        speeds.load(path)
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 4), st.integers(0, 6), st.integers(0, 3))
+def test_writers_insert_rows_that_nobody_else_inserts(
+    rows: int, transactions: int, writers: int, filled: int, seed: int
+) -> None:
+    carried = Carried(Load(rows, transactions, writers, seed, filled), named("sqlite").spec)
+    content: dict[str, dict[int, tuple[int | str, ...]]] = {table.name: {} for table in carried.tables}
+    apply(content, carried.initial)
+    for writer in range(writers):
+        for operations in carried.transactions(writer):
+            assert rows == len(operations)
+            apply(content, operations)
+    assert {rows * transactions * writers + filled} == {len(table) for table in content.values()}
+
+
+def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:
+    (one, *_) = session.measure(small("wal_off", rows=3, writers=3), tmp_path, 1, 1, Told()).trials
+    assert (15, 45, 15) == (one.transactions, one.rows, len(one.latencies_ns))
+
+
+@given(st.integers(0, 9), st.integers(0, 100), st.text(max_size=5))
+def test_orders_arrive_as_they_were_sent(seed: int, rows: int, folder: str) -> None:
+    for load in (None, Load(rows, 5, 1, seed)):
+        sent = Orders("rig.engines.sqlite", folder, ("/sys/x",), seed, {"page_size": "4096"}, load)
+        assert sent == Orders.of(sent.message)
+
+
+def test_without_names_all_settings_that_differ_are_measured_the_strict_one_first() -> None:
+    names = [arm.name for arm in arms_of((), [Load(0, 1, 1, 1)], {})]
+    assert "wal_full" == names[0]
+    assert {"delete_off", "delete_extra", "truncate_full", "persist_normal"} <= set(names)
+    assert not {"wal_extra", "memory_off", "off_full"} & set(names)
+    assert len(set(names)) == len(names)
+
+
+def test_names_may_have_an_engine_and_each_load_has_its_own_base() -> None:
+    loads = [Load(rows, 5, 1, 1) for rows in (1, 10)]
+    plan = session.of_arms(arms_of(("sqlite-wal_*", "lmdb-nosync"), loads, {}), 1)
+    assert {"sqlite-wal_off, 1 row", "sqlite-wal_off, 10 rows"} == {facts.base for _, facts in plan.arms.values()}
+    assert "lmdb-nosync, 10 rows" in plan.arms
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["wal_ful"], "no settings of sqlite match 'wal_ful'; there are: delete_off"),
+        (["oracle-fast"], "unknown engine 'oracle' in 'oracle-fast'; there are:"),
+        (["files-append"], "the transactions of files are its own"),
+        (["--rows", "1,x"], "--rows takes numbers above 0"),
+        (["--rows", "0"], "--rows takes numbers above 0"),
+        (["--writers", "2"], "--filled and --writers go with --rows"),
+        (["--set", "page_size"], "--set takes NAME=VALUE"),
+        (["--set", "journal_mode=wal"], "journal_mode is part of the name of an arm"),
+        (["--document", "S99"], "unknown document 'S99'; there are:"),
+        (["--document", "S0", "wal_full"], "--document brings its own arms"),
+    ],
+)
+def test_what_cannot_be_measured_is_a_usage_error(tmp_path: Path, words: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli.main, ["speed", "--dir", str(tmp_path), *words])
+    assert (2, True) == (result.exit_code, message in result.output), result.output
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_memory_is_refused_by_the_command() -> None:
+    result = CliRunner().invoke(cli.main, ["speed", "--dir", "/dev/shm", "wal_full"])  # noqa: S108
+    assert 2 == result.exit_code
+    assert "tmpfs" in result.output
+
+
+def test_settings_that_the_engine_does_not_take_measure_nothing(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="page_size=777 was asked for, 4096 was read back"):
+        session.measure(small("wal_full", page_size="777"), tmp_path, 1, 1, Told())
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_an_engine_whose_package_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"lmdb-default could not be measured: it needs the Python package lmdb"):
+        session.measure(small("lmdb-default"), tmp_path, 1, 1, Told())
+
+
+def test_a_disk_without_space_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    plan = replace(small("wal_full"), needed_bytes=1 << 62)
+    with pytest.raises(HostError, match=r"measuring speed needs .* Nothing was written"):
+        session.measure(plan, tmp_path, 1, 1, Told())
+
+
+def test_the_command_prints_the_table_and_stores_every_measurement(tmp_path: Path) -> None:
+    words = ["speed", "--dir", str(tmp_path), "wal_full", "wal_off", "--transactions", "4", "--repeats", "2"]
+    result = CliRunner().invoke(cli.main, [*words, "--json", str(tmp_path / "s.json")], env={"COLUMNS": "140"})
+    assert 0 == result.exit_code, result.output
+    assert "wal_off" in result.output
+    assert "intervals need at least 10 rounds" in result.output
+    assert 6 == len(json.loads((tmp_path / "s.json").read_text())["trials"])
+    assert ["s.json"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_measurement_that_is_stopped_leaves_nothing(tmp_path: Path, sent: signal.Signals) -> None:
+    with subprocess.Popen(
+        # Tests that run in the background of a shell ignore SIGINT, and so would the command.
+        ["env", "--default-signal=INT", RIG, "speed", "--dir", tmp_path, "delete_full", "--transactions", "100000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        end_s = time.monotonic() + 60
+        while not list(tmp_path.glob("rig-speed-*/trial/*.db")) and time.monotonic() < end_s:
+            time.sleep(0.01)
+        (child,) = _children(process.pid)
+        process.send_signal(sent)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert 3 == process.returncode, errors
+    assert "stopped; nothing is kept, and nothing is left in" in errors
+    assert [] == list(tmp_path.iterdir())
+    assert not Path(f"/proc/{child}").exists()
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_every_engine_with_documents_names_them_once() -> None:
+    from rig.engines.documents import documents_of
+
+    names = [document.name for engine in engines() for document in documents_of(engine)]
+    assert sorted(set(names)) == sorted(names)
