@@ -1,0 +1,34 @@
+"""The run directories below `runs/` in the current folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rig.contract.errors import StoreError
+
+RUNS = Path("runs")
+REPORT = "report.html"
+
+
+def runs() -> list[Path]:
+    """Return all run directories, the newest first."""
+    return sorted((path.parent for path in RUNS.glob("*/manifest.json")), reverse=True)
+
+
+def finished_runs() -> list[Path]:
+    """Return those that were measured to the end, the newest first; raise StoreError if there are none."""
+    found = [folder for folder in runs() if (folder / REPORT).exists()]
+    if not found:
+        raise StoreError(
+            f"there is no finished run in {RUNS.absolute()}; name one with --run-dir, or make one with `rig run`"
+        )
+    return found
+
+
+def newest_run(having: str = "") -> Path:
+    """Return the newest run directory, or the newest with a scenario; raise StoreError if there is none."""
+    for folder in runs():
+        if not having or (folder / "scenarios" / having).exists():
+            return folder
+    what = f"run with the scenario {having!r}" if having else "run"
+    raise StoreError(f"there is no {what} in {RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
