@@ -1,0 +1,151 @@
+"""Judges claims about loss from a run directory: what its scenarios lost, over how many file contents.
+
+A claim is judged only if all its scenarios were measured, none of them is inconclusive, and the controls of their
+groups fired in that run. A verdict that rests on how much was lost or damaged in an arm needs CONTENTS_MIN distinct
+file contents there, with one exception: a counterexample refutes however few there are, and is named as a state to
+replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rig.analysis.claims.answer import Answer, decide, not_measured
+from rig.analysis.claims.claim import Claim, Scenarios, Verdict
+from rig.analysis.claims.condition import Figure
+from rig.analysis.outcome import Result, Row, Summary, loses, summarise, worst_first
+from rig.analysis.statistics import proportion
+from rig.analysis.table import replay_line
+from rig.contract.results import Verdict as StateVerdict
+from rig.contract.results import VerdictKind
+from rig.store import Run
+
+CONTENTS_MIN = 300
+_REPLAYS_MAX = 3
+# A verdict that rests on one of these is about loss.
+_OF_LOSS = {"lost_max", "losing", "damaged", "harmed"}
+_NONE_GIVEN = "no run directory was found: measure the claims about loss with `rig claims --profile nightly`"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run as the claims need it."""
+
+    summary: Summary | None = None
+    # Where its states are replayed from; empty for the default directory.
+    run_dir: str = ""
+    failures: Mapping[str, str] | None = None
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """Return the scenarios of the run by their ids."""
+        return {row.outcome.scenario.id: row for row in self.summary.rows} if self.summary else {}
+
+
+def evidence_of(folder: Path, wanted: Sequence[str], default_folder: Path) -> Evidence:
+    """Return what a run directory holds of some scenarios and of everything that is a control for them."""
+    run = Run.open(folder)
+    results, _ = run.results()
+    groups = {(one.engine, one.filesystem, one.fault, one.workload_name) for one in results if one.id in wanted}
+    own = [one for one in results if (one.engine, one.filesystem, one.fault, one.workload_name) in groups]
+    run_dir = "" if folder.parent == default_folder else str(folder)
+    # How much was seen is asked for each claim, over all its scenarios.
+    return Evidence(summarise(own, exposure_min=0), run_dir, run.failures())
+
+
+def judge(claim: Claim, evidence: Evidence) -> Answer:
+    """Return the answer to a claim about loss."""
+    assert isinstance(claim.experiment, Scenarios)
+    experiment, rows = claim.experiment, evidence.rows
+    if evidence.summary is None:
+        return not_measured(claim, _NONE_GIVEN)
+    if trouble := _trouble(experiment, evidence):
+        return not_measured(claim, trouble)
+    arms = {**experiment.controls, **experiment.arms}
+    figures: dict[str, Figure | None] = {
+        f"{arm}.{name}": value
+        for arm, ids in arms.items()
+        for name, value in _figures([rows[one] for one in ids]).items()
+    }
+    answer = decide(claim, figures)
+    if answer.verdict is Verdict.NOT_MEASURED:
+        return answer
+    examples = _examples(experiment, evidence)
+    exempt = experiment.shows.partition(".")[0] if examples and answer.verdict is Verdict.REFUTED else ""
+    few = [arm for arm in _resting_on(claim, answer.verdict) if arm != exempt and _count(figures, arm) < CONTENTS_MIN]
+    if few:
+        counts = ", ".join(f"{_count(figures, arm)} of {CONTENTS_MIN} file contents ({arm})" for arm in few)
+        return replace(not_measured(claim, f"{counts}; it would be {answer.verdict}", figures), replays=examples)
+    return replace(answer, replays=examples)
+
+
+def _trouble(experiment: Scenarios, evidence: Evidence) -> str:
+    """Return what keeps the scenarios of a claim from being evidence; empty if nothing does."""
+    rows = evidence.rows
+    if missing := [one for one in experiment.ids if one not in rows]:
+        reason = (evidence.failures or {}).get(missing[0], "")
+        if reason:
+            return f"{missing[0]} could not be measured: {reason}"
+        return f"{missing[0]} is not in the run" + (f", nor are {len(missing) - 1} more" if len(missing) > 1 else "")
+    doubtful = [one for one in experiment.ids if rows[one].judgement.result is Result.INCONCLUSIVE]
+    if doubtful:
+        return f"{doubtful[0]} is inconclusive: {'; '.join(rows[doubtful[0]].judgement.reasons)}"
+    return ""
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, Figure | None]:
+    """Return the figures of one arm, over all its scenarios."""
+    verdicts = [one for row in rows for one in row.outcome.scenario.verdicts]
+    judged = [one for one in verdicts if not one.kind.is_infrastructure]
+    explained = [one for one in judged if not one.kind.is_damage]
+    contents = {one.exposure for one in judged if one.files or one.kind.is_damage}
+    damaged = {one.exposure for one in judged if one.kind.is_damage}
+    losing = {one.exposure for one in explained if one.lost > 0}
+    of_disk = sum(one.repaired or one.kind is VerdictKind.FILESYSTEM_DAMAGE for one in verdicts)
+    flushes = sum(row.outcome.scenario.recording.flush_count for row in rows)
+    transactions = sum(row.outcome.scenario.recording.transaction_count for row in rows)
+    return {
+        "states": len(judged),
+        "contents": len(contents),
+        "lost_max": max((one.lost for one in explained), default=None),
+        "losing": len(losing),
+        "losing_bound": _bound(len(losing), len(contents)),
+        "damaged": len(damaged),
+        "damaged_bound": _bound(len(damaged), len(contents)),
+        "harmed": sum(loses(one) for one in judged) + of_disk,
+        "flush_per_tx": flushes / transactions if transactions else None,
+    }
+
+
+def _bound(count: int, total: int) -> str:
+    text = proportion(count, total).bound_text
+    return text.removeprefix("<= ") if text.startswith("<= ") else "100 %"
+
+
+def _count(figures: Mapping[str, Figure | None], arm: str) -> int:
+    return int(figures[f"{arm}.contents"] or 0)
+
+
+def _resting_on(claim: Claim, verdict: Verdict) -> list[str]:
+    """Return the arms on whose losses a verdict rests, in their order."""
+    assert isinstance(claim.experiment, Scenarios)
+    conditions = {Verdict.CONFIRMED: claim.confirm, Verdict.REFUTED: claim.refute, Verdict.IMPRECISE: claim.imprecise}
+    names = [name.partition(".") for one in conditions[verdict] for name in one.names]
+    return list(dict.fromkeys(arm for arm, _, what in names if what in _OF_LOSS and arm in claim.experiment.arms))
+
+
+def _examples(experiment: Scenarios, evidence: Evidence) -> tuple[str, ...]:
+    """Return the commands that replay the worst states of the arm that a claim shows."""
+    arm, _, what = experiment.shows.partition(".")
+    found: list[tuple[str, StateVerdict]] = []
+    for scenario in experiment.arms.get(arm, ()):
+        verdicts = evidence.rows[scenario].outcome.scenario.verdicts
+        found += [
+            (scenario, one)
+            for one in worst_first(verdicts)
+            if (one.kind.is_damage if what == "damaged" else one.kind is VerdictKind.LOST_SUFFIX)
+        ][:_REPLAYS_MAX]
+    worst = sorted(found, key=lambda item: -item[1].lost)[:_REPLAYS_MAX]
+    return tuple(replay_line(scenario, one, evidence.run_dir) for scenario, one in worst)

@@ -1,0 +1,59 @@
+"""The report of the claims: one self-contained HTML file with a page for each document.
+
+The same answers give the same bytes. Like the report of a run it fetches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rig import host
+from rig.analysis.claims.answer import shown
+from rig.analysis.claims.claim import Verdict
+from rig.analysis.claims.measuring import Answered
+from rig.analysis.claims.table import headline, summary
+from rig.analysis.speed import compared
+from rig.speed.speeds import Speeds
+
+_TEMPLATES = Path(__file__).parent.parent / "templates"
+_CLASSES = {
+    Verdict.CONFIRMED: "confirmed",
+    Verdict.IMPRECISE: "imprecise",
+    Verdict.REFUTED: "refuted",
+    Verdict.NOT_MEASURED: "unmeasured",
+}
+
+
+def write_page(
+    answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Sequence[tuple[str, str]], out: Path
+) -> None:
+    """Write the report to `out`, durably or not at all; `facts` say on what it rests."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    host.atomic_write(out, page_html(answered, speeds, facts).encode())
+
+
+def page_html(answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Sequence[tuple[str, str]]) -> str:
+    """Return the whole report as text, with a document's own ratios beside ours where they were measured."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    css = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "claims.css"))
+    answers = [answer for one in answered for answer in one.answers]
+    return environment.get_template("claims.html.j2").render(
+        css=Markup(css),  # noqa: S704 - our own files
+        headline=headline(answers),
+        documents=[(one, summary(one), headline(one.answers)) for one in answered],
+        classes=_CLASSES,
+        comparisons={one.experiment: compared(one) for one in speeds if one.figures},
+        places={one.experiment: one for one in speeds},
+        shown=shown,
+        facts=list(facts),
+    )

@@ -1,0 +1,146 @@
+"""Probes of RocksDB by its own benchmark, db_bench of Debian's package rocksdb-tools, run as a program.
+
+A record has a key of 16 and a value of 100 bytes, as in the document. There are fewer records, so that a run is short;
+memtables are smaller by as much, so that they fill as often.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+
+from rig import host
+from rig.analysis.claims.probes.probe import Figures, Unmeasurable
+from rig.analysis.speed import bootstrap
+from rig.contract.errors import HostError
+
+_RECORDS = 40_000
+_RECORD_BYTES = 116
+_ROUNDS = 11
+_LIMIT_S = 120
+_MEMTABLE_BYTES = 1 << 20
+# The later ones for a host so busy that nothing was reported before.
+_KILLED_AFTER_S = (1, 4, 16)
+_MANY = 20_000_000
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own in it, removed at the end
+_RATE = re.compile(r"^(\w+) +: +[\d.]+ micros/op (\d+) ops/sec [\d.]+ seconds (\d+) operations", re.MULTILINE)
+_FINISHED = re.compile(r"finished (\d+) ops")
+
+
+def flags(folder: Path) -> Figures:
+    """Give db_bench the flag as it is and as the document spells it, and one that does not exist."""
+    return {
+        "takes_underscore": _is_taken(folder / "underscore", "disable_wal"),
+        "takes_hyphen": _is_taken(folder / "hyphen", "disable-wal"),
+        "takes_other": _is_taken(folder / "other", "disable_log"),
+    }
+
+
+def _is_taken(path: Path, flag: str) -> bool:
+    try:
+        _bench(path, "fillseq", {flag: True, "num": 10})
+    except HostError:
+        return False
+    return True
+
+
+def log_arms(folder: Path) -> Figures:
+    """Run fillseq and fillrandom with and without the WAL, with its directory in memory, in batches and in threads."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else folder, prefix="rig-claims-") as memory:
+        arms: dict[str, tuple[str, dict[str, object]]] = {
+            "seq_wal": ("fillseq", {}),
+            "seq_nowal": ("fillseq", {"disable_wal": True}),
+            "random_wal": ("fillrandom", {}),
+            "random_nowal": ("fillrandom", {"disable_wal": True}),
+            "memory_wal": ("fillseq", {"wal_dir": f"{memory}/wal"}),
+            "batch_wal": ("fillseq", {"batch_size": 100}),
+            "batch_nowal": ("fillseq", {"batch_size": 100, "disable_wal": True}),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in arms}
+        for number in range(_ROUNDS):
+            for name, (benchmark, options) in arms.items():
+                rate, _ = _rate(folder / "db", benchmark, options)
+                # The first round warms up.
+                if number:
+                    rates[name].append(rate)
+    found: dict[str, float] = {}
+    for name in ("seq", "random", "batch"):
+        interval = bootstrap(rates[f"{name}_nowal"], rates[f"{name}_wal"], seed=1)
+        found |= {f"{name}": interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    # What is left of the WAL's cost with the log in memory.
+    kept = bootstrap(rates["seq_nowal"], rates["memory_wal"], seed=1)
+    gain = median(rates["batch_wal"]) / median(rates["seq_wal"])
+    return {**found, "memory": kept.value, "memory_low": kept.low, "memory_high": kept.high, "batch_gain": gain}
+
+
+def amplification(folder: Path) -> Figures:
+    """Fill with and without the WAL and take what RocksDB wrote to log and tables, and what stays on the disk."""
+    found: dict[str, float] = {}
+    for name, options in (("wal", {}), ("nowal", {"disable_wal": True})):
+        for benchmark in ("fillseq", "fillrandom"):
+            path = folder / f"{name}-{benchmark}"
+            said = _bench(path, f"{benchmark},flush,waitforcompaction", {**options, "statistics": True})
+            parts = ("wal", "flush.write", "compact.write")
+            written = {part: _counted(said, f"rocksdb.{part}.bytes") for part in parts}
+            user = _RECORDS * _RECORD_BYTES
+            found[f"{benchmark}_{name}"] = sum(written.values()) / user
+            found[f"log_{benchmark}_{name}"] = written["wal"] / user
+            tables = sum(one.stat().st_size for one in path.iterdir() if one.suffix == ".sst")
+            found[f"space_{benchmark}_{name}"] = tables / user
+    return {
+        **found, "more_seq": found["fillseq_wal"] - found["fillseq_nowal"],
+        "more_random": found["fillrandom_wal"] - found["fillrandom_nowal"],
+    }  # fmt: skip
+
+
+def killed(folder: Path) -> Figures:
+    """Kill db_bench while it fills, and count what a new process finds of the records that it had reported."""
+    found: dict[str, int] = {}
+    for name, options in (("wal", {}), ("nowal", {"disable_wal": True})):
+        path = folder / name
+        # A memtable that holds everything: what is found was in the log.
+        words = _words(path, "fillseq", {**options, "num": _MANY, "write_buffer_size": 1 << 30})
+        reports = (_reported(words, seconds) for seconds in _KILLED_AFTER_S)
+        found[f"reported_{name}"] = next(filter(None, reports), 0)
+        said = _bench(path, "readseq", {"use_existing_db": True, "num": _MANY})
+        found[f"found_{name}"] = next((int(count) for what, _, count in _RATE.findall(said) if what == "readseq"), 0)
+    return found
+
+
+def _reported(words: list[str], seconds: int) -> int:
+    """Run a program, kill it after so many seconds, and return how many records it had reported as written."""
+    try:
+        host.run(["timeout", "--signal", "KILL", str(seconds), *words], timeout_s=_LIMIT_S)
+    except HostError as error:
+        return max(map(int, _FINISHED.findall(str(error))), default=0)
+    return 0
+
+
+def _rate(path: Path, benchmark: str, options: Mapping[str, object]) -> tuple[float, int]:
+    """Return records per second and how many there were; the database is removed."""
+    said = _bench(path, benchmark, options)
+    shutil.rmtree(path)
+    (_, rate, count), *_ = _RATE.findall(said)
+    return float(rate), int(count)
+
+
+def _bench(path: Path, benchmarks: str, options: Mapping[str, object]) -> str:
+    return host.run(_words(path, benchmarks, options), timeout_s=_LIMIT_S).decode(errors="replace")
+
+
+def _words(path: Path, benchmarks: str, options: Mapping[str, object]) -> list[str]:
+    if shutil.which("db_bench") is None:
+        raise Unmeasurable("db_bench is not installed: on Debian and Ubuntu it is in the package rocksdb-tools")
+    given: dict[str, object] = {"db": path, "benchmarks": benchmarks, "num": _RECORDS, "seed": 1}
+    given |= {"write_buffer_size": _MEMTABLE_BYTES, **options}
+    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    return ["db_bench", *(f"--{name}={word}" for name, word in words.items())]
+
+
+def _counted(said: str, name: str) -> int:
+    found = re.search(rf"^{re.escape(name)} COUNT : (\d+)", said, re.MULTILINE)
+    return int(found[1]) if found else 0

@@ -1,0 +1,47 @@
+"""Judges claims about speed from what `rig speed --json FILE` stored, by the ratio of two medians with its interval.
+
+Fewer than ROUNDS_MIN rounds are no measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rig.analysis.claims.answer import Answer, decide, not_measured
+from rig.analysis.claims.claim import Claim, Speed, Verdict
+from rig.analysis.speed import ratio
+from rig.speed.speeds import Speeds
+
+ROUNDS_MIN = 10
+
+
+def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
+    """Return the answer to a claim about speed, from the last measurement of its experiment."""
+    assert isinstance(claim.experiment, Speed)
+    wanted = claim.experiment
+    own = [one for one in measured if one.experiment == wanted.experiment]
+    if not own:
+        what = "" if wanted.experiment == "settings" else f" --document {wanted.experiment}"
+        return not_measured(
+            claim, f"no measurement was given: `rig speed --dir DIR{what} --json FILE`, then --speed FILE"
+        )
+    speeds, arms = own[-1], (wanted.over, wanted.under)
+    if wanted.filesystem and speeds.filesystem != wanted.filesystem:
+        return not_measured(
+            claim, f"it is about {wanted.filesystem}, and what was given was measured on {speeds.filesystem}"
+        )
+    if missing := [arm for arm in arms if not speeds.counted(arm)]:
+        reason = next((why for what, why in speeds.absent.items() if missing[0] in what), "")
+        return not_measured(claim, f"{missing[0]} was not measured{f': {reason}' if reason else ''}")
+    metric = wanted.metric or speeds.metrics[0].name
+    count = min(sum(metric in trial.metrics for trial in speeds.counted(arm)) for arm in arms)
+    if count < ROUNDS_MIN:
+        return not_measured(claim, f"{count} of {ROUNDS_MIN} rounds of {wanted.over} and {wanted.under} have {metric}")
+    found = ratio(speeds, wanted.over, wanted.under, metric)
+    sync_ms = speeds.probe.sync_s * 1000
+    figures = {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high, "rounds": count}
+    answer = decide(claim, {**figures, "sync_ms": sync_ms})
+    if answer.verdict is Verdict.NOT_MEASURED:
+        return replace(answer, why=f"{answer.why}; measure again on a quieter host or another disk")
+    return answer

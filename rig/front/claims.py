@@ -1,0 +1,126 @@
+"""The command `rig claims`: what documents say about durability and speed, measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rig.analysis.claims.claim import Document
+    from rig.analysis.claims.crash import Evidence
+    from rig.analysis.claims.measuring import InGuest
+    from rig.machines.pool import Clones
+    from rig.planning.matrix import Profile
+
+_INCONCLUSIVE = 3
+_RUNS = Path("runs")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[CLAIM]...")
+@click.option(
+    "--profile", default="quick", show_default=True,
+    help="quick judges claims about loss from what is stored; nightly or exhaustive measure them first.",
+)  # fmt: skip
+@click.option(
+    "--run-dir", type=click.Path(path_type=Path, file_okay=False),
+    help="Run directory for claims about loss [default: the newest in runs/].",
+)  # fmt: skip
+@click.option(
+    "--speed", "speeds", type=click.Path(path_type=Path, dir_okay=False), multiple=True,
+    help="What `rig speed --json FILE` wrote, for claims about speed; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Report [default: claims.html in the run directory]."
+)
+def claims(
+    *, names: tuple[str, ...], profile: str, run_dir: Path | None, speeds: tuple[Path, ...], out: Path | None
+) -> None:
+    """Check what the documents claim: carry out the small experiments, and judge the rest from what is stored.
+
+    CLAIM is an id such as S1-16 or a document such as S1; without any, all claims are checked. Exit code 3: some claim
+    is not measured.
+    """
+    from rig.analysis.claims.claim import Verdict
+    from rig.analysis.claims.loader import documents
+    from rig.analysis.claims.measuring import chosen, measure
+    from rig.analysis.claims.page import write_page
+    from rig.analysis.claims.table import print_answers
+    from rig.front.progress import shown
+    from rig.front.terminal import standard_output
+    from rig.planning import matrix
+    from rig.speed.speeds import load
+
+    wanted, closely = chosen(documents(), names), matrix.profile(profile)
+    stored = [load(path) for path in speeds]
+    folder = _measured(wanted, closely, run_dir) if closely.is_whole else run_dir or _newest_run()
+    with shown("carrying out experiments", "experiments carried out") as progress, ExitStack() as stack:
+        progress.says(f"claims about loss are judged from {folder}" if folder else "there is no run directory")
+        answered = measure(wanted, _evidence(folder, wanted), stored, progress, _in_guest(stack, progress.says))
+    target = out or (folder or _RUNS) / "claims.html"
+    write_page(answered, stored, _facts(folder, speeds), target)
+    print_answers(answered, standard_output())
+    click.echo(f"report: {target}")
+    answers = [answer for one in answered for answer in one.answers]
+    sys.exit(_INCONCLUSIVE if any(one.verdict is Verdict.NOT_MEASURED for one in answers) else 0)
+
+
+def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None) -> Path | None:
+    """Measure the scenarios that the claims need, and the controls of their groups; return the run directory."""
+    from rig.analysis.claims.measuring import scenario_ids
+    from rig.front import selection
+    from rig.front.cli import measured
+    from rig.front.doctor import require_runs
+    from rig.planning import matrix
+
+    ids = scenario_ids(wanted)
+    if not ids:
+        return run_dir
+    require_runs(run_dir or _RUNS.absolute())
+    scenarios = selection.with_controls(matrix.select(ids))
+    return measured(matrix.configured(scenarios, closely), closely, run_dir).folder
+
+
+def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:
+    """Return what carries out probes in machines; the machines are made when the first is asked for."""
+    made: list[Clones] = []
+
+    def carried_out(filesystem: str, name: str) -> Mapping[str, int]:
+        from rig.machines.fileprobe import figures
+        from rig.machines.guests import guests
+        from rig.planning import matrix
+
+        if not made:
+            scenario = matrix.select(["*-wal_full_powercut"])[0]
+            made.append(stack.enter_context(guests([], says)).of(scenario).verifier)
+        return figures(made[0], filesystem, name)
+
+    return carried_out
+
+
+def _newest_run() -> Path | None:
+    return max((path.parent for path in _RUNS.glob("*/manifest.json")), default=None)
+
+
+def _evidence(folder: Path | None, wanted: Sequence[Document]) -> Evidence:
+    from rig.analysis.claims.crash import Evidence, evidence_of
+    from rig.analysis.claims.measuring import scenario_ids
+
+    ids = scenario_ids(wanted)
+    return evidence_of(folder, ids, _RUNS) if folder and ids else Evidence()
+
+
+def _facts(folder: Path | None, speeds: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return what the answers rest on."""
+    from rig.analysis.claims.probes import library
+
+    return [
+        ("claims about loss", str(folder) if folder else "no run directory"),
+        ("claims about speed", ", ".join(map(str, speeds)) or "no measurement"),
+        ("probes", library()),
+    ]

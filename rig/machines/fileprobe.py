@@ -1,0 +1,17 @@
+"""Experiments with a file system that need no database, each in a machine of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rig.machines.pool import Clones
+
+_LIMIT_S = 180
+
+
+def figures(machines: Clones, filesystem: str, name: str) -> Mapping[str, int]:
+    """Carry out an experiment in a clone of a verifier and return its figures; raise VmError if it fails."""
+    with machines.clone() as machine:
+        machine.send({"probe": {"filesystem": filesystem, "name": name}})
+        found: Mapping[str, int] = machine.receive(_LIMIT_S)["figures"]
+        return found
