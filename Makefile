@@ -22,13 +22,16 @@ BIN := .venv/bin
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
 
-.PHONY: help run test bench unit vm durability lint image clean programs programs-of-test
+.PHONY: help run claims test bench unit vm durability lint image clean programs programs-of-test
 
 help:  ## list the goals
 	@grep -hE '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 14
 
 run: programs $(STAMP) image  ## measure what is lost at each setting, and print the table
 	@$(BIN)/rig run
+
+claims: programs $(STAMP)  ## check what documents claim, and print every verdict
+	@$(BIN)/rig claims || test $$? -eq 3
 
 test: lint unit vm durability  ## check everything: style, types, unit tests, virtual machines, the durability matrix
 

@@ -20,7 +20,7 @@ needs_of_run=(
 )
 # chromium opens the report as a reader would; vagrant (or ruby, where vagrant is not packaged) reads the Vagrantfile; npm
 # fetches the source of releases of SQLite; gcc and the C library's headers build them, some with a bug planted; cpio
-# unpacks our archives.
+# unpacks our archives; db_bench measures RocksDB for claims.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"
@@ -28,6 +28,7 @@ needs_of_test=(
     "/usr/include/stdio.h  libc6-dev"
     "npm                 npm"
     "cpio                cpio"
+    "db_bench            rocksdb-tools"
     "chromium|chromium-browser|google-chrome  chromium"
     "vagrant|ruby        vagrant|ruby"
 )

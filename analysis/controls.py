@@ -13,7 +13,8 @@ fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload
   wrong clock and under the right one;
 - under errors, each scenario whose promise can break saw at least one error;
 - under any other fault of a dishonest disk, some state of the group is not durable: the damage reached something;
-- when the process is killed, every scenario was hit inside commits, and the settings that must be damaged are.
+- when the process is killed, every scenario that promises to lose nothing was hit inside commits (others may commit
+  without a call at which they could be hit), the settings that must lose do, and those that must be damaged are.
 
 Another workload than the default makes a group of its own, of which only what follows is required.
 
@@ -109,8 +110,12 @@ def must_lose(scenario: MeasuredScenario) -> bool:
 
 def must_break(scenario: MeasuredScenario) -> bool:
     """Return whether this scenario must break its promise: it promises to lose nothing, and its shim prevents that."""
+    return _is_shim_control(scenario) and _must_keep(scenario)
+
+
+def _must_keep(scenario: MeasuredScenario) -> bool:
     promise = promise_of(scenario)
-    return _is_shim_control(scenario) and promise is not None and promise.keeps is Keeps.NOTHING_LOST
+    return promise is not None and promise.keeps is Keeps.NOTHING_LOST
 
 
 def _is_shim_control(scenario: MeasuredScenario) -> bool:
@@ -153,7 +158,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             continue
         required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ()) if is_plain else ()
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
-            results += _kill_controls(group, members)
+            results += _kill_controls(group, required, members)
             continue
         results += [_loss_control(group, settings, members) for settings in required]
         is_damaging = bool(dossier_of(group.engine).CONTROLS.damaging) and not keeps_order(group.filesystem)
@@ -321,11 +326,12 @@ def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     return _control(group, "reach", own, what, fired=detected_count + silent_count > 0)
 
 
-def _kill_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
-    own = _unshimmed(members)
+def _kill_controls(group: Group, required: Sequence[str], members: Sequence[Outcome]) -> list[ControlResult]:
+    own = [o for o in _unshimmed(members) if _must_keep(o.scenario)]
     hits = [sum(one["issued"] > one["acked"] for one in o.scenario.recording.live) for o in own]
-    what = f"every scenario must be killed inside commits; {min(hits, default=0)} times or more"
+    what = f"every scenario that must lose nothing must be killed inside commits; {min(hits, default=0)} times or more"
     results = [_control(group, "mid-commit", own, what, fired=all(hits))]
+    results += [_loss_control(group, name, members) for name in required]
     for name in dossier_of(group.engine).CONTROLS.must_damage.get(group.fault, ()):
         without = _unshimmed(members, name)
         damage_count = sum(o.damage.count for o in without if not o.settings_mismatches)

@@ -18,7 +18,7 @@ from rig.contract.scenario import is_default
 from rig.engines import found
 
 # Rates that differ by less than 2 % count as equal.
-_EQUAL_SHARE = 0.98
+EQUAL_SHARE = 0.98
 
 
 def findings(summary: Summary) -> list[str]:
@@ -69,7 +69,7 @@ def _answer(rows: Sequence[Row]) -> _Answer | None:
     if not lossless:
         return None
     top = max(map(_speed, lossless))
-    equal = sorted((one for one in lossless if _speed(one) >= _EQUAL_SHARE * top), key=_strength)
+    equal = sorted((one for one in lossless if _speed(one) >= EQUAL_SHARE * top), key=_strength)
     best, fastest = equal[0], max((row.outcome for row in honest), key=_speed)
     others = [one.settings_name for one in equal[1:]]
     as_fast = f" ({_listed(others)} {'is' if len(others) == 1 else 'are'} as fast)" if others else ""

@@ -30,6 +30,7 @@ from rig.analysis.controls import (
     is_sabotaged,
 )
 from rig.analysis.dossiers import Keeps, Promise
+from rig.analysis.latencies import Latencies, latencies
 from rig.analysis.promises import promise_of, violates
 from rig.analysis.protocol import compare
 from rig.analysis.statistics import Proportion, proportion
@@ -97,7 +98,10 @@ class Outcome:
     silent_count: int
     transactions_per_s: float | None
     flush_per_transaction: float | None
+    fua_per_transaction: float | None
     write_amplification: float | None
+    # In virtual time; None where the speed is.
+    latencies: Latencies | None
     # Settings for which the value asked for and the value read back differ.
     settings_mismatches: tuple[str, ...]
 
@@ -114,6 +118,8 @@ class Judgement:
     result: Result
     reasons: tuple[str, ...]
     broken_by: tuple[Verdict, ...]
+    # Those of the reasons for which it is inconclusive.
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,7 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
     exposures = {verdict.exposure for verdict in judged if verdict.files or verdict.kind.is_damage}
     damaged = {verdict.exposure for verdict in judged if verdict.kind.is_damage}
     instants = [verdict for verdict in judged if verdict.instant_weight_ns > 0]
+    is_timed = _is_timed(scenario)
     weight_ns = sum(verdict.instant_weight_ns for verdict in instants)
     lost_counts = Counter(verdict.lost for verdict in explained)
     return Outcome(
@@ -182,18 +189,23 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
         damage=proportion(len(damaged), len(exposures)),
         detected_count=sum(verdict.kind in _DETECTED for verdict in scenario.verdicts),
         silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        # Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what
-        # the workload says, so their speed says nothing about the setting.
-        transactions_per_s=None
-        if is_mutant(scenario)
-        or scenario.fault == "processkill"
-        or is_cross_check(scenario)
-        or scenario.shim not in list(Shim)
-        else _ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns),
+        transactions_per_s=_ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns) if is_timed else None,
         flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
+        fua_per_transaction=None if facts.fua_count is None else _ratio(facts.fua_count, facts.transaction_count),
         write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
+        latencies=latencies(facts.latencies_virtual_ns) if is_timed else None,
         settings_mismatches=_settings_mismatches(scenario),
     )
+
+
+def _is_timed(scenario: MeasuredScenario) -> bool:
+    """Return whether the speed of a recording says something about the setting.
+
+    Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what the
+    workload says.
+    """
+    is_whole = not is_mutant(scenario) and not is_cross_check(scenario)
+    return is_whole and scenario.fault != "processkill" and scenario.shim in list(Shim)
 
 
 def loses(verdict: Verdict) -> bool:
@@ -211,12 +223,13 @@ def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judgement:
     """Return whether these states alone keep the promise, before the controls are applied."""
     if outcome.settings_mismatches:
-        return Judgement(Result.INCONCLUSIVE, outcome.settings_mismatches, ())
+        return Judgement(Result.INCONCLUSIVE, outcome.settings_mismatches, (), outcome.settings_mismatches)
     shown = _filesystem_damage(outcome)
     if promise is None:
-        return Judgement(Result.INCONCLUSIVE, ("no promise is known for these settings under this fault", *shown), ())
+        unknown = "no promise is known for these settings under this fault"
+        return Judgement(Result.INCONCLUSIVE, (unknown, *shown), (), (unknown,))
     compared = compare(outcome.scenario)
-    shown = (*shown, compared.note) if compared.note else shown
+    shown = (*shown, *filter(None, (_uncut(outcome.scenario.plan), compared.note)))
     broken_by = worst_first(verdict for verdict in outcome.scenario.verdicts if violates(promise, verdict))
     if broken_by:
         reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
@@ -224,7 +237,7 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
         return Judgement(Result.BROKEN, (reason, *also, *shown), broken_by)
     found = _doubts(outcome, promise, exposure_min)
     if found:
-        return Judgement(Result.INCONCLUSIVE, (*found, *shown), ())
+        return Judgement(Result.INCONCLUSIVE, (*found, *shown), (), found)
     if promise.keeps is Keeps.ANYTHING:
         why = unsafe(outcome.scenario.filesystem, outcome.scenario.fault)
         return Judgement(Result.KEPT, (f"nothing is promised{f', because {why}' if why else ''}", *shown), ())
@@ -238,6 +251,13 @@ def blindness(plan: PlanFacts) -> str:
         return ""
     why = f": {plan.doubt}" if plan.doubt else ""
     return f"{plan.epochs_doubtful} of {count} epochs are doubtful and could hardly be cut{why}; {_AGAINST_DOUBT}"
+
+
+def _uncut(plan: PlanFacts) -> str:
+    if not plan.epochs_unproven:
+        return ""
+    count = plan.epoch_count + plan.epochs_doubtful + plan.epochs_unproven
+    return f"{plan.epochs_unproven} of {count} epochs were not cut: the marks do not tell what the other disk held"
 
 
 def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summary:
@@ -258,7 +278,8 @@ def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -
     judgement = judge(one, promise, exposure_min)
     voids = doubts(group_of(scenario), controls)
     if judgement.result is not Result.BROKEN and voids:
-        judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=(*voids, *judgement.reasons))
+        reasons, doubted = (*voids, *judgement.reasons), (*voids, *judgement.doubts)
+        judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=reasons, doubts=doubted)
     return Row(one, promise, judgement, is_sabotaged(scenario))
 
 
@@ -314,7 +335,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
     return (
         scenario.engine,
         scenario.filesystem,
-        _settings_rank(scenario),
+        settings_rank(scenario),
         not is_default(scenario.workload_name),
         scenario.workload_name,
         scenario.shim != Shim.NONE,
@@ -327,7 +348,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
     )
 
 
-def _settings_rank(scenario: MeasuredScenario) -> tuple[tuple[int, str], ...]:
+def settings_rank(scenario: MeasuredScenario) -> tuple[tuple[int, str], ...]:
     """Return a sort key that lists settings in the order of the engine's own choices; unknown words come last."""
     engine = found(scenario.engine)
     choices = engine.spec.settings if engine else {}

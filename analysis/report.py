@@ -12,16 +12,20 @@ from itertools import groupby
 from pathlib import Path
 
 from rig import host
-from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
+from rig.analysis import advicetext, coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
+from rig.analysis.candidates import variant
 from rig.analysis.controls import group_of
+from rig.analysis.costs import costs
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import findings, is_comparable
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
+from rig.analysis.randomcut import RandomCut, random_cut
 from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.contract.arms import DISHONEST_FAULTS
-from rig.contract.orders import DROP_PREFIX
+from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import Verdict, VerdictKind
+from rig.speed.speeds import Speeds
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # An allowed loss is illustrated by its worst states; a broken promise shows every state.
@@ -47,14 +51,16 @@ class Evidence:
     hidden_count: int
 
 
-def write_report(summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: str = "") -> None:
+def write_report(
+    summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: str = "", speeds: Speeds | None = None
+) -> None:
     """Write the report to `out`, durably or not at all; `run_info` is shown as it is, the only place for a time."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    host.atomic_write(out, report_html(summary, run_info, run_dir).encode())
+    host.atomic_write(out, report_html(summary, run_info, run_dir, speeds).encode())
 
 
-def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = "") -> str:
-    """Return the whole page as text."""
+def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = "", speeds: Speeds | None = None) -> str:
+    """Return the whole page as text; `speeds` are real figures to be shown beside the virtual ones."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -78,11 +84,16 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         comparisons=sidebyside.comparisons(summary.rows),
         cell_text=sidebyside.text,
         comparison_caption=sidebyside.CAPTION,
+        cuts=_cuts(summary),
+        percent=advicetext.percent,
+        estimate=advicetext.estimate,
         groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
         bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
         damage_text=damage_text,
         detection_text=detection_text,
         dishonest=DISHONEST_FAULTS,
+        costs=costs(summary, speeds),
+        speeds=speeds,
         kinds=_kinds(summary),
         mutations=mutations.scores(summary),
         coverages=coverage.coverages(summary),
@@ -101,6 +112,16 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         Keeps=Keeps,
         id=id,
     )
+
+
+def _cuts(summary: Summary) -> list[tuple[Row, str, RandomCut]]:
+    """Return each scenario without a shim that has cut instants, its name and variant, and its loss at a random one."""
+    found = [
+        (row, f"{row.outcome.settings_name} {variant(row.outcome.scenario)}".strip(), random_cut(row.outcome))
+        for row in _by_group(summary)
+        if row.outcome.scenario.shim == Shim.NONE
+    ]
+    return [(row, name, cut) for row, name, cut in found if cut]
 
 
 def _group(row: Row) -> str:

@@ -43,6 +43,8 @@ class Plan:
     epochs_sampled: int
     # Epochs of which the log does not tell the content at their start, so most states are left out.
     epochs_doubtful: int = 0
+    # Of two disks: epochs for which the marks do not tell what the other disk held, so no state is claimed.
+    epochs_unproven: int = 0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,6 +78,19 @@ class Account:
         for column in (submitted, completed):
             column.setflags(write=False)
         return Account(submitted, completed, None if self.is_rest is None else self.is_rest[owners])
+
+
+def one_by_one(writes: Iterable[tuple[int, int]]) -> bytes:
+    """Return the block trace of writes (offset, length in bytes), one after the other, and of a FLUSH after them.
+
+    It is what precedes the trace of a recovery, whose log begins with the content that it recovers from.
+    """
+    requests = [*((offset, length, _WRITE) for offset, length in writes), (0, 0, _FLUSH)]
+    return b"".join(
+        RECORD.pack(MAGIC, 0, 0, offset // SECTOR_BYTES, length, kind | event, 0, 0, 0, 0, 0)
+        for offset, length, kind in requests
+        for event in (_QUEUED, _COMPLETED)
+    )
 
 
 def attach(records: bytes, log: WriteLog) -> None:

@@ -29,7 +29,7 @@ the early disk follows from that of the late one; it is there for the reader.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rig.faults import addresses
 from rig.faults.addresses import StateIdError, parse_state
@@ -99,7 +99,8 @@ class JointIndex:
 def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
     """Plan joint states of both roles at instants after mark number `first_mark`; deterministic under `seed`.
 
-    Epochs in which nothing is proven count as doubtful.
+    Epochs in which nothing is proven are not cut. They count as unproven if that is because of the marks, and otherwise
+    as doubtful, as do those whose own start is open.
     """
     half = (states_max + 1) // 2
     first = _select(logs, Disk.A, index, first_mark=first_mark, states_max=half, seed=seed)
@@ -118,6 +119,7 @@ def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int
         first.epochs_exhaustive + second.epochs_exhaustive,
         first.epochs_sampled + second.epochs_sampled,
         first.epochs_doubtful + second.epochs_doubtful,
+        first.epochs_unproven + second.epochs_unproven,
     )
 
 
@@ -190,5 +192,7 @@ def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, st
         side.log, claimed, rank,
         first_entry=first_entry, states_max=states_max, contents=_WithPin(logs, late, index),
     )  # fmt: skip
-    open_count = sum(epoch.end > first_entry for epoch in side.epochs) - plan.epoch_count
-    return Plan(plan.states, plan.epoch_count, plan.epochs_exhaustive, plan.epochs_sampled, open_count)
+    uncut = [epoch for epoch in side.epochs if epoch.end > first_entry and epoch not in claimed]
+    unproven = sum(not logs.is_ordered(late, make_state(epoch, len(epoch.fuas))) for epoch in uncut)
+    doubtful = plan.epochs_doubtful + len(uncut) - unproven
+    return replace(plan, epochs_doubtful=doubtful, epochs_unproven=unproven)

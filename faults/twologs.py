@@ -100,13 +100,20 @@ class TwoLogs:
 
     def pin(self, late: Disk, state: CrashState) -> CrashState | None:
         """Return what is left of the early disk at the instant of a state of the late one; None if not proven."""
-        early = self.sides[late.other]
-        count = early.durable_count(self.sides[late].span(state.instant))
+        count = self._durable_count(late, state)
         if count is None:
             return None
+        early = self.sides[late.other]
         entry = early.durable[count - 1] + 1 if count else 0
         pinned = everything_unflushed_lost(early.log, early.epochs, entry)
         return None if pinned.epoch.doubtful else pinned
+
+    def is_ordered(self, late: Disk, state: CrashState) -> bool:
+        """Whether the marks tell what had become durable on the early disk by the instant of a state of the late."""
+        return self._durable_count(late, state) is not None
+
+    def _durable_count(self, late: Disk, state: CrashState) -> int | None:
+        return self.sides[late.other].durable_count(self.sides[late].span(state.instant))
 
     def is_apart(self, late: Disk, of_late: CrashState, of_early: CrashState) -> bool:
         """Whether the late disk surely holds something that became durable after all that the early one holds."""

@@ -104,6 +104,8 @@ def run(
             ) from error
         except BaseException:
             _kill_group(process)
+            # Popen waits a quarter of a second when it is interrupted, and a sync may take longer to end.
+            process.wait()
             raise
     if process.returncode != 0:
         raise HostError(

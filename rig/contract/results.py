@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
-from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.contract.scenario import DEFAULT_WORKLOAD, WorkloadSpec
 
 
 class VerdictKind(StrEnum):
@@ -162,6 +162,10 @@ class RecordingFacts:
     skipped: Mapping[str, int] = field(default_factory=dict)
     # How the file system was made (`format`) and mounted (`mount`), READ BACK in the guest.
     filesystem: Mapping[str, str] = field(default_factory=dict)
+    # Virtual time from begin to ack of each acknowledged transaction, in order; empty in recordings from before.
+    latencies_virtual_ns: Sequence[int] = field(default_factory=list)
+    # FUA writes logged between begin and ack, summed over all transactions; None in recordings from before.
+    fua_count: int | None = None
 
     @property
     def digest(self) -> str:
@@ -214,6 +218,8 @@ class PlanFacts:
     apart_count: int = 0
     # Epochs of which hardly a state was planned, because the log leaves open what they start on.
     epochs_doubtful: int = 0
+    # For two disks: epochs that were not cut, because the marks do not tell what the other disk held.
+    epochs_unproven: int = 0
     # Where and why, for the place that makes most of them doubtful; empty if there are none.
     doubt: str = ""
     # Why no more states were planned though more file contents were wanted; empty otherwise.
@@ -251,3 +257,7 @@ class MeasuredScenario:
     plan: PlanFacts
     verdicts: tuple[Verdict, ...]
     workload_name: str = DEFAULT_WORKLOAD
+    # What is asked for besides and is not part of the id, in the engine's own words (`Scenario.tuning`), and the mean
+    # pause before a transaction.
+    tuning: Mapping[str, str] = field(default_factory=dict)
+    think_ms: int = WorkloadSpec.think_ms

@@ -177,6 +177,11 @@ class Spec:
     state_limit_s: int = 10
     # "modern" for an engine with native code that is built for SSE4, AVX or BMI; the guests are a tenth slower then.
     processor: str = Processor.PLAIN
+    # Whether a fork of a process that has opened a database can open it again. Threads that an engine keeps do not
+    # survive the fork, and it waits for them for ever. Then no workload has another process commit.
+    survives_fork: bool = True
+    # Fault -> why the engine cannot meet it, as the end of a sentence: then there is nothing to measure.
+    immune: Mapping[str, str] = field(default_factory=dict)
     # Whether it is measured where no scenario is named.
     is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).

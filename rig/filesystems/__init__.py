@@ -20,7 +20,8 @@ __all__ = [
     "unsafe",
     "with_journal_disk",
 ]
-_OTHERS = ("filesystem", "kernel")
+# Experiments with a file system are in a module of its name and `probes`.
+_OTHERS = ("filesystem", "kernel", "btrfsprobes")
 
 
 @cache

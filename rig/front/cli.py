@@ -13,7 +13,11 @@ import click
 
 from rig.contract.errors import RigError, StoreError, UsageError
 from rig.front import programs
+from rig.front.advise import advise
+from rig.front.claims import claims
 from rig.front.images import image
+from rig.front.rundirs import REPORT, RUNS, newest_run, runs
+from rig.front.speed import speed
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
@@ -21,10 +25,12 @@ if TYPE_CHECKING:
     from rig.machines.campaign import Progress
     from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
+    from rig.speed.speeds import Speeds
     from rig.store import Run
 
 _USAGE, _INCONCLUSIVE = 2, 3
-_RUNS = Path("runs")
+# In a run directory, what `rig speed --json` stored: the report shows it beside the virtual figures.
+_SPEEDS = "speed.json"
 
 
 class _Rig(click.Group):
@@ -59,6 +65,9 @@ def main() -> None:
 
 
 main.add_command(image)
+main.add_command(speed)
+main.add_command(claims)
+main.add_command(advise)
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
@@ -112,6 +121,12 @@ def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
 @_seed_option
 @_library_option
 @programs.options
+@click.option(
+    "--tune", "tunes", multiple=True, metavar="NAME=VALUE", help="Tune the engine otherwise; may be repeated."
+)
+@click.option(
+    "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="Mean pause before a transaction."
+)
 @_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
 def run(
@@ -123,6 +138,8 @@ def run(
     seed: int,
     library: str | None,
     program: str | None,
+    tunes: tuple[str, ...],
+    pause_ms: int,
     run_dir: Path | None,
     jobs: int,
     **of_program: Any,
@@ -132,17 +149,35 @@ def run(
     To resume a run that was stopped, give the same command again.
     """
     from rig.contract.devices import device_named
+    from rig.front import selection
     from rig.front.doctor import require_runs
-    from rig.front.progress import shown
-    from rig.machines import campaign
-    from rig.machines.guests import guests
     from rig.planning import matrix
 
     wanted = matrix.profile(profile)
     # Fail before spending a minute on the image and the templates.
-    require_runs(run_dir or _RUNS.absolute())
+    require_runs(run_dir or RUNS.absolute())
     chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
-    chosen = matrix.configured(chosen, wanted, device_named(device), seed, build.name if build else "")
+    name, tuning = build.name if build else "", selection.tuning_of(tunes)
+    chosen = matrix.configured(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
+    added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
+    target = measured(chosen, wanted, run_dir, build=build, added=added, jobs=jobs)
+    sys.exit(_conclude(target, wanted.exposure_min))
+
+
+def measured(
+    chosen: list[Scenario],
+    wanted: Profile,
+    run_dir: Path | None,
+    *,
+    build: Library | None = None,
+    added: str = "",
+    jobs: int = 0,
+) -> Run:
+    """Measure scenarios in a run directory, or go on where one was stopped, and return it; `added` is said first."""
+    from rig.front.progress import shown
+    from rig.machines import campaign
+    from rig.machines.guests import guests
+
     with shown() as progress, guests([build] if build else [], progress.says) as source:
         templates = _templates(chosen, source)
         for line in filter(None, (added, *_introduction(chosen, wanted, templates))):
@@ -150,7 +185,7 @@ def run(
         definition = _definition(chosen, wanted.name, templates) | {"library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
-    sys.exit(_conclude(target, wanted.exposure_min))
+    return target
 
 
 @main.command()
@@ -160,7 +195,7 @@ def report(run_dir: Path | None) -> None:
     from rig.planning import matrix
     from rig.store import Run
 
-    target = Run.open(run_dir or _newest_run())
+    target = Run.open(run_dir or newest_run())
     sys.exit(_conclude(target, matrix.profile(target.definition["profile"]).exposure_min))
 
 
@@ -177,7 +212,7 @@ def replay(scenario: str, state: str, library: str | None, run_dir: Path | None)
     from rig.machines.replay import replay as replay_state
     from rig.store import Run
 
-    target = Run.open(run_dir or _newest_run(having=scenario))
+    target = Run.open(run_dir or newest_run(having=scenario))
     stored = target.scenario(scenario)
     build = library_of_run(stored, library)
     with shown() as progress, guests([build] if build else [], progress.says) as source:
@@ -291,29 +326,17 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
 
     if run_dir:
         return Run.create(run_dir, definition)
-    for folder in _runs():
+    for folder in runs():
         try:
             found = Run.create(folder, definition)
         except StoreError:
             continue
-        if not (folder / "report.html").exists():
+        if not (folder / REPORT).exists():
             progress.says(f"resuming the stopped run in {folder}")
             return found
     name = datetime.now().strftime("%Y-%m-%d-%H%M%S")  # noqa: DTZ005 - people read the name: local time
-    progress.says(f"run directory {_RUNS / name}")
-    return Run.create(_RUNS / name, definition)
-
-
-def _runs() -> list[Path]:
-    return sorted((path.parent for path in _RUNS.glob("*/manifest.json")), reverse=True)
-
-
-def _newest_run(having: str = "") -> Path:
-    for folder in _runs():
-        if not having or (folder / "scenarios" / having).exists():
-            return folder
-    what = f"run with the scenario {having!r}" if having else "run"
-    raise StoreError(f"there is no {what} in {_RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
+    progress.says(f"run directory {RUNS / name}")
+    return Run.create(RUNS / name, definition)
 
 
 def _conclude(target: Run, exposure_min: int) -> int:
@@ -329,11 +352,11 @@ def _conclude(target: Run, exposure_min: int) -> int:
         raise StoreError(f"{target.folder} holds no measured scenario")
     summary = summarise(results, exposure_min)
     # A pasted command searches runs/ by default.
-    run_dir = "" if target.folder.parent == _RUNS else str(target.folder)
+    run_dir = "" if target.folder.parent == RUNS else str(target.folder)
     # Files first: whatever reads the table may close the pipe halfway.
     write_parquet(results, target.folder / "verdicts.parquet")
     run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
-    write_report(summary, run_info, _report(target), run_dir)
+    write_report(summary, run_info, _report(target), run_dir, _speeds(target))
     print_table(summary, standard_output(), run_dir)
     failures = target.failures()
     for scenario, message in failures.items():
@@ -344,8 +367,16 @@ def _conclude(target: Run, exposure_min: int) -> int:
     return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
 
 
+def _speeds(target: Run) -> Speeds | None:
+    """Return the real figures that a user has put beside a run, None if there are none."""
+    from rig.speed import speeds
+
+    path = target.folder / _SPEEDS
+    return speeds.load(path) if path.exists() else None
+
+
 def _report(target: Run) -> Path:
-    return target.folder / "report.html"
+    return target.folder / REPORT
 
 
 def _complain(message: str, code: int) -> None:

@@ -13,7 +13,8 @@ _LINE_EVERY_S = 10
 class _Lines:
     """Progress as lines, one every few seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, counted: str) -> None:
+        self._counted = counted
         self._lock = threading.Lock()
         self._planned = self._judged = 0
         self._said_s = time.monotonic()
@@ -33,35 +34,35 @@ class _Lines:
             if time.monotonic() - self._said_s < _LINE_EVERY_S:
                 return
             self._said_s = time.monotonic()
-        self.says(f"{self._judged} of {self._planned} cuts judged so far")
+        self.says(f"{self._judged} of {self._planned} {self._counted} so far")
 
 
 @contextmanager
-def shown() -> Iterator[_Lines]:
-    """Show progress on standard error for the length of a block."""
+def shown(doing: str = "recording and checking crash states", counted: str = "cuts judged") -> Iterator[_Lines]:
+    """Show progress on standard error for the length of a block: what is being done, and what is counted."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from rig.front.terminal import standard_error
 
     console = standard_error()
     if not console.is_terminal:
-        yield _Lines()
+        yield _Lines(counted)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        yield _Bar(bar)
+        yield _Bar(bar, doing, counted)
 
 
 class _Bar(_Lines):
     """Progress as a bar; the total grows as recordings are made and cut."""
 
-    def __init__(self, bar: object) -> None:
+    def __init__(self, bar: object, doing: str, counted: str) -> None:
         from rich.progress import Progress
 
-        super().__init__()
+        super().__init__(counted)
         assert isinstance(bar, Progress)
         self._bar = bar
-        self._task = bar.add_task("recording and checking crash states", total=None)
+        self._task = bar.add_task(doing, total=None)
 
     def says(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False)

@@ -269,5 +269,7 @@ def _properties(row: Row) -> dict[str, object]:
         "damage": outcome.damage.text,
         "transactions_per_virtual_s": outcome.transactions_per_s,
         "flush_per_transaction": outcome.flush_per_transaction,
+        "latency_p50_virtual_ms": outcome.latencies.p50_ms if outcome.latencies else None,
+        "latency_p99_virtual_ms": outcome.latencies.p99_ms if outcome.latencies else None,
         "recording": outcome.scenario.recording.digest,
     }

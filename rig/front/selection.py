@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from rig.contract.errors import UsageError
+from rig.contract.scenario import WorkloadSpec
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
@@ -26,6 +29,25 @@ def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
 def with_own_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
     """Return the scenarios and those controls of their groups that have the same settings."""
     return _with(scenarios, lambda control: any(control.settings == scenario.settings for scenario in scenarios))
+
+
+def tuning_of(words: Sequence[str]) -> dict[str, str]:
+    """Return the tuning in words such as `page_size=1024`; raise UsageError for one that is not of this form."""
+    found = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not (name and separator and value):
+            raise UsageError(f"--tune {word}: a tuning is NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:
+    """Return a line naming what is not as usual, empty if nothing is."""
+    words = [f"{name}={value}" for name, value in tuning.items()]
+    if pause_ms != WorkloadSpec.think_ms:
+        words.append(f"a mean pause of {pause_ms} ms before a transaction")
+    return f"tuned: {', '.join(words)}" if words else ""
 
 
 def _with(scenarios: Sequence[Scenario], is_wanted: Callable[[Scenario], bool]) -> list[Scenario]:

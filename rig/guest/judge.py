@@ -176,10 +176,10 @@ class _Worker:
     def asked(self, request: bytes, limit_s: float) -> bytes | Finding:
         """Return its answer to a request; if it gives none, kill it and return the finding."""
         self._words = b""
-        with suppress(OSError):  # it has just ended, which the wait notices
-            self._channel.send(request)
         patience = Patience(self._pid, Limits(limit_s, limit_s * _WALL_FACTOR))
         look_s = time.monotonic() + _LOOK_MS / 1e3
+        with suppress(OSError):  # it has just ended, which the wait notices
+            self._channel.send(request)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll(_LOOK_MS)}
             if self._printed in ready:

@@ -2,7 +2,9 @@
 
 The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
 FLUSH and FUA reach it and are logged. The code checks this, and checks that the log is complete: it has as many bytes
-as were written to the layer.
+as were written to the layer. Between the two is a device whose block trace says when requests were submitted
+(`faults.submissions`). It is dm-log-writes too, though nobody reads its log: any other target there would have no write
+cache either, and the block layer strips FLUSH and FUA before it traces requests to such a device.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from rig.guest.devices import disks
+from rig.guest.devices import blocktrace, disks
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import logged
 
 _NAME = "recovery"
+_TRACED = "traced"
 # The format is described in `faults.log`.
 _SUPERBLOCK = struct.Struct("<QQQI")
 _HEADER = struct.Struct("<QQQQ")
@@ -33,27 +37,41 @@ _FIEMAP_EXTENTS_MAX = 512
 _NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
 
 
+@dataclass
+class Recording:
+    """A node to be written to; the log and the block trace of its requests are filled in at the end."""
+
+    node: str = ""
+    log: bytearray = field(default_factory=bytearray)
+    trace: bytearray = field(default_factory=bytearray)
+
+
 @contextmanager
-def recorded(mapper: DeviceMapper, device: str, log_disk: str, sector_count: int) -> Iterator[tuple[str, bytearray]]:
-    """Give a node above a device and the log of the writes to it, which is filled in at the end of the block.
+def recorded(mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int) -> Iterator[Recording]:
+    """Give a node above a device whose requests are recorded until the end of the block.
 
     Raise RuntimeError, because the recording is void, if flushes would not be logged, the log is full, or something
     was written to the layer that is not in the log.
     """
-    log = bytearray()
+    made = Recording()
+    log_disk, unread_disk = log_disks
     before = disks.written_bytes(device)
-    with logged(mapper, _NAME, device, log_disk, sector_count=sector_count) as node:
-        yield node, log
-    log += content(log_disk)
+    with (
+        logged(mapper, _TRACED, device, unread_disk, sector_count=sector_count) as below,
+        blocktrace.traced(below) as made.trace,
+        logged(mapper, _NAME, below, log_disk, sector_count=sector_count) as made.node,
+    ):
+        yield made
+    made.log += content(log_disk)
     reached = disks.written_bytes(device) - before
-    known = sum(length for _, length in written(log))
+    known = sum(length for _, length in written(made.log))
     if reached != known:
         raise RuntimeError(f"{reached} bytes were written during a recovery, and its log has {known}")
 
 
-def packed(log: bytes | bytearray) -> str:
-    """Return a log compressed, as text."""
-    return base64.b64encode(zlib.compress(log, 1)).decode()
+def packed(part: bytes | bytearray) -> str:
+    """Return a log or a trace compressed, as text."""
+    return base64.b64encode(zlib.compress(part, 1)).decode()
 
 
 def places(directory: str) -> list[tuple[int, int]]:

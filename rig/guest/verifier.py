@@ -40,7 +40,7 @@ from rig.filesystems import Unjournaled, kernel, with_journal_disk
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.faultlayer import Ballast
-from rig.guest.devices.layer import BASE, RECOVERY_LOG, Layer
+from rig.guest.devices.layer import BASE, RECOVERY_LOGS, Layer
 from rig.guest.judge import Judge
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
@@ -115,18 +115,19 @@ class Verifier:
         return told.message | ({"sha256": sha256} if sha256 else {})
 
     def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
-        """Judge a crash state, recording its recovery; return the finding, the log, and digest and files afterwards."""
-        with recovery.recorded(self._layer.mapper, device, RECOVERY_LOG, self._layer.sector_count) as (node, archive):
-            finding = self._reopened(node, clock, lambda _: self._judge.judge())
+        """Judge a crash state, recording its recovery; return the finding, the recording, digest and files after it."""
+        with recovery.recorded(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
+            finding = self._reopened(made.node, clock, lambda _: self._judge.judge())
         places: list[tuple[int, int]] = []
         spans = [(offset, length) for offset, _, length in _unpacked(extents)]
-        numbers = self._chunks(*spans, *recovery.written(archive))
+        numbers = self._chunks(*spans, *recovery.written(made.log))
         digest = sparse_digest(disks.chunks_at(device, numbers))
         if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
             with mounts.mounted(device, self._filesystem.kernel_type, self._site.orders.mount_options) as directory:
                 places = recovery.places(directory)
         told = replace(finding, ms=clock.laps_ms).message
-        return told | {"log": recovery.packed(archive), "digest": digest, "places": places}
+        recording = {"log": recovery.packed(made.log), "trace": recovery.packed(made.trace)}
+        return told | recording | {"digest": digest, "places": places}
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:

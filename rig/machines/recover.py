@@ -84,7 +84,8 @@ def _save(  # noqa: PLR0917 - types or names tell them apart
         # A disk that does not mount was not recovered, and the engine is not to blame.
         if one is None or one.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
             continue
-        kept.save(address, self_contained(address, state, log, one.log, kept.device_bytes), one.digest)
+        whole = self_contained(address, state, log, one.log, kept.device_bytes)
+        kept.save(address, whole, one.digest, one.trace)
         recovery = Recovery(address, one.places)
         with kept.opened(address) as opened:
             written, in_files = recoverycuts.writes(opened, recovery)

@@ -38,6 +38,8 @@ class Recovered:
     finding: Finding
     # The write log of the recovery, in the format of dm-log-writes.
     log: bytes
+    # The block trace of the same requests, see `rig.faults.submissions`.
+    trace: bytes
     # Of the whole disk after the recovery, see `rig.contract.geometry.disk_digest`.
     digest: str
     # Where the files are on the disk after the recovery: (offset, length) in bytes, sorted.
@@ -79,7 +81,7 @@ class Session:
             answer = self._machine.receive(STATE_LIMIT_S * self._patience)
             finding = self._finding(state, answer)
             places = tuple((offset, length) for offset, length in answer["places"])
-            yield Recovered(finding, zlib.decompress(base64.b64decode(answer["log"])), answer["digest"], places)
+            yield Recovered(finding, _unpacked(answer["log"]), _unpacked(answer["trace"]), answer["digest"], places)
 
     def request(self, state: CrashState) -> dict[str, Any]:
         """Return what the guest needs in order to check a state, and advance the base to that state."""
@@ -121,3 +123,7 @@ def _packed(extents: Sequence[Extent]) -> str:
         rows.append((extent.device_offset_bytes, source, extent.length_bytes))
         literal_bytes += len(extent.literal)
     return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

@@ -68,7 +68,7 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
     facts = PlanFacts(
         len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants),
         apart_count=sum(cut.state.is_apart for cut in found), epochs_doubtful=planned.epochs_doubtful,
-        doubt=_doubt(logs, timeline) if planned.epochs_doubtful else "",
+        epochs_unproven=planned.epochs_unproven, doubt=_doubt(logs, timeline) if planned.epochs_doubtful else "",
     )  # fmt: skip
     return Cuts(tuple(found), facts)
 

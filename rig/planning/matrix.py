@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -21,9 +21,10 @@ from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, JournalDisk, default_filesystems, filesystems, unsafe
 from rig.workloads import MEASURED, QUICK, workload_named
 
-_DEFAULT_FAULTS = ("powercut", "torn")
+# What most people mean when the power goes.
+DEFAULT_FAULTS = ("powercut", "torn")
 _KNOWN: dict[str, tuple[Scenario, ...]] = {}
-_BARE_FAULTS = (*_DEFAULT_FAULTS, "processkill")
+_BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
 _MUTATION_FAULTS = ("powercut", "torn")
 # Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 34
@@ -161,6 +162,8 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
     spec = SPECS[fault]
     if spec.injection in ERRORS and not engine.endures_errors:
         return f"{engine.name} cannot be measured under {fault}: its driver cannot tell disk errors from others"
+    if reason := engine.spec.immune.get(fault):
+        return f"{engine.name} cannot be measured under {fault}: {reason}"
     if engine.own_driver and spec.injection:
         return f"{engine.name} cannot be measured under {fault}: the rig does not make its transactions itself"
     if spec.cuts_recovery and not filesystem.maps_files:
@@ -173,7 +176,7 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
 def require_measurable(engine: Engine, filesystem: FileSystem, fault: str) -> None:
     """Raise UsageError if there is no such fault, or something keeps it from being measured."""
     if fault not in SPECS:
-        raise UsageError(f"unknown fault {fault!r}; {_choices(fault, FAULTS)}")
+        raise UsageError(f"unknown fault {fault!r}; {choices(fault, FAULTS)}")
     if reason := why_not(engine, filesystem, fault):
         raise UsageError(reason)
 
@@ -236,10 +239,10 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
     if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in QUICK
-        return is_measured and scenario.fault == _DEFAULT_FAULTS[0] and _has_own_promise(scenario)
+        return is_measured and scenario.fault == DEFAULT_FAULTS[0] and _has_own_promise(scenario)
     is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
     is_wanted = is_control or not named(scenario.engine).spec.is_volatile(scenario.settings)
-    return scenario.fault in _DEFAULT_FAULTS and is_wanted and not scenario.dropped_sync
+    return scenario.fault in DEFAULT_FAULTS and is_wanted and not scenario.dropped_sync
 
 
 def _has_own_promise(scenario: Scenario) -> bool:
@@ -251,7 +254,7 @@ def _has_own_promise(scenario: Scenario) -> bool:
 def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
     if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in MEASURED
-        return is_measured and scenario.fault in _DEFAULT_FAULTS and _has_own_promise(scenario)
+        return is_measured and scenario.fault in DEFAULT_FAULTS and _has_own_promise(scenario)
     spec, name = named(scenario.engine).spec, settings_name(scenario.settings)
     is_shown = name in spec.cross_checks or name in controls(scenario.engine, scenario.fault)
     if spec.is_unprotected(scenario.settings) and scenario.fault not in _BARE_FAULTS and not is_shown:
@@ -280,44 +283,52 @@ def configured(
     device: Device = DEVICES[DEFAULT_DEVICE],
     seed: int = 1,
     library: str = "",
+    *,
+    tuning: Mapping[str, str] | None = None,
+    think_ms: int = WorkloadSpec.think_ms,
 ) -> list[Scenario]:
     """Return the scenarios with what the command line sets for all of them.
 
-    `library` is the user's own build; engines without a module `builds` are unaffected.
+    `library` is the user's own build; engines without a module `builds` are unaffected. `tuning` changes what engines
+    are tuned with; engines that do not know a setting are unaffected by it, but some engine must know it.
     """
     found = [
         replace(
             scenario,
-            workload=replace(scenario.workload, transaction_count=wanted.transactions_of(scenario)),
+            workload=replace(scenario.workload, transaction_count=wanted.transactions_of(scenario), think_ms=think_ms),
             device=device,
             seed=seed,
+            tuning=_tuned(scenario, tuning or {}, library),
         )
         for scenario in scenarios
     ]
-    if not library:
-        return found
-    return [
-        replace(scenario, tuning={**scenario.tuning, "library": library})
-        if named(scenario.engine).part("builds")
-        else scenario
-        for scenario in found
-    ]
+    known = sorted({name for scenario in found for name in scenario.tuning})
+    for name in tuning or {}:
+        if name not in known:
+            raise UsageError(f"unknown tuning {name!r}; {choices(name, known)}")
+    return found
+
+
+def _tuned(scenario: Scenario, tuning: Mapping[str, str], library: str) -> dict[str, str]:
+    own = {name: value for name, value in tuning.items() if name in scenario.tuning}
+    build = {"library": library} if library and named(scenario.engine).part("builds") else {}
+    return {**scenario.tuning, **own, **build}
 
 
 def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
     """Name the part of an id that does not exist, with the choices for it, or what cannot be combined."""
     parts = pattern.split("-", 2)
     settings, _, fault = parts[-1].rpartition("_")
-    choices = {
+    offered = {
         "engine": (parts[0], tuple(engine.name for engine in engines())),
         "file system": (parts[1] if len(parts) > 1 else "*", tuple(found.word for found in filesystems())),
         "settings": (settings or "*", tuple(dict.fromkeys(scenario.settings_name for scenario in scenarios))),
         "fault": (fault, FAULTS),
     }
     if len(parts) == 3:
-        for what, (word, known) in choices.items():
+        for what, (word, known) in offered.items():
             if not any(fnmatchcase(name, word) for name in known):
-                return f"unknown {what} {word!r} in {pattern!r}; {_choices(word, known)}"
+                return f"unknown {what} {word!r} in {pattern!r}; {choices(word, known)}"
         for engine, filesystem in itertools.product(engines(), filesystems()):
             is_meant = fnmatchcase(engine.name, parts[0]) and fnmatchcase(filesystem.word, parts[1])
             if is_meant and fault in SPECS and (reason := why_not(engine, filesystem, fault)):
@@ -331,7 +342,7 @@ def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
     return f"no scenario matches {pattern!r}; did you mean {near!r}? `rig plan '*'` lists them all"
 
 
-def _choices(word: str, known: Sequence[str]) -> str:
+def choices(word: str, known: Sequence[str]) -> str:
     """Say what word may have been meant, then list the known words: all, or the most similar ones."""
     near = get_close_matches(word, known, 1)
     guess = f"did you mean {near[0]}? " if near else ""

@@ -6,8 +6,9 @@ models, crash states, their contents and the verifier need no special case. The 
 unless a replay of all of it equals the guest's final disk.
 
 Recoveries cannot be repeated bit for bit, so the recordings are kept in `recoveries/` of their scenario: one `NAME.zst`
-each, and `index.json`, written last, which lists them. Each is identified by the address of the crash state that was
-recovered from (`faults.addresses`).
+each, `NAME.trace.zst` with its block trace (`faults.submissions`; recordings of earlier versions have none), and
+`index.json`, written last, which lists them. Each is identified by the address of the crash state that was recovered
+from (`faults.addresses`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +28,16 @@ import zstandard
 from rig import host
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
-from rig.faults import Address, CrashState, LogError, Logs, StateIdError, WriteLog, everything_unflushed_lost
+from rig.faults import Address, CrashState, LogError, LogFile, Logs, StateIdError, WriteLog, everything_unflushed_lost
 from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig.faults.rendering import contents
-from rig.recordings.archive import RECORDING_BYTES
+from rig.faults.submissions import one_by_one
+from rig.recordings import archive
 
 _BLOCK_BYTES = 4096
 _INDEX = "index.json"
+# The longest block trace that a guest's buffers hold (`rig.guest.devices.blocktrace`), with what precedes it.
+_TRACE_BYTES_MAX = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,15 @@ class Recovery:
 class OpenRecovery:
     """The recording of a recovery, unpacked to the size of a clone's recording disk."""
 
-    log: WriteLog
+    # The log of the recovery is the only one.
+    logs: Logs
     # The address of the crash state that was recovered from.
     state: str
 
-    @cached_property
-    def logs(self) -> Logs:
-        """Return the log as the only one of a recording."""
-        return Logs(self.log)
+    @property
+    def log(self) -> WriteLog:
+        """Return the log."""
+        return self.logs.first
 
     @property
     def address(self) -> Address:
@@ -102,26 +106,35 @@ class Recoveries:
     def __init__(self, folder: Path, disk_mib: int, unit_bytes: int = 0) -> None:
         """Take the folder, the size of the disk, and what it writes atomically (0: any write)."""
         self._folder = folder
+        self._disk_mib = disk_mib
         self._unit_bytes = unit_bytes
         self.device_bytes = disk_mib << 20
 
-    def save(self, text: str, log: bytes, digest: str) -> None:
+    def save(self, text: str, log: bytes, digest: str, trace: bytes = b"") -> None:
         """Store a self-contained log under the state that it recovers from; raise RecordingError if it is void.
 
-        `digest` is that of the guest's disk after the recovery, see `rig.contract.geometry.disk_digest`.
+        `digest` is that of the guest's disk after the recovery, see `rig.contract.geometry.disk_digest`; `trace` is the
+        block trace of what the recovery did.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)
-        host.atomic_write(path, zstandard.ZstdCompressor(write_checksum=True).compress(log))
-        with self.opened(text) as made:
-            disk = made.log.replay(made.log.entry_count, self.device_bytes).reshape(-1, geometry.CHUNK_BYTES)
+        if trace:
+            host.atomic_write(self._trace_path(text), _compressed(one_by_one(content_before(log)) + trace))
+        host.atomic_write(path, _compressed(log))
+        try:
+            with self.opened(text) as made:
+                disk = made.log.replay(made.log.entry_count, self.device_bytes).reshape(-1, geometry.CHUNK_BYTES)
+        except RecordingError:
+            self.remove(text)
+            raise
         if geometry.disk_digest(chunk.tobytes() for chunk in disk) != digest:
-            path.unlink()
+            self.remove(text)
             raise RecordingError(f"the recovery from {text} is void: a replay of its log does not give the disk")
 
     def remove(self, text: str) -> None:
         """Delete the recovery from a state."""
         self._path(text).unlink()
+        self._trace_path(text).unlink(missing_ok=True)
 
     def write_index(self, recoveries: Sequence[Recovery]) -> None:
         """Write the list of all recoveries of the scenario; each must have been saved."""
@@ -148,26 +161,19 @@ class Recoveries:
     @contextmanager
     def opened(self, text: str) -> Iterator[OpenRecovery]:
         """Unpack the recovery from a state for the duration of a `with` block; raise RecordingError if damaged."""
-        archive = self._path(text)
-        try:
-            # The content of a disk, plus the guest's disk to which the log is written.
-            data = _decompressed(archive.read_bytes(), 2 * self.device_bytes)
-        except FileNotFoundError:
-            raise RecordingError(f"{archive} is gone: the recovery from {text}; remove the scenario's folder") from None
-        except (zstandard.ZstdError, ValueError) as error:
-            raise _damaged(archive, error) from None
+        path, trace_path = self._path(text), self._trace_path(text)
+        # The content of a disk, plus the guest's disk to which the log is written.
+        data = _decompressed(path, 2 * self.device_bytes, text)
+        traces = [_decompressed(trace_path, _TRACE_BYTES_MAX, text)] if trace_path.exists() else []
         descriptor, name = tempfile.mkstemp(dir=self._folder, prefix="log.")
-        path = Path(name)
+        os.close(descriptor)
+        unpacked = Path(name)
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.truncate(RECORDING_BYTES)
-            with _checked(path, archive, text, self.device_bytes) as log:
-                if self._unit_bytes:
-                    log.split(self._unit_bytes)
-                yield OpenRecovery(log, text)
+            file = archive.write([data], unpacked, self._disk_mib, traces, self._unit_bytes)
+            with _checked(file, path, text) as logs:
+                yield OpenRecovery(logs, text)
         finally:
-            path.unlink(missing_ok=True)
+            unpacked.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
         """Remove the unpacked logs of killed processes; the caller must ensure that no process uses them."""
@@ -177,28 +183,55 @@ class Recoveries:
     def _path(self, text: str) -> Path:
         return self._folder / f"{_name(text)}.zst"
 
+    def _trace_path(self, text: str) -> Path:
+        return self._folder / f"{_name(text)}.trace.zst"
+
 
 @contextmanager
-def _checked(path: Path, archive: Path, text: str, device_bytes: int) -> Iterator[WriteLog]:
-    try:
-        log = WriteLog.open(path, device_bytes=device_bytes)
-    except LogError as error:
-        raise _damaged(archive, error) from None
-    with log:
+def _checked(file: LogFile, path: Path, text: str) -> Iterator[Logs]:
+    with ExitStack() as stack:
+        try:
+            logs = stack.enter_context(file.opened())
+        except LogError as error:
+            raise _damaged(path, error) from None
+        log = logs.first
         if [mark.text for mark in log.marks][:1] != [_name(text)] or not (log.flags & EntryFlag.FLUSH).any():
-            raise _damaged(archive, f"not the recovery from {text}")
-        yield log
+            raise _damaged(path, f"not the recovery from {text}")
+        yield logs
 
 
-def _decompressed(archive: bytes, bytes_max: int) -> bytes:
-    """Decompress one frame; raise ZstdError, or ValueError for a size that no log can have."""
-    if not 0 <= (size := zstandard.frame_content_size(archive)) <= bytes_max:
-        raise ValueError(f"it claims to hold {size} bytes")
-    return zstandard.ZstdDecompressor().decompress(archive)
+def content_before(log: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the writes of a self-contained log before its first FLUSH: (offset, length) in bytes."""
+    _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(log)
+    place = sector_bytes
+    for _ in range(entry_count):
+        sector, sector_count, flags, _ = HEADER.unpack_from(log, place)
+        if flags & EntryFlag.FLUSH:
+            return
+        if sector_count:
+            yield sector * sector_bytes, sector_count * sector_bytes
+        place += (1 + sector_count) * sector_bytes
 
 
-def _damaged(archive: Path, why: object) -> RecordingError:
-    return RecordingError(f"{archive} is damaged: {why}; remove the scenario's folder to measure it again")
+def _compressed(part: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(part)
+
+
+def _decompressed(path: Path, bytes_max: int, text: str) -> bytes:
+    """Return what an archive holds; raise RecordingError if it is gone, damaged, or larger than any can be."""
+    try:
+        packed = path.read_bytes()
+        if not 0 <= (size := zstandard.frame_content_size(packed)) <= bytes_max:
+            raise _damaged(path, f"it claims to hold {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(packed)
+    except FileNotFoundError:
+        raise RecordingError(f"{path} is gone: the recovery from {text}; remove the scenario's folder") from None
+    except zstandard.ZstdError as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, why: object) -> RecordingError:
+    return RecordingError(f"{path} is damaged: {why}; remove the scenario's folder to measure it again")
 
 
 def _name(text: str) -> str:

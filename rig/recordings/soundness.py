@@ -60,8 +60,8 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         transaction_count=len(timeline.acks),
         busy_virtual_ns=timeline.busy_ns,
         span_virtual_ns=timeline.end.time_ns - timeline.setup.time_ns,
-        flush_count=sum(flushes for flushes, _ in counts),
-        written_bytes=sum(written for _, written in counts),
+        flush_count=sum(one.flush for one in counts),
+        written_bytes=sum(one.written_bytes for one in counts),
         user_bytes=told["user_bytes"],
         reproduced=None,
         syncs=told["syncs"],
@@ -70,6 +70,8 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         reached=[(word, *timeline.span(ending, number)) for ending, number, word in told.get("reached", [])],
         skipped=told.get("skipped", {}),
         filesystem=told["filesystem"],
+        latencies_virtual_ns=[ack.time_ns - begin.time_ns for begin, ack in timeline.turns],
+        fua_count=sum(one.fua for one in counts),
     )
 
 
@@ -132,10 +134,23 @@ def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> Non
         raise RecordingError(f"{void}: replaying its {log.entry_count} entries does not give the device")
 
 
-def _counts(log: WriteLog) -> tuple[int, int]:
-    """Count the FLUSH entries between begin and ack of all transactions, and the bytes written from setup to end."""
+@dataclass(frozen=True)
+class _Counts:
+    """Of one log: FLUSH entries and FUA writes between begin and ack of all transactions, bytes from setup to end."""
+
+    flush: int
+    fua: int
+    written_bytes: int
+
+
+def _counts(log: WriteLog) -> _Counts:
     timeline = Timeline(log.marks)
-    flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
-    ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]
     written = log.payload_bytes[timeline.setup.entry_index : timeline.end.entry_index].sum()
-    return sum(int(np.count_nonzero((flushes > begin) & (flushes < ack))) for begin, ack in ranges), int(written)
+    return _Counts(_within(log, EntryFlag.FLUSH, timeline), _within(log, EntryFlag.FUA, timeline), int(written))
+
+
+def _within(log: WriteLog, flag: EntryFlag, timeline: Timeline) -> int:
+    """Count the entries with a flag inside transactions."""
+    entries = np.flatnonzero(log.flags & flag)
+    ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]
+    return sum(int(np.count_nonzero((entries > begin) & (entries < ack))) for begin, ack in ranges)

@@ -100,6 +100,8 @@ def measured(
         syncs={},
         live=live,
         reproduced=reproduced,
+        latencies_virtual_ns=[busy_virtual_ns // 44 * (2 if number % 10 == 9 else 1) for number in range(40)],
+        fua_count=flush_count // 2,
     )
     plan = PlanFacts(
         state_count=len(rows) if state_count is None else state_count,

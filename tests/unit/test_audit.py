@@ -184,7 +184,7 @@ class Recorded:
         data = self_contained(address or state.id, state, log, (self.folder / "raw").read_bytes(), DISK_MIB << 20)
         name = f"recovery{len(self.recoveries)}"
         (self.folder / name).write_bytes(data)
-        self.recoveries.append(OpenRecovery(self._open(name), address or state.id))
+        self.recoveries.append(OpenRecovery(Logs(self._open(name)), address or state.id))
         return self.recoveries[-1]
 
     def audit(self, chosen: Sequence[Sequence[CrashState]], entry: int, count: int = 10**6) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,13 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rig.analysis.dossiers import control_settings
-from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, VerdictKind
 from rig.front import cli, doctor
 from rig.machines.template import PROGRAM
 from rig.planning import matrix
-from rig.store import Run
 from tests.unit import samples
+from tests.unit.storedruns import stored
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(sys.executable).with_name("rig")
@@ -47,24 +45,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     """Call the command in this process, because matplotlib takes seconds to import."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(cli.main, list(words), env={"COLUMNS": "140"})
-
-
-def stored(folder: Path, scenarios: Iterable[MeasuredScenario]) -> Path:
-    """Store scenarios as a campaign does."""
-    run = Run.create(folder, {"profile": "quick"})
-    for measured in scenarios:
-        (scenario,) = matrix.select([f"sqlite-ext4-{_name(measured)}_{measured.fault}"])
-        recording = run.recording_folder(scenario)
-        recording.mkdir(parents=True, exist_ok=True)
-        (recording / "facts.json").write_text(json.dumps(asdict(measured.recording)))
-        (recording / "log-a.zst").touch()
-        run.write_plan(scenario, measured.plan)
-        run.append(scenario.id, [replace(verdict, scenario=scenario.id) for verdict in measured.verdicts])
-    return folder
-
-
-def _name(scenario: MeasuredScenario) -> str:
-    return "_".join(scenario.settings.values()) + ("+eatmydata" if scenario.shim == Shim.EATMYDATA else "")
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:

@@ -191,6 +191,23 @@ def test_what_the_log_of_either_disk_does_not_tell_is_claimed_of_neither(place: 
         assert not any("b:e8" in state.id for state in found)
 
 
+def test_an_epoch_that_the_marks_leave_open_is_unproven_and_one_whose_content_is_open_is_doubtful(place: Path) -> None:
+    def counts(steps: list[Step]) -> tuple[int, int]:
+        with logs_of(place, run_of([*MARK, *steps, *MARK])) as logs:
+            plan = twodisk.states(logs, JointIndex(logs), first_mark=0, states_max=10**6, seed=1)
+            epochs = [epoch for side in logs.sides.values() for epoch in side.epochs if epoch.end > side.marks[0]]
+            assert len(epochs) == plan.epoch_count + plan.epochs_unproven + plan.epochs_doubtful
+            return plan.epochs_unproven, plan.epochs_doubtful
+
+    writes: list[Step] = [("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2))]
+    assert (3, 0) == counts([*writes, *FLUSH_A, *FLUSH_B])
+    assert (1, 0) == counts([*writes, *FLUSH_A, *MARK, *FLUSH_B])
+    open_order: list[Step] = [("b", Op("write", 0, 1, 1)), ("b", Op("fua", 0, 1, 2)), *FLUSH_B, *MARK, *MARK]
+    after: list[Step] = [("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 3)), *FLUSH_B]
+    _, doubtful = counts([*open_order, *after])
+    assert doubtful > 0
+
+
 def test_a_state_that_is_not_proven_is_refused_with_its_reason(place: Path) -> None:
     steps = [*MARK, ("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2)), *FLUSH_A, *FLUSH_B, *MARK]
     with logs_of(place, run_of(steps)) as logs, pytest.raises(StateIdError, match="the marks do not tell"):

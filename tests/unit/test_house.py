@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "rig.guest": ("rig.contract", "rig.engines", "rig.filesystems", "rig.guest", "rig.workloads"),
 }
 # Independent of machines, because a report must not load QEMU.
-WITHOUT_MACHINES = ("rig.recordings", "rig.planning", "rig.store", "rig.analysis", "rig.cache", "rig.host")
+WITHOUT_MACHINES = ("rig.recordings", "rig.planning", "rig.store", "rig.analysis", "rig.cache", "rig.host", "rig.speed")
 # Modules of an engine that stay on the host: they find and check the user's own builds.
 HOST_ONLY = (".builds", ".elf")
 # Only these modules of the rig import the analysis, and only inside functions or for type checkers.
@@ -139,6 +139,8 @@ def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(so
     ]
 
 
+# What documents claim is about engines and file systems by their names, and the experiments that check it use them.
+CLAIMS = "analysis/claims/"
 # Words of an engine or a file system -> where they may appear, besides tests, documentation and lists of engines.
 OWN_WORDS = {
     r"sqlite|journal_mode|synchronous\b(?! Writes)|wal_autocheckpoint": (
@@ -151,13 +153,14 @@ OWN_WORDS = {
         "rig/engines/leveldb/image.toml",
         "analysis/dossiers/lmdb.py",
     ),
+    r"rocksd|wal_recovery|manual_wal": ("rig/engines/rocksdb/", "analysis/dossiers/rocksdb.py"),
     r"\bext[234]|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext.py", "analysis/dossiers/"),
 }
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
 OF_THE_IMAGE = ("rig/machines/image.py", "vm-images/")
 ANYWHERE = (
     "tests/", "docs/", "README.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml",
-    "requirements.lock", "bootstrap.sh", *OF_THE_IMAGE,
+    "requirements.lock", "bootstrap.sh", CLAIMS, *OF_THE_IMAGE,
 )  # fmt: skip
 
 

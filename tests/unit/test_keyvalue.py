@@ -87,6 +87,8 @@ def test_an_index_that_does_not_fit_its_table_is_a_problem() -> None:
         ("lmdb", ["data.mdb", "data.mdb", "lock.mdb"], ["data-sync", "meta-sync", ""]),
         ("leveldb", ["000003.log", "000005.ldb", "", "MANIFEST-000002", "LOG"],
          ["log-commit", "table", "table-directory", "manifest", ""]),
+        ("rocksdb", ["000004.log", "000009.sst", "", "MANIFEST-000005", "OPTIONS-000007", "CURRENT", "IDENTITY", "LOG"],
+         ["log-closed", "table", "directory", "manifest", "", "", "", ""]),
     ],
 )  # fmt: skip
 def test_the_syncs_of_a_transaction_have_names(engine: str, calls: list[str], expected: list[str]) -> None:
@@ -100,7 +102,7 @@ def test_the_syncs_of_a_transaction_have_names(engine: str, calls: list[str], ex
     assert "" == syncs.role("/elsewhere/data.mdb", "/db")
 
 
-@pytest.mark.parametrize("engine", ["leveldb", "lmdb"])
+@pytest.mark.parametrize("engine", ["leveldb", "lmdb", "rocksdb"])
 def test_every_setting_has_a_promise_and_every_sync_an_expectation(engine: str) -> None:
     spec, dossier = named(engine).spec, dossier_of(engine)
     for settings in spec.all_settings():
@@ -115,3 +117,13 @@ def test_every_setting_has_a_promise_and_every_sync_an_expectation(engine: str) 
             assert dossier.expectation("ext4", settings, kind), (settings, kind)
     strict = [dossier.promise(spec.settings_named(name), "powercut") for name in spec.strict]
     assert {Keeps.NOTHING_LOST} == {promise.keeps for promise in strict if promise}
+
+
+def test_syncs_that_threads_make_are_kinds_that_no_sequence_has() -> None:
+    engine = named("rocksdb")
+    found = kinds(engine, engine.spec.settings_named("sync"))
+    assert ("log-commit", "directory", "table", "manifest") == found
+    syncs = syncs_of(engine)
+    assert syncs
+    words = [syncs.word(Call(CallName.SYNC, syncs.KINDS[kind].role)) for kind in found]
+    assert ["log", "", "", ""] == words

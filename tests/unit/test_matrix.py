@@ -16,6 +16,7 @@ from rig.contract.errors import UsageError
 from rig.contract.orders import Shim
 from rig.engines import named
 from rig.faults import Fault
+from rig.filesystems import default_filesystems
 from rig.guest.programs.kills import KILLS_PER_TRANSACTION
 from rig.planning import matrix
 
@@ -187,6 +188,26 @@ def test_configured_scenarios_keep_their_id_and_take_what_the_command_line_says(
     }
 
 
+def test_tuning_and_pause_make_another_recording_of_the_same_id() -> None:
+    quick = matrix.profile("quick")
+    chosen = matrix.select(["sqlite-ext4-wal_normal_powercut"])
+    (usual,) = matrix.configured(chosen, quick)
+    (tuned,) = matrix.configured(chosen, quick, tuning={"wal_autocheckpoint": "1000"})
+    (faster,) = matrix.configured(chosen, quick, think_ms=100)
+    assert "1000" == tuned.orders.settings["wal_autocheckpoint"]
+    assert 100 == faster.orders.think_ms
+    assert 1 == len({one.id for one in (usual, tuned, faster)})
+    assert 3 == len({one.recording_key for one in (usual, tuned, faster)})
+
+
+def test_a_tuning_reaches_only_engines_that_know_it_and_one_must() -> None:
+    chosen = matrix.select(["sqlite-ext4-wal_normal_powercut", "lmdb-ext4-default_powercut"])
+    found = matrix.configured(chosen, matrix.profile("quick"), tuning={"map_size": "4194304"})
+    assert {"lmdb": "4194304", "sqlite": None} == {one.engine: one.tuning.get("map_size") for one in found}
+    with pytest.raises(UsageError, match="unknown tuning 'wal_checkpoint'; did you mean wal_autocheckpoint"):
+        matrix.configured(chosen, matrix.profile("quick"), tuning={"wal_checkpoint": "9"})
+
+
 def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
     nightly = matrix.profile("nightly")
     scenarios = {
@@ -208,3 +229,14 @@ def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
     assert {"powercut", "torn", "oscrash", "processkill"} == {
         scenario.fault for scenario in scenarios.values() if scenario.settings_name == "wal_extra"
     }
+
+
+def test_a_fault_that_an_engine_cannot_meet_is_refused_with_the_reason() -> None:
+    reason = "lmdb cannot be measured under discard: it never gives space back"
+    for ask in (
+        lambda: matrix.select(["lmdb-ext4-default_discard"]),
+        lambda: matrix.require_measurable(named("lmdb"), default_filesystems()[0], "discard"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            ask()
+    assert matrix.select(["leveldb-ext4-default_sync_discard"])

@@ -70,6 +70,13 @@ def test_a_recipe_that_is_wrong_is_named_with_its_file(own: Path, text: str, rea
         recipes.of_engine(engine())
 
 
+def test_an_image_of_a_wheel_has_no_more_of_debian_than_the_base_image() -> None:
+    base, found = image.recipe(), recipes.of_engine(named("rocksdb"))
+    assert ("rocksdb", base.packages) == (found.name, found.packages)
+    (wheel,) = found.wheels
+    assert "--hash=sha256:" in wheel
+
+
 def test_an_unknown_image_names_those_of_the_engines() -> None:
     with pytest.raises(UsageError, match=r"unknown image 'nosuch'; there are: base, .*embedded"):
         recipes.named("nosuch")

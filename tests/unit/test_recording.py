@@ -95,6 +95,34 @@ def test_a_transaction_without_its_acknowledgement_voids_it(tmp_path: Path, devi
         require_sound(tmp_path / "log", told(device_digest), ENTRIES, scenario)
 
 
+def test_the_facts_say_how_long_transactions_took_and_what_reached_the_disk_meanwhile(tmp_path: Path) -> None:
+    texts = ("setup-1", "begin-1-20", "ack-1-30", "begin-2-40", "ack-2-90", "end-99")
+    setup, *marks, end = (Entry(MARK, text=text) for text in texts)
+    inside = [marks[0], Entry(FUA, 3, 1, 9), Entry(FLUSH), marks[1], Entry(FUA, 4, 1, 9), *marks[2:], Entry(FLUSH)]
+    path = tmp_path / "log"
+    path.write_bytes(encode([Entry(FUA, 1, 1, 1), setup, *inside, end]))
+    content = bytearray(DISK_MIB << 20)
+    for sector, fill in ((1, 1), (3, 9), (4, 9)):
+        content[sector * 512 : (sector + 1) * 512] = bytes([fill]) * 512
+    digest = disk_digest(bytes(content[begin : begin + CHUNK_BYTES]) for begin in range(0, len(content), CHUNK_BYTES))
+    facts = told(digest, kernel="6", user_bytes=8, syncs={}, live=[])
+    with WriteLog.open(path, device_bytes=DISK_MIB << 20) as log:
+        scenario = replace(SCENARIO, workload=WorkloadSpec(2))
+        found = soundness.facts_of(scenario, soundness.Origin("t", "i", "q"), facts, Logs(log))
+    assert [10, 50] == found.latencies_virtual_ns
+    # The FUA write between the two transactions and the FLUSH after them are nobody's.
+    assert (1, 1, 1024, 60) == (found.flush_count, found.fua_count, found.written_bytes, found.busy_virtual_ns)
+
+
+def test_facts_from_before_latencies_have_none(folder: Path) -> None:
+    known = asdict(FACTS)
+    del known["latencies_virtual_ns"], known["fua_count"]
+    (folder / "facts.json").write_text(json.dumps(known))
+    loaded = load(folder)
+    assert loaded
+    assert ([], None) == (loaded.facts.latencies_virtual_ns, loaded.facts.fua_count)
+
+
 LOG = encode(ENTRIES)
 FACTS = RecordingFacts(
     key="k", disk_mib=DISK_MIB, logs=[LogFacts(hashlib.sha256(LOG).hexdigest(), len(LOG), len(ENTRIES))],

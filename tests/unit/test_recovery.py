@@ -8,16 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
-from rig.faults import Address, Fault, WriteLog
+from rig.faults import Address, Fault, Logs, WriteLog
+from rig.faults.submissions import attach, one_by_one
 from rig.filesystems.ext import DISK_MIB
 from rig.guest import recovery
 from rig.planning.recoverycuts import is_inside
-from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, self_contained
+from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, content_before, self_contained
 from tests.unit.disks import (
     DISK_SECTORS,
     SECTOR,
@@ -31,6 +32,7 @@ from tests.unit.disks import (
     run_of,
     some_ops,
 )
+from tests.unit.requests import Requests, some_requests
 
 DEVICE_BYTES = DISK_SECTORS * SECTOR
 
@@ -71,7 +73,7 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
         start = rebuild_device(log, state)
         (place / "composed").write_bytes(self_contained(state.id, state, log, raw.path.read_bytes(), DEVICE_BYTES))
         with WriteLog.open(place / "composed") as composed:
-            made = OpenRecovery(composed, state.id)
+            made = OpenRecovery(Logs(composed), state.id)
             assert content_of(start) == rebuild(composed, made.start())
             # The recording's self-check: the order in the model is that of the log.
             whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
@@ -100,7 +102,7 @@ def test_a_recovery_of_zeros_over_something_has_a_content_of_its_own(place: Path
         assert any(rebuild(log, state))
         (place / "composed").write_bytes(self_contained(state.id, state, log, raw.path.read_bytes(), DEVICE_BYTES))
     with WriteLog.open(place / "composed") as composed:
-        first_entry = OpenRecovery(composed, state.id).first_entry
+        first_entry = OpenRecovery(Logs(composed), state.id).first_entry
         contents = {rebuild(composed, one) for one in everything(Fault.POWERCUT, composed, first_entry).states}
     assert 2 == len(contents)
     assert (0,) * DISK_SECTORS in contents
@@ -118,7 +120,7 @@ def test_a_recovery_is_cut_amid_its_work_from_its_first_write_to_a_file_to_just_
         state = everything(Fault.POWERCUT, log).states[0]
         (place / "composed").write_bytes(self_contained(state.id, state, log, raw.path.read_bytes(), DEVICE_BYTES))
     with WriteLog.open(place / "composed") as composed:
-        made = OpenRecovery(composed, state.id)
+        made = OpenRecovery(Logs(composed), state.id)
         inside = {
             rebuild(composed, one)
             for one in everything(Fault.POWERCUT, composed, made.first_entry).states
@@ -165,6 +167,41 @@ def test_a_recovery_whose_log_does_not_give_the_disk_is_void_and_not_kept(tmp_pa
     with pytest.raises(RecordingError, match="void"):
         kept.save(text, data, "0" * 64)
     assert [] == list((tmp_path / "recoveries").iterdir())
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(disk=some_requests(4), flip=st.booleans())
+def test_the_block_trace_of_a_recovery_leaves_no_order_open_and_must_agree_with_its_log(
+    tmp_path: Path,
+    disk: Requests,
+    flip: bool,
+) -> None:
+    run_of(tmp_path / "first", [Op("fua", 3, 1, 2), Op("write", 0, 2, 3), Op("flush-begin"), Op("flush-end")])
+    disk.end(tmp_path / "raw")
+    with WriteLog.open(tmp_path / "first") as log:
+        state = everything(Fault.POWERCUT, log).states[-1]
+        data = self_contained(state.id, state, log, (tmp_path / "raw").read_bytes(), DISK_MIB << 20)
+    kept = Recoveries(tmp_path / "recoveries", DISK_MIB)
+    trace = bytes(disk.records)
+    (tmp_path / "composed").write_bytes(data)
+    with WriteLog.open(tmp_path / "composed") as composed:
+        attach(one_by_one(content_before(data)) + trace, composed)
+        whole = composed.replay(composed.entry_count, DISK_MIB << 20)
+    digest = geometry.disk_digest(row.tobytes() for row in whole.reshape(-1, geometry.CHUNK_BYTES))
+    if flip and trace:
+        # The sector of the last record.
+        wrong = trace[:-32] + bytes([trace[-32] ^ 1]) + trace[-31:]
+        with pytest.raises(RecordingError):
+            kept.save(state.id, data, digest, wrong)
+        assert [] == list((tmp_path / "recoveries").iterdir())
+        return
+    kept.save(state.id, data, digest, trace)
+    with kept.opened(state.id) as made:
+        assert (made.log.account is not None) == bool(trace)
+        assert not any(epoch.open_sectors or epoch.ambiguous for epoch in made.logs.epochs)
+        with made.logs.file.opened() as again:
+            assert made.logs.epochs == again.epochs
+    kept.remove(state.id)
 
 
 def test_a_missing_a_damaged_or_another_recovery_is_an_error_that_names_the_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -112,6 +113,34 @@ def test_report_rewrites_the_same_bytes(ran: tuple[Path, subprocess.CompletedPro
     again = rig("report", "--run-dir", folder, cwd=folder.parent)
     assert (result.returncode, result.stdout) == (again.returncode, again.stdout)
     assert before == {name: (folder / name).read_bytes() for name in names}
+
+
+def test_advice_rests_on_the_run_and_is_refused_beyond_it(
+    ran: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    """A real run of one strict setting with its controls: that setting is advised, and what is faster is told."""
+    folder, _ = ran
+    asked = ("advise", "--run-dir", folder, "--fault", "powercut", "--max-lost", "0")
+    result = rig(*asked, "--format", "json", cwd=folder.parent)
+    assert 0 == result.returncode, result.stdout + result.stderr
+    told = json.loads(result.stdout)
+    assert "wal_full" == told["take"]["settings"]
+    measured = Run.open(folder).results([SCENARIO])[0][0]
+    (evidence,) = told["take"]["evidence"]
+    assert (measured.recording.digest, 0) == (evidence["recording"], evidence["lost_max"])
+    assert len({one.exposure for one in measured.verdicts}) == evidence["file_contents"]
+    faster = told["next_faster"]
+    assert faster["transactions_per_virtual_s"] > told["take"]["transactions_per_virtual_s"]
+    assert max(one["lost_max"] for one in faster["evidence"]) > 0
+    cut = faster["random_instant"]
+    assert 0 < cut["losing"]["value"] <= 1
+    assert cut["lost_mean"]["value"] <= cut["lost_max"]
+    # Nothing was measured under torn writes, and more was asked for than there is.
+    for more in (("--fault", "torn"), ("--exposure", str(evidence["file_contents"] + 1))):
+        refused = rig(*asked, *more, cwd=folder.parent)
+        assert 3 == refused.returncode, refused.stdout
+        assert refused.stdout.startswith("No advice: ")
+        assert f"rig run {SCENARIO.removesuffix('powercut')}" in refused.stdout
 
 
 def test_replay_of_a_lost_suffix_shows_the_stored_verdict(

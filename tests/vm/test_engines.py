@@ -27,7 +27,7 @@ WORKLOAD = WorkloadSpec(transaction_count=40)
 TINY = Profile("tiny", WORKLOAD.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=160)
 
 
-@pytest.mark.parametrize("name", ["leveldb", "lmdb"])
+@pytest.mark.parametrize("name", ["leveldb", "lmdb", "rocksdb"])
 def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_image(
     name: str, tmp_path: Path
 ) -> None:

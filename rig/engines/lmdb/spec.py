@@ -17,5 +17,6 @@ SPEC = Spec(
     strict=("default", "writemap"),
     cross_checks=("default", "nosync"),
     warm=("default", "writemap"),
+    immune={"discard": "it never gives space back to the file system, so no discard takes effect"},
     is_default=False,
 )

@@ -11,9 +11,9 @@ from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import SECTOR_BYTES, DeviceMapper, Target
 
 BASE = "/dev/ram0"
-# A disk for the log of a recovery.
-RECOVERY_LOG = "/dev/ram3"
 _STORES = ("/dev/ram1", "/dev/ram2")
+# Disks for the logs of a recovery, see `rig.guest.recovery`.
+RECOVERY_LOGS = ("/dev/ram3", "/dev/ram4")
 _NAME = "layer"
 _CHUNK_SECTORS = 8
 
@@ -38,7 +38,7 @@ class Layer:
 
     def _make(self, disk_mib: int) -> None:
         # Not once for the largest disk: a store's table of exceptions, made for each layer, is as long as the store.
-        disks.load_module("brd", f"rd_nr={2 + len(_STORES)} rd_size={disk_mib * 1024}")
+        disks.load_module("brd", f"rd_nr={1 + len(_STORES) + len(RECOVERY_LOGS)} rd_size={disk_mib * 1024}")
         self.sector_count = disk_mib * 2048
         self._targets = cycle(
             Target("snapshot", f"{BASE} {store} N {_CHUNK_SECTORS}", self.sector_count) for store in _STORES

@@ -128,7 +128,7 @@ class Connections:
         elif kind is EventKind.REOPEN:
             self.close()
             self._first = self._site.open_database()
-        elif kind is EventKind.OTHER_PROCESS:
+        elif kind is EventKind.OTHER_PROCESS and self._spec.survives_fork:
             self.close()
             self._next = kind
         elif kind is EventKind.OTHER_CONNECTION and is_known:

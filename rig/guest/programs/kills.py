@@ -4,8 +4,8 @@ The page cache survives, so no acknowledged transaction may be missing. Each lif
 that the last one left (that is the recovery), judges its whole content, and continues from there: with the transaction
 that was in flight, or with the next one if the database has that already. A life is a fork of this process. It dies in
 its first transaction: before a supervised call, drawn from the seed among as many as a transaction of these settings
-makes, or as soon as the acknowledgement is in the log. A database that comes back wrong is reported, and replaced by
-one that holds what was acknowledged.
+makes, or as soon as the acknowledgement is in the log. Transactions that stay in memory make no call, so only
+the latter is left. A database that comes back wrong is reported, and replaced by one that holds what was acknowledged.
 A transaction once found in the database counts as acknowledged from then on, because it has been read.
 """
 
@@ -90,7 +90,7 @@ def run(site: Site) -> dict[str, Any]:
     # The death whose consequences the next life finds; None if that makes a new database.
     last: Death | None = None
     while True:
-        death = Death(kill_count, lambda: choice.randint(1, choice.choice(call_counts)))
+        death = Death(kill_count, lambda: choice.randint(1, choice.choice(call_counts)) if call_counts else 0)
         said, was_killed = lives.one(acked, death, is_fresh=last is None)
         settings = said.get("settings", settings)
         finding = Finding.of(said["finding"])
