@@ -25,9 +25,10 @@ repair. A rig that sees nothing of this is blind to what the file system does.
 
 A loss is a database that came back whole without its last transactions: where losses went unseen, damage would still
 show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss, or show a loss that
-its promise allows. Under a wrong clock, one whose shim trusts the clock must break its promise. These controls exist
-only if such a scenario was run. A scenario whose shim drops one kind of sync is a mutant (`analysis.mutations`), not a
-control.
+its promise allows. Where the dossier says that the engine may never come back whole without its syncs, damage is
+enough, provided that other settings of the group must lose. Under a wrong clock, a scenario whose shim trusts the clock
+must break its promise. These controls exist only if such a scenario was run. A scenario whose shim drops one kind of
+sync is a mutant (`analysis.mutations`), not a control.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             results.append(_MUST_BE_SEEN[group.fault](group, members))
         if not required and group.fault in DISHONEST_FAULTS:
             results.append(_reach_control(group, members))
-        results += _sabotage_controls(group, members)
+        results += _sabotage_controls(group, required, members)
     return tuple(results)
 
 
@@ -340,8 +341,9 @@ def _kill_controls(group: Group, required: Sequence[str], members: Sequence[Outc
     return results
 
 
-def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[ControlResult]:
+def _sabotage_controls(group: Group, required: Sequence[str], members: Sequence[Outcome]) -> list[ControlResult]:
     results = []
+    reason = dossier_of(group.engine).CONTROLS.damaged_without_syncs if required else ""
     for outcome in members:
         scenario = outcome.scenario
         promise = promise_of(scenario)
@@ -352,11 +354,12 @@ def _sabotage_controls(group: Group, members: Sequence[Outcome]) -> list[Control
         seen = f"{broken_count} states break it, {lost_count} by a loss"
         # A promise that allows losses may hold without a sync.
         must = "the promise must break" if must_break(scenario) else "something must be lost"
-        what = f"{_sabotage(scenario)}, so {must}; {seen}"
+        # Whatever else happens to a database without syncs, it loses transactions, if it comes back whole at all.
+        is_damage_enough = bool(reason) and must_break(scenario)
+        what = f"{_sabotage(scenario)}, so {must}; {seen}{f' ({reason})' if is_damage_enough else ''}"
         name = name_of(scenario.settings, scenario.workload_name, scenario.shim)
-        # Whatever else happens to a database without syncs, it loses transactions.
-        is_seen = lost_count > 0 if scenario.shim == Shim.EATMYDATA else broken_count > 0
-        fired = is_seen and not outcome.settings_mismatches
+        must_show_loss = scenario.shim == Shim.EATMYDATA and not is_damage_enough
+        fired = (lost_count if must_show_loss else broken_count) > 0 and not outcome.settings_mismatches
         results.append(_control(group, name, [outcome], what, fired=fired))
     return sorted(results, key=lambda result: result.name)
 

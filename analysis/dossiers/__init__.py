@@ -108,6 +108,8 @@ class Controls:
     damaging: Mapping[str, str] = field(default_factory=dict)
     # Program of the engine's spec -> why it breaks the promise, in a few words.
     programs: Mapping[str, str] = field(default_factory=dict)
+    # Why the engine may never come back whole if every sync is swallowed; empty: some state must, with a loss.
+    damaged_without_syncs: str = ""
 
 
 @runtime_checkable

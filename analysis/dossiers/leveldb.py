@@ -16,6 +16,7 @@ CONTROLS = Controls(
         # Only a disk that lies can make this lose.
         "lyingflush": ("default_sync",),
     },
+    damaged_without_syncs="CURRENT soon names a manifest of which nothing is on the disk yet",
 )
 KNOWN_BUGS: tuple[KnownBug, ...] = ()
 

@@ -19,6 +19,7 @@ CONTROLS = Controls(
         # Only a disk that lies can make this lose.
         "lyingflush": ("sync",),
     },
+    damaged_without_syncs="CURRENT soon names a manifest of which nothing is on the disk yet",
 )
 KNOWN_BUGS = (
     KnownBug(

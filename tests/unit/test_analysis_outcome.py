@@ -9,13 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.controls import ControlResult, must_lose
-from rig.analysis.dossiers import control_settings
+from rig.analysis.dossiers import control_settings, dossier_of
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
 from rig.analysis.promises import promise_for, violates
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
+from rig.contract.arms import FORGETTING_FAULTS
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from rig.engines import engines
 from rig.engines.sqlite.spec import SPEC
 from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
 
@@ -334,6 +336,38 @@ def test_damage_alone_fires_no_control_that_must_lose() -> None:
         control.name: control.fired for control in summary.controls
     }
     assert summary.result is Result.INCONCLUSIVE
+
+
+def swallowed_by_rocksdb(kind: VerdictKind, workload: str = "ledger") -> ControlResult:
+    """Return the control of a RocksDB without syncs, which is found with one state of this kind."""
+    rows = [verdict(kind, 3 if kind is VerdictKind.LOST_SUFFIX else 0, "a"), *durable(3)]
+    swallowed = measured({"writes": "sync"}, rows, shim="eatmydata")
+    results = summarise([replace(swallowed, engine="rocksdb", workload_name=workload)], 5).controls
+    return next(control for control in results if control.name.endswith("+eatmydata"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fired"),
+    [(VerdictKind.UNOPENABLE, True), (VerdictKind.LOST_SUFFIX, True), (VerdictKind.DURABLE, False)],
+)
+def test_damage_fires_the_control_of_an_engine_that_may_never_come_back_whole_without_syncs(
+    kind: VerdictKind, fired: bool
+) -> None:
+    control = swallowed_by_rocksdb(kind)
+    assert (fired, True) == (control.fired, "CURRENT soon names a manifest" in control.what)
+
+
+def test_damage_fires_no_control_where_no_settings_of_the_group_must_lose() -> None:
+    assert not swallowed_by_rocksdb(VerdictKind.UNOPENABLE, "life").fired
+    assert swallowed_by_rocksdb(VerdictKind.LOST_SUFFIX, "life").fired
+
+
+@pytest.mark.parametrize("name", sorted(engine.name for engine in engines()))
+def test_an_engine_excused_from_coming_back_whole_has_settings_that_must_lose(name: str) -> None:
+    """Of the faults under which syncs are swallowed; otherwise a rig that is blind to losses would pass."""
+    controls = dossier_of(name).CONTROLS
+    if controls.damaged_without_syncs:
+        assert set(FORGETTING_FAULTS) <= {fault for fault, settings in controls.must_lose.items() if settings}
 
 
 def test_a_group_without_any_known_control_is_never_green() -> None:
