@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rig.analysis.latencies import Latencies, latencies
-from rig.engines.documents import Figure
+from rig.engines.replications import Figure
 from rig.speed.speeds import Speeds
 
 _RESAMPLES = 10_000

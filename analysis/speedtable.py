@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rig.analysis.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
-from rig.engines.documents import Metric
+from rig.engines.replications import Metric
 from rig.speed.speeds import Speeds
 
 

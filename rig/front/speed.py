@@ -112,10 +112,10 @@ def speed(
 
 def _of_document(name: str, seed: int, scale: float) -> Plan:
     from rig.engines import engines
-    from rig.engines.documents import documents_of
+    from rig.engines.replications import replications_of
     from rig.speed import session
 
-    offered = {one.name: (engine, one) for engine in engines() for one in documents_of(engine)}
+    offered = {one.name: (engine, one) for engine in engines() for one in replications_of(engine)}
     if name not in offered:
         raise UsageError(f"unknown document {name!r}; there are: {', '.join(sorted(offered))}")
-    return session.of_document(*offered[name], seed, scale)
+    return session.of_replication(*offered[name], seed, scale)

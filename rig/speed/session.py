@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from rig import host
 from rig.contract.errors import EngineError, HostError, UsageError
 from rig.engines import Engine
-from rig.engines.documents import Document, Metric
+from rig.engines.replications import Metric, Replication
 from rig.speed import disks
 from rig.speed.arms import Arm
 from rig.speed.place import Place, place_of
@@ -56,7 +56,7 @@ class Plan:
     """What is measured: an order and the facts for each arm."""
 
     experiment: str
-    document: Document | None
+    replication: Replication | None
     metrics: Sequence[Metric]
     arms: Mapping[str, tuple[Callable[[str, tuple[str, ...]], Orders], ArmFacts]]
     needed_bytes: int
@@ -78,20 +78,20 @@ def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
     return Plan("settings", None, (_PER_SECOND,), facts, needed)
 
 
-def of_document(engine: Engine, document: Document, seed: int, scale: float) -> Plan:
+def of_replication(engine: Engine, replication: Replication, seed: int, scale: float) -> Plan:
     """Return the plan of a document's own workload."""
 
     def order(arm: str) -> Callable[[str, tuple[str, ...]], Orders]:
         return lambda folder, below: Orders(
-            engine.module, folder, below, seed, {}, document=document.name, arm=arm, scale=scale
+            engine.module, folder, below, seed, {}, document=replication.name, arm=arm, scale=scale
         )
 
     load = f"scale {scale:g}"
     facts = {
-        arm: (order(arm), ArmFacts(engine.name, {}, load, document.bases.get(arm, document.arms[0]), {}))
-        for arm in document.arms
+        arm: (order(arm), ArmFacts(engine.name, {}, load, replication.bases.get(arm, replication.arms[0]), {}))
+        for arm in replication.arms
     }
-    return Plan(document.name, document, document.metrics, facts, _SPACE_BYTES + document.needed_bytes)
+    return Plan(replication.name, replication, replication.metrics, facts, _SPACE_BYTES + replication.needed_bytes)
 
 
 def measure(plan: Plan, folder: Path, repeats: int, seed: int, progress: Progress) -> Speeds:
@@ -118,10 +118,10 @@ def measure(plan: Plan, folder: Path, repeats: int, seed: int, progress: Progres
             read_back[name] = told.pop("read_back")
             trials.append(_trial(told, number, name))
             progress.judged(1)
-    document = plan.document
+    replication = plan.replication
     return Speeds(
         experiment=plan.experiment,
-        document=document.file if document else "",
+        document=replication.file if replication else "",
         metrics=plan.metrics,
         versions=_versions(),
         filesystem=place.filesystem,
@@ -134,8 +134,8 @@ def measure(plan: Plan, folder: Path, repeats: int, seed: int, progress: Progres
         arms={name: _with(plan.arms[name][1], read_back[name]) for name in arms},
         trials=trials,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        figures=[one for one in document.figures if {one.arm, one.base} <= set(arms)] if document else (),
-        absent={**(document.absent if document else {}), **hindered},
+        figures=[one for one in replication.figures if {one.arm, one.base} <= set(arms)] if replication else (),
+        absent={**(replication.absent if replication else {}), **hindered},
     )
 
 
@@ -161,10 +161,10 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 def _hindered(plan: Plan, scratch: Path) -> dict[str, str]:
     """Return the arms that cannot be carried out here, each with the reason."""
-    document = plan.document
-    if not document:
+    replication = plan.replication
+    if not replication:
         return {}
-    return {arm: why for arm in plan.arms if (why := document.hindrance(arm, str(scratch)))}
+    return {arm: why for arm in plan.arms if (why := replication.hindrance(arm, str(scratch)))}
 
 
 def _carried_out(plan: Plan, name: str, scratch: Path, place: Place) -> dict[str, Any]:

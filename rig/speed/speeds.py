@@ -40,7 +40,7 @@ from typing import Any
 
 from rig import host
 from rig.contract.errors import StoreError
-from rig.engines.documents import Figure, Metric
+from rig.engines.replications import Figure, Metric
 from rig.speed.disks import Counters, Disk
 from rig.speed.probe import Probe
 

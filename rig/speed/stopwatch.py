@@ -18,7 +18,7 @@ _IO = Path("/proc/self/io")
 
 
 class Stopwatch:
-    """A `rig.engines.documents.Stopwatch` that reads the block layer and the process."""
+    """A `rig.engines.replications.Stopwatch` that reads the block layer and the process."""
 
     def __init__(self, directory: Path, below: Sequence[Path]) -> None:
         self._directory = directory

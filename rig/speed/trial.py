@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.engines import Database, EnduringDatabase, Engine, load
-from rig.engines.documents import Task, documents_of
+from rig.engines.replications import Task, replications_of
 from rig.speed.loads import Carried, Load
 from rig.speed.stopwatch import Stopwatch
 from rig.workloads.operations import Operation
@@ -64,11 +64,11 @@ def carry_out(orders: Orders) -> dict[str, Any]:
     watch = Stopwatch(Path(orders.directory), [Path(disk) for disk in orders.disks])
     if orders.load:
         return _of_settings(engine, orders, orders.load, watch)
-    document = next(one for one in documents_of(engine) if one.name == orders.document)
-    document.carry_out(Task(orders.arm, orders.directory, orders.seed, orders.scale), watch)
+    replication = next(one for one in replications_of(engine) if one.name == orders.document)
+    replication.carry_out(Task(orders.arm, orders.directory, orders.seed, orders.scale), watch)
     facts = watch.facts
     counts = facts["counts"]
-    metrics = {metric.name: counts.pop(metric.name) for metric in document.metrics if metric.name in counts}
+    metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
     told = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
     return {**facts, **told, "metrics": metrics}
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rig.analysis import speed
 from rig.analysis.latencies import Latencies, percentile
 from rig.analysis.speedtable import print_speeds
-from rig.engines.documents import Figure, Metric
+from rig.engines.replications import Figure, Metric
 from rig.speed.disks import Counters, Disk
 from rig.speed.probe import Probe
 from rig.speed.speeds import ArmFacts, Speeds, Trial

@@ -19,7 +19,7 @@ from rig.analysis.claims.page import page_html, write_page
 from rig.analysis.claims.table import details, headline, summary
 from rig.analysis.outcome import summarise
 from rig.contract.results import MeasuredScenario, VerdictKind
-from rig.engines.documents import Figure, Metric
+from rig.engines.replications import Figure, Metric
 from rig.front import cli
 from rig.speed.disks import Disk
 from rig.speed.probe import Probe

@@ -230,8 +230,8 @@ def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_every_engine_with_documents_names_them_once() -> None:
-    from rig.engines.documents import documents_of
+def test_every_engine_with_replications_names_them_once() -> None:
+    from rig.engines.replications import replications_of
 
-    names = [document.name for engine in engines() for document in documents_of(engine)]
+    names = [replication.name for engine in engines() for replication in replications_of(engine)]
     assert sorted(set(names)) == sorted(names)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rig import host
-from rig.cache import cache_folder, require_cache
-from rig.contract.errors import StoreError, UsageError
-from rig.engines.builds import Library, require_in_guest
+from rig.cache import require_cache
+from rig.contract.errors import UsageError
+from rig.engines.builds import Library, keep, kept, require_in_guest
 from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
@@ -29,11 +28,7 @@ def library(word: str) -> Library:
     except OSError as error:
         raise UsageError(f"the program {word} cannot be read: {error.strerror}") from None
     _require_program(word, content)
-    path = _folder() / digest_name(content)
-    if not path.exists() or path.read_bytes() != content:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        host.atomic_write(path, content)
-    return Library(SPEC.name, path.name, path)
+    return keep(SPEC.name, digest_name(content), content)
 
 
 def library_of_run(wanted: str, word: str | None) -> Library | None:
@@ -43,12 +38,7 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
         if given.name != wanted:
             raise UsageError(f"the run was made with {wanted}; {word} is another program, {given.name}")
         return given
-    path = _folder() / wanted
-    if not path.exists():
-        raise StoreError(f"the run was made with {wanted}, which is no longer in the cache; name it again: --library")
-    if digest_name(path.read_bytes()) != wanted:
-        raise StoreError(f"{path} is damaged; remove it and name the program again with --library")
-    return Library(SPEC.name, wanted, path)
+    return kept(SPEC.name, wanted, "program", digest_name)
 
 
 def require_loadable(found: Library, packages: str) -> None:
@@ -57,10 +47,6 @@ def require_loadable(found: Library, packages: str) -> None:
     if not content.startswith(_SCRIPT):
         facts = executable(content)
         require_in_guest("the program", facts.needed, facts.glibc, packages)
-
-
-def _folder() -> Path:
-    return cache_folder() / "libraries"
 
 
 def _require_program(word: str, content: bytes) -> None:

@@ -12,10 +12,9 @@ import re
 import zipfile
 from pathlib import Path
 
-from rig import host
-from rig.cache import cache_folder, require_cache
+from rig.cache import require_cache
 from rig.contract.errors import StoreError, UsageError
-from rig.engines.builds import Library, require_in_guest
+from rig.engines.builds import Library, keep, kept, require_in_guest
 from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
@@ -33,7 +32,7 @@ def library(word: str) -> Library:
     """
     require_cache()
     if match := _APSW_WORD.fullmatch(word):
-        return _kept(APSW, _extension(wheel("apsw", match[1])))
+        return _keep(APSW, _extension(wheel("apsw", match[1])))
     if "==" in word:
         raise UsageError(
             f"{word!r} is not a build of SQLite; name a shared library, or a version such as apsw==3.51.3.0"
@@ -43,7 +42,7 @@ def library(word: str) -> Library:
     except OSError as error:
         raise UsageError(f"the SQLite library {word} cannot be read: {error.strerror}") from None
     _require_sqlite(word, content)
-    return _kept(SHARED, content)
+    return _keep(SHARED, content)
 
 
 def library_of_run(wanted: str, word: str | None) -> Library | None:
@@ -56,14 +55,8 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
         return given
     if not wanted:
         return None
-    path = _folder() / wanted
-    if not path.exists():
-        raise StoreError(
-            f"the run was made with the SQLite {wanted}, which is no longer in the cache; name it again: --library"
-        )
-    if name(wanted[: wanted.index("-") + 1], path.read_bytes()) != wanted:
-        raise StoreError(f"{path} is damaged; remove it and name the library again with --library")
-    return Library(SPEC.name, wanted, path)
+    kind = wanted[: wanted.index("-") + 1]
+    return kept(SPEC.name, wanted, "SQLite", lambda content: name(kind, content))
 
 
 def require_loadable(found: Library, packages: str) -> None:
@@ -72,16 +65,8 @@ def require_loadable(found: Library, packages: str) -> None:
     require_in_guest("the SQLite library", facts.needed, facts.glibc, packages)
 
 
-def _folder() -> Path:
-    return cache_folder() / "libraries"
-
-
-def _kept(kind: str, content: bytes) -> Library:
-    path = _folder() / name(kind, content)
-    if not path.exists() or path.read_bytes() != content:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        host.atomic_write(path, content)
-    return Library(SPEC.name, path.name, path)
+def _keep(kind: str, content: bytes) -> Library:
+    return keep(SPEC.name, name(kind, content), content)
 
 
 def _require_sqlite(word: str, content: bytes) -> None:

@@ -4,8 +4,8 @@ Each module says in its docstring where its workload comes from and what is know
 ratios are comparable: the documents' disks, versions and files are not ours, and most do not say what they were.
 """
 
-from rig.engines.sqlite.documents import s0, s1, s2, s3
+from rig.engines.sqlite.replications import s0, s1, s2, s3
 
-DOCUMENTS = (s0.DOCUMENT, s1.DOCUMENT, s2.DOCUMENT, s3.DOCUMENT)
+REPLICATIONS = (s0.REPLICATION, s1.REPLICATION, s2.REPLICATION, s3.REPLICATION)
 
-__all__ = ["DOCUMENTS"]
+__all__ = ["REPLICATIONS"]

@@ -24,8 +24,8 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rig.engines.documents import Document, Figure, Metric, Stopwatch, Task
-from rig.engines.sqlite.documents.connection import FILE, opened, read_back
+from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.sqlite.replications.connection import FILE, opened, read_back
 
 _WRITERS, _READERS = 12, 40
 _ROWS_OF_WRITER, _READS_OF_READER = 2000, 1000
@@ -253,7 +253,7 @@ def _figures() -> tuple[Figure, ...]:
     )
 
 
-DOCUMENT = Document(
+REPLICATION = Replication(
     name="S0",
     file="000_b23a4b58a0669b1a.txt",
     about="12 writers and 40 readers in threads, rollback journal and WAL",

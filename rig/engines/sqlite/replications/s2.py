@@ -13,8 +13,8 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
-from rig.engines.documents import Document, Figure, Metric, Stopwatch, Task
-from rig.engines.sqlite.documents.connection import opened, read_back
+from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.sqlite.replications.connection import opened, read_back
 
 _FEEDS, _ITEMS_OF_FEED = 100, 20
 _TEXT = "An item of a feed, as long as a short summary usually is. " * 8
@@ -88,7 +88,7 @@ _SECONDS = {
 _FIRST = {f"wal-first-{arm.removeprefix('wal-')}": _SECONDS[arm] for arm in ("wal-32k-full", "wal-32k-normal")}
 _BASE_SECONDS = 59.0
 
-DOCUMENT = Document(
+REPLICATION = Replication(
     name="S2",
     file="002_ae85c010a67609cc.txt",
     about="a feed reader's updates by page size and sync mode",

@@ -13,16 +13,16 @@ from click.testing import CliRunner
 
 from rig.analysis.speed import compared
 from rig.engines import named
-from rig.engines.documents import Document, Task, documents_of
-from rig.engines.sqlite.documents import s0, s1, s2, s3
+from rig.engines.replications import Replication, Task, replications_of
+from rig.engines.sqlite.replications import s0, s1, s2, s3
 from rig.front import cli
 from rig.speed import session
 from rig.speed.stopwatch import Stopwatch
 
 SQLITE = named("sqlite")
-DOCUMENTS = {document.name: document for document in documents_of(SQLITE)}
+REPLICATIONS = {replication.name: replication for replication in replications_of(SQLITE)}
 SCALE = 0.02
-ARMS = [(name, arm) for name, document in DOCUMENTS.items() for arm in document.arms]
+ARMS = [(name, arm) for name, replication in REPLICATIONS.items() for arm in replication.arms]
 
 
 class Silent:
@@ -33,24 +33,24 @@ class Silent:
     def judged(self, cut_count: int) -> None: ...
 
 
-def carried_out(folder: Path, document: Document, arm: str, scale: float = SCALE) -> dict[str, Any]:
+def carried_out(folder: Path, replication: Replication, arm: str, scale: float = SCALE) -> dict[str, Any]:
     watch = Stopwatch(folder, [])
-    document.carry_out(Task(arm, str(folder), 1, scale), watch)
+    replication.carry_out(Task(arm, str(folder), 1, scale), watch)
     return watch.facts
 
 
 @pytest.mark.parametrize(("name", "arm"), ARMS)
 def test_every_arm_counts_its_metrics_and_reads_back_what_it_is_called(tmp_path: Path, name: str, arm: str) -> None:
-    document = DOCUMENTS[name]
-    if why := document.hindrance(arm, str(tmp_path)):
+    replication = REPLICATIONS[name]
+    if why := replication.hindrance(arm, str(tmp_path)):
         # Few file systems can do without copy on write. What is said to be missing must really be.
         assert "this file system does not know the attribute" in why
         with pytest.raises(OSError, match=r".*"):
-            carried_out(tmp_path, document, arm)
+            carried_out(tmp_path, replication, arm)
         return
-    facts = carried_out(tmp_path, document, arm)
+    facts = carried_out(tmp_path, replication, arm)
     counts = facts["counts"]
-    assert {metric.name for metric in document.metrics} <= set(counts)
+    assert {metric.name for metric in replication.metrics} <= set(counts)
     assert counts["transactions"] == len(facts["latencies_ns"]) > 0
     assert counts["user_bytes"] > 0
     back = facts["read_back"]
@@ -66,7 +66,7 @@ def test_a_page_size_after_wal_has_no_effect_and_before_it_has() -> None:
 
 @pytest.mark.parametrize(("arm", "size"), [("wal-32k-full", "32768"), ("wal-first-32k-full", "4096")])
 def test_the_order_of_the_pragmas_decides_the_size_of_pages(tmp_path: Path, arm: str, size: str) -> None:
-    assert size == carried_out(tmp_path, s2.DOCUMENT, arm)["read_back"]["page_size"]
+    assert size == carried_out(tmp_path, s2.REPLICATION, arm)["read_back"]["page_size"]
 
 
 def test_an_error_that_the_script_drops_is_counted(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_an_error_that_the_script_drops_is_counted(tmp_path: Path) -> None:
 
 
 def test_reads_of_rows_that_are_not_there_are_counted(tmp_path: Path) -> None:
-    verbatim = carried_out(tmp_path / _made(tmp_path, "a"), s0.DOCUMENT, "verbatim-wal")["counts"]
+    verbatim = carried_out(tmp_path / _made(tmp_path, "a"), s0.REPLICATION, "verbatim-wal")["counts"]
     assert verbatim["reads that found no row"] > 0
-    honest = carried_out(tmp_path / _made(tmp_path, "b"), s0.DOCUMENT, "honest-wal_full", 0.1)["counts"]
+    honest = carried_out(tmp_path / _made(tmp_path, "b"), s0.REPLICATION, "honest-wal_full", 0.1)["counts"]
     assert (0, 0) == (honest["reads that found no row"], honest["rows acknowledged and not in the table"])
 
 
@@ -106,7 +106,7 @@ def test_only_an_error_that_says_busy_is_tried_again() -> None:
 
 
 def test_three_processes_insert_all_rows_and_leave_a_closed_database(tmp_path: Path) -> None:
-    facts = carried_out(tmp_path, s3.DOCUMENT, "wal")
+    facts = carried_out(tmp_path, s3.REPLICATION, "wal")
     connection = sqlite3.connect(tmp_path / "test.db")
     (count,) = connection.execute("SELECT count(*) FROM result").fetchone()
     connection.close()
@@ -123,19 +123,19 @@ def test_an_attribute_that_a_file_system_ignores_or_refuses_leaves_its_arm_out(t
 
 
 def test_figures_name_arms_that_exist_and_ratios_that_their_values_have() -> None:
-    for document in DOCUMENTS.values():
-        names = {metric.name for metric in document.metrics}
-        assert document.figures
-        for figure in document.figures:
-            assert {figure.arm, figure.base} <= set(document.arms)
+    for replication in REPLICATIONS.values():
+        names = {metric.name for metric in replication.metrics}
+        assert replication.figures
+        for figure in replication.figures:
+            assert {figure.arm, figure.base} <= set(replication.arms)
             assert figure.metric in names
             if figure.value is not None and figure.base_value is not None:
                 assert pytest.approx(figure.value / figure.base_value) == figure.ratio
-        assert set(document.bases) | set(document.bases.values()) <= set(document.arms)
+        assert set(replication.bases) | set(replication.bases.values()) <= set(replication.arms)
 
 
 def test_the_size_of_the_table_is_that_of_the_arm(tmp_path: Path) -> None:
-    carried_out(tmp_path, s1.DOCUMENT, "wal_off, 1000 rows", 0.1)
+    carried_out(tmp_path, s1.REPLICATION, "wal_off, 1000 rows", 0.1)
     connection = sqlite3.connect(tmp_path / "test.db")
     (count,) = connection.execute("SELECT count(*) FROM sample").fetchone()
     connection.close()
@@ -143,7 +143,7 @@ def test_the_size_of_the_table_is_that_of_the_arm(tmp_path: Path) -> None:
 
 
 def test_a_document_is_measured_beside_its_own_ratios(tmp_path: Path) -> None:
-    found = session.measure(session.of_document(SQLITE, s3.DOCUMENT, 1, SCALE), tmp_path, 2, 1, Silent())
+    found = session.measure(session.of_replication(SQLITE, s3.REPLICATION, 1, SCALE), tmp_path, 2, 1, Silent())
     assert "003_4d9a875d495f2087.txt" == found.document
     lines = {one.figure.line for one in compared(found)}
     assert 50 in lines

@@ -12,7 +12,7 @@ import hashlib
 import statistics
 import time
 
-from rig.engines.documents import Document, Figure, Metric, Stopwatch, Task
+from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
 from rig.engines.sqlite.driver import open_database
 from rig.workloads.operations import Operation, Table, Verb
 
@@ -74,7 +74,7 @@ def _figures() -> tuple[Figure, ...]:
     return (*of_modes, *of_sizes)
 
 
-DOCUMENT = Document(
+REPLICATION = Replication(
     name="S1",
     file="001_25af1f99a4f1efd2.txt",
     about="single-row inserts by the size of the table",

@@ -18,8 +18,8 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 
-from rig.engines.documents import Document, Figure, Metric, Stopwatch, Task
-from rig.engines.sqlite.documents.connection import opened, read_back
+from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.sqlite.replications.connection import opened, read_back
 
 _PROCESSES, _INSERTS = 3, 2500
 _TABLE = "CREATE TABLE result (number INTEGER, made TIMESTAMP DEFAULT CURRENT_TIMESTAMP, short TEXT, text TEXT)"
@@ -103,7 +103,7 @@ def _attributes(descriptor: int) -> int:
 # Arm -> the document's seconds and line.
 _SECONDS = {"delete": (183.88, 34), "delete-nocow": (142.14, 42), "wal": (59.73, 50), "wal-nocow": (46.40, 58)}
 
-DOCUMENT = Document(
+REPLICATION = Replication(
     name="S3",
     file="003_4d9a875d495f2087.txt",
     about="7,500 single-row inserts in three processes, journal mode by copy on write",

@@ -1,8 +1,8 @@
-"""A document that makes claims about an engine's speed, and its own workload, so that both can be measured again.
+"""Replications: what a document measured of an engine's speed, carried out again by the document's own workload.
 
-A module `documents` of an engine's package has `DOCUMENTS`, each a `Document`. Its workload is a function that carries
-out one arm once, in an empty directory on the user's disk, in a process of its own. It says by a `Stopwatch` what is
-measured and what is not. Nothing here runs in a machine.
+A module `replications` of an engine's package has `REPLICATIONS`, each a `Replication`. Its workload is a function that
+carries out one arm once, in an empty directory on the user's disk, in a process of its own. It says by a `Stopwatch`
+what is measured and what is not. Nothing here runs in a machine.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Document:
-    """One document: its arms in order, its metrics and its figures."""
+class Replication:
+    """The workload of one document: its arms in order, its metrics, and the figures that the document gives."""
 
     name: str
     # Its file in the collection that the claims come from.
@@ -96,10 +96,10 @@ class Document:
     needed_bytes: int = 64 << 20
 
 
-def documents_of(engine: Engine) -> tuple[Document, ...]:
-    """Return the documents about an engine; empty if its package has none."""
-    name = f"{engine.module}.documents"
+def replications_of(engine: Engine) -> tuple[Replication, ...]:
+    """Return the replications of an engine's package; empty if it has none."""
+    name = f"{engine.module}.replications"
     if importlib.util.find_spec(name) is None:
         return ()
-    found: tuple[Document, ...] = importlib.import_module(name).DOCUMENTS
+    found: tuple[Replication, ...] = importlib.import_module(name).REPLICATIONS
     return found
