@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rig.filesystems.fiemap import extents
+
 Figures = Mapping[str, int]
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -26,11 +28,9 @@ _BLOCK = 4096
 _BLOCKS = 16
 _READERS = 24
 _LIMIT_S = 120
-# include/uapi/linux/fs.h and fiemap.h
+# include/uapi/linux/fs.h
 _SETFLAGS, _NOCOW = 0x40086602, 0x00800000
-_FICLONE, _FIDEDUPERANGE, _FIEMAP = 0x40049409, 0xC0189436, 0xC020660B
-_FIEMAP_HEAD, _FIEMAP_EXTENT = struct.Struct("=QQLLLL"), struct.Struct("=QQQQQLLLL")
-_SYNC = 1
+_FICLONE, _FIDEDUPERANGE = 0x40049409, 0xC0189436
 _SEARCH_BYTES = 1 << 20
 # Enough of a block to know it by.
 _NEEDLE_BYTES = 64
@@ -157,16 +157,11 @@ def _write(path: str, seed: int) -> None:
 
 def _places(path: str) -> list[tuple[int, int]]:
     """Return where a file lies, as (address, length) of its extents."""
-    count = 2 * _BLOCKS
-    buffer = bytearray(_FIEMAP_HEAD.pack(0, _BLOCK * _BLOCKS, _SYNC, 0, count, 0) + bytes(count * _FIEMAP_EXTENT.size))
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.ioctl(descriptor, _FIEMAP, buffer)
+        return [(one.device_offset, one.length) for one in extents(descriptor, synced=True)]
     finally:
         os.close(descriptor)
-    mapped = _FIEMAP_HEAD.unpack_from(buffer)[3]
-    extents = (_FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size + i * _FIEMAP_EXTENT.size) for i in range(mapped))
-    return [(extent[1], extent[2]) for extent in extents]
 
 
 def _cloned(source: str, target: str) -> int:

@@ -10,7 +10,6 @@ cache either, and the block layer strips FLUSH and FUA before it traces requests
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
 import struct
 import zlib
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from rig.filesystems.fiemap import extents
 from rig.guest.devices import blocktrace, disks
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import logged
@@ -28,13 +28,6 @@ _TRACED = "traced"
 _SUPERBLOCK = struct.Struct("<QQQI")
 _HEADER = struct.Struct("<QQQQ")
 _DISCARD = 4
-# include/uapi/linux/fiemap.h; _IOWR('f', 11, struct fiemap).
-_FIEMAP = 0xC020660B
-_FIEMAP_HEADER = struct.Struct("<QQIIII")
-_FIEMAP_EXTENT = struct.Struct("<QQQ16xI12x")
-_FIEMAP_EXTENTS_MAX = 512
-# UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE: the device holds the bytes of these extents nowhere verbatim.
-_NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
 
 
 @dataclass
@@ -81,19 +74,10 @@ def places(directory: str) -> list[tuple[int, int]]:
         for name in names:
             file = os.open(os.path.join(folder, name), os.O_RDONLY)
             try:
-                found += _extents(file)
+                found += [(one.device_offset, one.length) for one in extents(file) if one.is_on_device]
             finally:
                 os.close(file)
     return sorted(found)
-
-
-def _extents(file: int) -> list[tuple[int, int]]:
-    reply = bytearray(_FIEMAP_HEADER.size + _FIEMAP_EXTENTS_MAX * _FIEMAP_EXTENT.size)
-    _FIEMAP_HEADER.pack_into(reply, 0, 0, (1 << 64) - 1, 0, 0, _FIEMAP_EXTENTS_MAX, 0)
-    fcntl.ioctl(file, _FIEMAP, reply)
-    count = _FIEMAP_HEADER.unpack_from(reply)[3]
-    rows = (_FIEMAP_EXTENT.unpack_from(reply, _FIEMAP_HEADER.size + n * _FIEMAP_EXTENT.size) for n in range(count))
-    return [(physical, length) for _, physical, length, flags in rows if not flags & _NOWHERE]
 
 
 def content(log_disk: str) -> bytes:
