@@ -68,10 +68,12 @@ class Ext:
     # The driver is built into the kernel.
     modules: tuple[str, ...] = ()
     extended: str = _EXTENDED
+    # In the words of mkfs, beyond those that the format has by default.
+    features: str = ""
 
     def make(self, device: str) -> None:
         """Make the file system; a journal has 4 MiB."""
-        _run(f"mkfs.{self.kernel_type}", *_COMMON, "-E", self.extended, *self._journal, device)
+        _run(f"mkfs.{self.kernel_type}", *self._common, *self._journal, device)
 
     def made_as(self, device: str) -> str:
         """Return the format as dumpe2fs reads it."""
@@ -101,6 +103,10 @@ class Ext:
             return int(file.read())
 
     @property
+    def _common(self) -> tuple[str, ...]:
+        return *_COMMON, "-E", self.extended, *(("-O", self.features) if self.features else ())
+
+    @property
     def _journal(self) -> tuple[str, ...]:
         return ()
 
@@ -124,8 +130,7 @@ class JournaledExt(Ext):
     def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
         """Make the file system with its journal on a separate disk."""
         _run("mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", journal)
-        made = (*_COMMON, "-E", self.extended, "-J", f"device={journal}")
-        _run(f"mkfs.{self.kernel_type}", *made, device, f"{data_mib}M")
+        _run(f"mkfs.{self.kernel_type}", *self._common, "-J", f"device={journal}", device, f"{data_mib}M")
 
     def journal_option(self, journal: str) -> str:
         """Return the mount option that names the journal's disk."""
@@ -136,10 +141,12 @@ class JournaledExt(Ext):
         return _checked("-n", "-j", journal, device)
 
 
-def _ext4(word: str, *reads_back: str, options: str = "", unsafe: Mapping[str, str] | None = None) -> JournaledExt:
+def _ext4(
+    word: str, *reads_back: str, options: str = "", unsafe: Mapping[str, str] | None = None, features: str = ""
+) -> JournaledExt:
     return JournaledExt(
         word, "ext4", options, _OPTIONS_OF_EXT4, reads_back, unsafe or {}, keeps_order="data=journal" in reads_back,
-        is_default=word == "ext4", extended=_EXTENDED_EXT4,
+        is_default=word == "ext4", extended=_EXTENDED_EXT4, features=features,
     )  # fmt: skip
 
 
@@ -149,6 +156,13 @@ VARIANTS = (
     _ext4("ext4.journal", "data=journal", "barrier", options="data=journal"),
     # A file that is renamed over another is not written out before the rename.
     _ext4("ext4.noautoda", "data=ordered", "barrier", "noauto_da_alloc", options="noauto_da_alloc"),
+    # Blocks are allocated when they are written to, so that a commit of the journal waits for their data.
+    _ext4("ext4.nodelalloc", "data=ordered", "barrier", "nodelalloc", options="nodelalloc"),
+    # The journal is committed every second or every 30, instead of every 5.
+    _ext4("ext4.commit1", "data=ordered", "barrier", "commit=1", options="commit=1"),
+    _ext4("ext4.commit30", "data=ordered", "barrier", "commit=30", options="commit=30"),
+    # An fsync may log only what a file changed, instead of whole blocks.
+    _ext4("ext4.fastcommit", "data=ordered", "barrier", features="fast_commit"),
     _ext4("ext4.nobarrier", "data=ordered", "nobarrier", options="barrier=0", unsafe=_NO_BARRIERS),
     JournaledExt("ext3", "ext3", reads_back=("data=ordered", "barrier")),
     JournaledExt("ext3.nobarrier", "ext3", "barrier=0", reads_back=("data=ordered", "nobarrier"), unsafe=_NO_BARRIERS),

@@ -88,6 +88,7 @@ class Measured:
         if result not in self._right:
             right = " or ".join(sorted(self._right))
             pytest.fail(f"{result}, expected {right}\n{self.text()}", pytrace=False)
+        print(self.text())  # noqa: T201 - pytest captures it and shows it with -rA or -s
 
     def text(self) -> str:
         """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
@@ -193,9 +194,7 @@ def _measure(  # noqa: PLR0917 - all types but those of two scenarios differ; my
     run = Run.create(run_dir, definition)
     jobs = 1 if hasattr(config, "workerinput") else 0
     campaign.Campaign(run, profile, machines, campaign.Silent(), jobs).measure(wanted)
-    measured = _measured(run, scenario, [one.id for one in wanted], profile.exposure_min)
-    print(measured.text())  # noqa: T201 - pytest captures it and shows it with -rA, -s or on failure
-    return measured
+    return _measured(run, scenario, [one.id for one in wanted], profile.exposure_min)
 
 
 @pytest.fixture

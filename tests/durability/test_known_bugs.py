@@ -119,6 +119,7 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
 
 @pytest.mark.durability("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")
 def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra_nothing(durability: Measured) -> None:
+    print(durability.text())  # noqa: T201 - as above
     outcome = durability.row.outcome
     loses = outcome.scenario.settings["synchronous"] == "full"
     assert (loses, int(loses), 0) == (outcome.losing_count > 0, outcome.lost_max, outcome.damage.count)

@@ -25,7 +25,10 @@ from rig.recordings import soundness
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
 
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier")
-SOUND = ("btrfs", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.journal", "ext4.writeback", "xfs")
+SOUND = (
+    "btrfs", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.commit1", "ext4.commit30", "ext4.fastcommit",
+    "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "xfs",
+)  # fmt: skip
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
 

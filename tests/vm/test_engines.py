@@ -14,6 +14,7 @@ from rig.analysis.dossiers import dossier_of
 from rig.analysis.outcome import Result, summarise
 from rig.analysis.protocol import compare
 from rig.contract.errors import UsageError
+from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
 from rig.engines import named
 from rig.machines import campaign, image, recipes
@@ -49,6 +50,18 @@ def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_
     kept = judged[f"{name}-ext4-{strict}_powercut"]
     assert Result.KEPT is kept.judgement.result, kept.judgement.reasons
     assert [""] * len(results) == [compare(row.outcome.scenario).difference for row in summary.rows]
+
+
+def test_rocksdb_closes_all_column_families_as_one(tmp_path: Path) -> None:
+    """Its binding would flush one after the other, which breaks what atomic_flush promises in many states."""
+    (scenario,) = matrix.select(["rocksdb-ext4-atomicflush_powercut"])
+    run = Run.create(tmp_path, {"scenarios": [scenario.id]})
+    with guests() as source:
+        campaign.Campaign(run, TINY, source, campaign.Silent()).measure([replace(scenario, workload=WORKLOAD)])
+    verdicts, damaged = run.verdicts(scenario.id)
+    assert [] == damaged
+    kinds = {verdict.kind for verdict in verdicts}
+    assert {VerdictKind.LOST_SUFFIX} <= kinds <= {VerdictKind.LOST_SUFFIX, VerdictKind.DURABLE}
 
 
 def test_a_package_that_does_not_exist_is_named_with_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,8 +104,9 @@ def test_the_careless_example_fails_a_test_of_five_lines_with_states_to_replay(c
     assert 1 == done.returncode, done.stdout + done.stderr
     assert "broken, expected kept" in done.stdout, done.stdout
     assert "the value does not have the checksum of its entry" in done.stdout
-    line = next(line for line in done.stdout.splitlines() if "rig replay program-ext4-durable_powercut" in line)
-    replayed = called(cache, tmp_path, *shlex.split(line, comments=True))
+    lines = [line for line in done.stdout.splitlines() if "rig replay program-ext4-durable_powercut" in line]
+    assert len(lines) == len(set(lines)), "the table and the states to replay are shown once"
+    replayed = called(cache, tmp_path, *shlex.split(lines[0], comments=True))
     assert 0 == replayed.returncode, replayed.stdout + replayed.stderr
     assert "lost-suffix" in replayed.stdout
 
