@@ -3,9 +3,10 @@
     python -m tests.durability.doubt_table FOLDER [PATTERN ...]
 
 Records each scenario of the nightly matrix (or those whose ids match a pattern) with the transactions of the quick
-profile, unless FOLDER has its recording; scenarios that share a recording share a line. Lines are summed up by what
-differs between recordings: workload, shim and what is injected. Live cuts are left out, because no epoch of theirs is
-cut. The last column is the largest share of doubtful epochs of one recording, as it is judged, and its scenario.
+profile, unless FOLDER has its recording; scenarios that share a recording share a line. Lines are summed up by engine,
+file system, and what else differs between recordings: workload, shim and what is injected. Live cuts are left out,
+because no epoch of theirs is cut. The last column is the largest share of doubtful epochs of one recording, as it is
+judged, and its scenario. The exit code is 1 if that share is more than a result may rest on, or nothing was recorded.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rig.analysis.dossiers import control_settings
+from rig.analysis.outcome import DOUBTFUL_SHARE_MAX
 from rig.contract.arms import SPECS
-from rig.contract.errors import HostError
+from rig.contract.errors import RigError
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile, epochs
-from rig.machines import image
-from rig.machines.argv import Role
+from rig.machines.guests import Source, guests
 from rig.machines.record import record
-from rig.machines.template import template
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording
@@ -49,22 +49,23 @@ class Doubt:
         """Return what this recording has in common with others."""
         scenario = self.scenario
         parts = (scenario.workload.name, scenario.shim.partition("-")[0], SPECS[scenario.fault].injection.value)
-        return " ".join(part for part in parts if part and part != "none")
+        kind = " ".join(part for part in parts if part and part != "none")
+        return f"{scenario.engine} on {scenario.filesystem}, {kind}"
 
 
-def main(folder: Path, patterns: list[str]) -> None:
-    """Record what is missing, and print a line for each group of recordings."""
+def main(folder: Path, patterns: list[str]) -> int:
+    """Record what is missing, print a line for each group of recordings, and return the exit code."""
     nightly = matrix.profile("nightly")
     wanted = matrix.select(patterns) if patterns else matrix.default_scenarios(nightly, control_settings)
     scenarios = {one.recording_key: one for one in matrix.configured(wanted, matrix.profile("quick"))}
     groups: dict[str, list[Doubt]] = defaultdict(list)
-    with template(Role.RECORDER, image.build(image.recipe())) as made:
+    with guests() as source:
         for key, scenario in sorted(scenarios.items(), key=lambda item: item[1].id):
             if SPECS[scenario.fault].is_cross_check:
                 continue
             try:
-                found = doubt(scenario, archive.load(folder / key) or record(scenario, made, folder / key))
-            except HostError as error:
+                found = doubt(scenario, archive.load(folder / key) or _recorded(source, scenario, folder / key))
+            except RigError as error:
                 sys.stderr.write(f"{scenario.id}: not measured\n{error}\n")
                 continue
             sys.stderr.write(f"{scenario.id}: {found.doubtful} of {found.epoch_count}, {found.by_logs_alone} by logs\n")
@@ -77,6 +78,12 @@ def main(folder: Path, patterns: list[str]) -> None:
         sums = [sum(column) for column in zip(*rows, strict=True)]
         words = f"{worst.share:.1%} {worst.scenario.id}" if worst.doubtful else "none"
         _say(name, str(len(doubts)), *map(str, sums), words)
+    shares = [one.share for doubts in groups.values() for one in doubts]
+    return int(not shares or max(shares) > DOUBTFUL_SHARE_MAX)
+
+
+def _recorded(source: Source, scenario: Scenario, folder: Path) -> Recording:
+    return record(scenario, source.of(scenario).recorder, folder)
 
 
 def doubt(scenario: Scenario, recording: Recording) -> Doubt:
@@ -105,4 +112,4 @@ def _say(*cells: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
