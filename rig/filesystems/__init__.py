@@ -21,7 +21,7 @@ __all__ = [
     "with_journal_disk",
 ]
 # Experiments with a file system are in a module of its name and `probes`.
-_OTHERS = ("filesystem", "kernel", "btrfsprobes")
+_OTHERS = ("filesystem", "kernel", "fiemap", "btrfsprobes")
 
 
 @cache
