@@ -77,8 +77,9 @@ def summed_up(speeds: Speeds) -> list[ArmSpeed]:
 
 
 def compared(speeds: Speeds) -> list[Comparison]:
-    """Return the document's figures that were measured, each beside ours."""
-    return [Comparison(one, ratio(speeds, one.arm, one.base, one.metric)) for one in speeds.figures]
+    """Return the document's figures that were measured, each beside ours; none where nothing compares with the base."""
+    ours = [(one, ratio(speeds, one.arm, one.base, one.metric)) for one in speeds.figures]
+    return [Comparison(one, found) for one, found in ours if found]
 
 
 def sentences(speeds: Speeds) -> list[str]:
@@ -97,12 +98,19 @@ def noises(speeds: Speeds) -> list[str]:
                 f"{name}: {min(shares):.3g} to {max(shares):.3g} flushes a transaction by round: other programs use "
                 "this disk too"
             )
-    return found
+    return found + [
+        f"{name}: {_words(metric.name)} is 0 in some round, so nothing is compared with it"
+        for name in dict.fromkeys(facts.base for facts in speeds.arms.values())
+        for metric in speeds.metrics
+        if 0 in [trial.metrics.get(metric.name) for trial in speeds.counted(name)]
+    ]
 
 
-def ratio(speeds: Speeds, arm: str, base: str, metric: str) -> Interval:
-    """Return the ratio of an arm's median to that of the base."""
-    return bootstrap(_figures(speeds, arm, metric), _figures(speeds, base, metric), speeds.seed)
+def ratio(speeds: Speeds, arm: str, base: str, metric: str) -> Interval | None:
+    """Return the ratio of an arm's median to that of the base; None if the base is 0 in some round."""
+    bases = _figures(speeds, base, metric)
+    # A draw may hold that round alone, and there is no ratio to 0.
+    return bootstrap(_figures(speeds, arm, metric), bases, speeds.seed) if all(bases) else None
 
 
 def bootstrap(values: Sequence[float], bases: Sequence[float] | None, seed: int) -> Interval:
@@ -127,7 +135,7 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
     return ArmSpeed(
         name=name,
         figures={one: bootstrap(_figures(speeds, name, one), None, speeds.seed) for one in names},
-        ratios={one: ratio(speeds, name, base, one) for one in in_base},
+        ratios={one: found for one in in_base if (found := ratio(speeds, name, base, one))},
         latencies=latencies(one for trial in trials for one in trial.latencies_ns),
         flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
         bytes_per_user_byte=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),

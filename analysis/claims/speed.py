@@ -39,6 +39,8 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     if count < ROUNDS_MIN:
         return not_measured(claim, f"{count} of {ROUNDS_MIN} rounds of {wanted.over} and {wanted.under} have {metric}")
     found = ratio(speeds, wanted.over, wanted.under, metric)
+    if found is None:
+        return not_measured(claim, f"{metric} of {wanted.under} is 0 in some round, and nothing compares with that")
     sync_ms = speeds.probe.sync_s * 1000
     figures = {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high, "rounds": count}
     answer = decide(claim, {**figures, "sync_ms": sync_ms})

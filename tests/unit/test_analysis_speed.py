@@ -91,6 +91,15 @@ def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
     assert {"faults": 2} == first.counts
 
 
+@pytest.mark.parametrize("slow", [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]])
+def test_nothing_is_compared_with_a_base_that_stood_still_and_a_line_says_so(slow: list[float]) -> None:
+    speeds = measured({"slow": slow, "fast": [30, 33, 36]}, (Figure("fast", "slow", "speed", 2.0, 12),))
+    assert [{}, {}] == [arm.ratios for arm in speed.summed_up(speeds)]
+    assert [] == speed.compared(speeds)
+    assert ["slow: speed is 0 in some round, so nothing is compared with it"] == speed.noises(speeds)
+    print_speeds(speeds, Console(file=io.StringIO()))
+
+
 def test_what_was_not_counted_is_absent_and_never_zero() -> None:
     speeds = measured({"slow": [10.0]})
     blind = replace(

@@ -181,6 +181,14 @@ def test_too_few_rounds_another_experiment_or_a_missing_arm_are_no_measurement()
     assert "delete was not measured: there was no room" == alone.why
 
 
+def test_a_ratio_to_nothing_at_all_is_no_measurement() -> None:
+    found = speeds(10, 400, 100)
+    still = [replace(one, metrics={"tx/s": 0.0}) if one.arm == "delete" else one for one in found.trials]
+    answer = speed.judge(OF_SPEED, [replace(found, trials=still)])
+    assert Verdict.NOT_MEASURED is answer.verdict
+    assert "tx/s of delete is 0 in some round, and nothing compares with that" == answer.why
+
+
 def answered() -> Answered:
     scenarios = run([*samples.durable(CONTENTS_MIN), samples.verdict(LOST, 1, "e1<b>")])
     return Answered(DOCUMENT, (judged(scenarios), speed.judge(OF_SPEED, [])))
