@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from rig import host
-from rig.cache import cache_folder
-from rig.contract.errors import HostError, StoreError, UsageError
+from rig.contract.errors import HostError, UsageError
 from rig.contract.scenario import Scenario
 from rig.engines.engine import Engine
 from rig.engines.registry import named
@@ -44,33 +42,6 @@ class Builds(Protocol):
 
     def require_loadable(self, found: Library, packages: str) -> None:
         """Raise UsageError if a build needs more than a guest with these packages (`name TAB version`) has."""
-
-
-def keep(engine: str, name: str, content: bytes) -> Library:
-    """Keep a build in the cache under its name, so that a run can be replayed after the user's file has changed."""
-    path = _cached(name)
-    if not path.exists() or path.read_bytes() != content:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        host.atomic_write(path, content)
-    return Library(engine, name, path)
-
-
-def kept(engine: str, name: str, what: str, name_of: Callable[[bytes], str]) -> Library:
-    """Return a build from the cache; raise StoreError if it is gone, or if its name is not that of its content.
-
-    `what` says in messages what the build is, for example `program`.
-    """
-    path = _cached(name)
-    if not path.exists():
-        made_with = f"the run was made with the {what} {name}"
-        raise StoreError(f"{made_with}, which is no longer in the cache; name it again: --library")
-    if name_of(path.read_bytes()) != name:
-        raise StoreError(f"{path} is damaged; remove it and name the {what} again with --library")
-    return Library(engine, name, path)
-
-
-def _cached(name: str) -> Path:
-    return cache_folder() / "libraries" / name
 
 
 def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...], packages: str) -> None:

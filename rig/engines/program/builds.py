@@ -10,10 +10,11 @@ from pathlib import Path
 
 from rig.cache import require_cache
 from rig.contract.errors import UsageError
-from rig.engines.builds import Library, keep, kept, require_in_guest
+from rig.engines.builds import Library, require_in_guest
 from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
+from rig.libraries import keep, kept
 
 # What the guest has to run scripts with; Python 3.13 and busybox's shell, without further packages.
 _INTERPRETERS = ("/bin/sh", "/usr/bin/python3", "/usr/bin/env python3")
