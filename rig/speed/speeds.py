@@ -33,7 +33,8 @@ Figures of different files are comparable only if place and probe are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def load(path: Path) -> Speeds:
         message = json.loads(path.read_bytes())
         if message.pop("format") != FORMAT:
             raise StoreError(f"{path} is not of the format {FORMAT!r}; measure again: rig speed --json {path}")
-        return _speeds(message)
+        return _checked(_speeds(message))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{path} holds no measurement of speed ({error}); measure again: rig speed --json {path}"
@@ -141,6 +142,38 @@ def _speeds(message: dict[str, Any]) -> Speeds:
             "disks": [Disk(**one) for one in place["disks"]],
         }
     )
+
+
+def _checked(speeds: Speeds) -> Speeds:
+    """Return the measurement; raise ValueError for one that is not whole, or whose figures are no numbers."""
+    if not speeds.metrics:
+        raise ValueError("it has no metric")
+    for name, facts in speeds.arms.items():
+        trials = [trial for trial in speeds.trials if trial.arm == name]
+        rounds = sorted(trial.round for trial in trials)
+        # Arms are compared round by round, so one that is missing would pair the others wrongly.
+        if len(rounds) != speeds.repeats + 1 or rounds != list(range(WARM_UP, speeds.repeats + 1)):
+            raise ValueError(f"{name} has rounds {rounds}, not {WARM_UP} to {speeds.repeats}, each once")
+        if len({frozenset(trial.metrics) for trial in trials}) > 1:
+            raise ValueError(f"the rounds of {name} have different metrics")
+        if facts.base not in speeds.arms:
+            raise ValueError(f"the base of {name} is {facts.base!r}, which is no arm")
+    for figure in speeds.figures:
+        if not {figure.arm, figure.base} <= set(speeds.arms) or not figure.ratio > 0:
+            raise ValueError(f"line {figure.line} of the document is about no arm, or its ratio is not above 0")
+    for number in _numbers(speeds):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise ValueError(f"{number!r} stands where a number is wanted")
+    return speeds
+
+
+def _numbers(speeds: Speeds) -> Iterator[Any]:
+    """Yield all that the analysis reckons with."""
+    yield from (speeds.seed, speeds.probe.sync_s, speeds.probe.sync_s_min)
+    for one in speeds.trials:
+        yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes, one.cpu_s)
+        yield from (*one.metrics.values(), *one.counts.values(), *one.latencies_ns)
+        yield from (number for number in (one.process_bytes, one.disk and one.disk.flush_count) if number is not None)
 
 
 def _trial(message: dict[str, Any]) -> Trial:

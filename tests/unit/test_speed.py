@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,12 +19,14 @@ from hypothesis import strategies as st
 
 from rig.contract.errors import EngineError, HostError, StoreError
 from rig.engines import engines, named
+from rig.engines.replications import Figure
 from rig.front import cli
 from rig.speed import session, speeds
 from rig.speed.arms import arms_of
 from rig.speed.loads import Carried, Load
 from rig.speed.trial import Orders
 from rig.workloads.operations import apply
+from tests.unit.test_analysis_speed import measured
 
 RIG = Path(sys.executable).with_name("rig")
 
@@ -100,6 +104,44 @@ def test_what_is_no_measurement_is_refused(tmp_path_factory: pytest.TempPathFact
     path.write_bytes(data)
     with pytest.raises(StoreError, match="measure again: rig speed"):
         speeds.load(path)
+
+
+def _spoil(message: dict[str, Any], *path: str | int, value: Any) -> None:
+    """Put a value at a place of a stored measurement."""
+    *above, last = path
+    for step in above:
+        message = message[step]
+    message[last] = value  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("trials",), [], "slow has rounds [], not 0 to 3, each once"),
+        (("trials", 3, "round"), 1, "slow has rounds [0, 1, 1, 3]"),
+        (("trials", 3, "metrics"), {}, "the rounds of slow have different metrics"),
+        (("trials", 3, "metrics", "speed"), "fast", "'fast' stands where a number is wanted"),
+        (("trials", 3, "metrics", "speed"), float("nan"), "nan stands where a number is wanted"),
+        (("trials", 3, "latencies_ns"), [None], "None stands where a number is wanted"),
+        (("trials", 3, "disk", "flush_count"), "x", "'x' stands where a number is wanted"),
+        (("probe", "sync_s"), None, "None stands where a number is wanted"),
+        (("seed",), "x", "'x' stands where a number is wanted"),
+        (("metrics",), [], "it has no metric"),
+        (("arms", "fast", "base"), "gone", "the base of fast is 'gone', which is no arm"),
+        (("figures", 0, "arm"), "gone", "line 12 of the document is about no arm"),
+        (("figures", 0, "ratio"), 0, "or its ratio is not above 0"),
+    ],
+)
+def test_a_measurement_that_was_cut_or_edited_is_refused_with_the_reason(
+    tmp_path: Path, path: tuple[str | int, ...], value: Any, words: str
+) -> None:
+    figure = Figure("fast", "slow", "speed", 2.0, 12)
+    speeds.save(measured({"slow": [10, 11, 12], "fast": [30, 33, 36]}, (figure,)), tmp_path / "speed.json")
+    message = json.loads((tmp_path / "speed.json").read_text())
+    _spoil(message, *path, value=value)
+    (tmp_path / "speed.json").write_text(json.dumps(message))
+    with pytest.raises(StoreError, match=re.escape(words)):
+        speeds.load(tmp_path / "speed.json")
 
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
