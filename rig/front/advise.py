@@ -16,6 +16,7 @@ import click
 
 from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import UsageError
+from rig.front.numbers import Finite
 from rig.front.rundirs import finished_runs
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ _FORMATS = ("text", "markdown", "json")
 
 @click.command()
 @click.option("--max-lost", type=click.IntRange(min=0), help="At most so many acknowledged transactions may be lost.")
-@click.option(
-    "--max-lost-seconds", type=click.FloatRange(min=0), help="The oldest lost transaction may be so many seconds old."
-)
+@click.option("--max-lost-seconds", type=Finite(min=0), help="The oldest lost transaction may be so many seconds old.")
 @click.option(
     "--no-corruption", is_flag=True, help="The database may not come back damaged. Every other wish says so too."
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rig.contract.errors import RigError, UsageError
+from rig.front.numbers import Finite
 
 if TYPE_CHECKING:
     from rig.speed.session import Plan
@@ -56,7 +57,7 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
 )
 @click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=1.0,
     help="Of a document's workload: 0.1 for a first look.",
 )

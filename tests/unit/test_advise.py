@@ -66,6 +66,13 @@ def test_the_answer_comes_first_with_speed_evidence_bounds_run_and_recording(the
     assert any(line.startswith("  loses something: ") for line in lines)
 
 
+@pytest.mark.parametrize("word", ["nan", "inf"])
+def test_a_wish_that_nothing_could_go_against_is_none(word: str, there: Here) -> None:
+    result = there("--max-lost-seconds", word)
+    assert 2 == result.exit_code, result.output
+    assert f"'{word}' is not a finite number" in result.output
+
+
 def test_what_a_wish_rules_out_is_named_with_the_wish(there: Here) -> None:
     lines = there("--max-lost", "3", "--max-lost-seconds", "1").stdout.splitlines()
     (line,) = [line for line in lines[lines.index("ruled out") :] if line.startswith("  wal_normal: ")]

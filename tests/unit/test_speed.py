@@ -203,6 +203,7 @@ def test_names_may_have_an_engine_and_each_load_has_its_own_base() -> None:
         (["--writers", "2"], "--filled and --writers go with --rows"),
         (["--set", "page_size"], "--set takes NAME=VALUE"),
         (["--set", "journal_mode=wal"], "journal_mode is part of the name of an arm"),
+        (["--document", "S0", "--scale", "nan"], "'nan' is not a finite number"),
         (["--document", "S99"], "unknown document 'S99'; there are:"),
         (["--document", "S0", "wal_full"], "--document brings its own arms"),
     ],
