@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rig.analysis.claims.answer import Answer, decide, not_measured
 from rig.analysis.claims.claim import Claim, Scenarios, Verdict
-from rig.analysis.claims.condition import Figure
+from rig.analysis.claims.condition import Condition, Figure
 from rig.analysis.outcome import Result, Row, Summary, loses, summarise, worst_first
 from rig.analysis.statistics import proportion
 from rig.analysis.table import replay_line
@@ -73,7 +73,8 @@ def judge(claim: Claim, evidence: Evidence) -> Answer:
     if answer.verdict is Verdict.NOT_MEASURED:
         return answer
     examples = _examples(experiment, evidence)
-    exempt = experiment.shows.partition(".")[0] if examples and answer.verdict is Verdict.REFUTED else ""
+    shown = experiment.shows.partition(".")[0] if examples and answer.verdict is Verdict.REFUTED else ""
+    exempt = shown if _grows(shown, claim.refute) else ""
     few = [arm for arm in _resting_on(claim, answer.verdict) if arm != exempt and _count(figures, arm) < CONTENTS_MIN]
     if few:
         counts = ", ".join(f"{_count(figures, arm)} of {CONTENTS_MIN} file contents ({arm})" for arm in few)
@@ -134,6 +135,17 @@ def _resting_on(claim: Claim, verdict: Verdict) -> list[str]:
     conditions = {Verdict.CONFIRMED: claim.confirm, Verdict.REFUTED: claim.refute, Verdict.IMPRECISE: claim.imprecise}
     names = [name.partition(".") for one in conditions[verdict] for name in one.names]
     return list(dict.fromkeys(arm for arm, _, what in names if what in _OF_LOSS and arm in claim.experiment.arms))
+
+
+def _grows(arm: str, conditions: Sequence[Condition]) -> bool:
+    """Return whether more states could not undo these conditions: what an arm lost only ever stands on the larger side.
+
+    "Less than another arm" rests on what was not seen in this one, and so on how much was looked at.
+    """
+    larger = [one.name for one in conditions if one.operator in {">", ">="}]
+    larger += [one.other for one in conditions if one.operator in {"<", "<="}]
+    named = [name for one in conditions for name in one.names if name.partition(".")[0] == arm]
+    return all(name in larger for name in named if name.partition(".")[2] in _OF_LOSS)
 
 
 def _examples(experiment: Scenarios, evidence: Evidence) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rig.analysis.claims import crash, loader, speed
 from rig.analysis.claims.answer import Answer
 from rig.analysis.claims.claim import Claim, Speed, Verdict
+from rig.analysis.claims.condition import parsed
 from rig.analysis.claims.crash import CONTENTS_MIN, Evidence
 from rig.analysis.claims.measuring import Answered
 from rig.analysis.claims.page import page_html, write_page
@@ -106,6 +107,22 @@ def test_one_counterexample_refutes_and_is_named_to_be_replayed() -> None:
         "rig replay sqlite-ext4-wal_full_powercut e9.f0 --run-dir elsewhere",
         "rig replay sqlite-ext4-wal_full_powercut e7.f0 --run-dir elsewhere",
     ) == answer.replays
+
+
+@pytest.mark.parametrize(
+    ("refute", "verdict"),
+    [
+        ("wal.lost_max > 0", Verdict.REFUTED),
+        ("off.lost_max < wal.lost_max", Verdict.REFUTED),
+        ("wal.lost_max < 99", Verdict.NOT_MEASURED),
+        ("wal.lost_max < 99 * off.lost_max", Verdict.NOT_MEASURED),
+        ("wal.lost_max == 5", Verdict.NOT_MEASURED),
+    ],
+)
+def test_only_an_example_that_more_states_could_not_undo_refutes_with_few(refute: str, verdict: Verdict) -> None:
+    lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
+    claim = replace(OF_LOSS, fires=(), confirm=(), refute=(parsed(refute),), imprecise=())
+    assert verdict is judged(run(lost), claim).verdict
 
 
 def test_damage_is_no_loss_but_counts_as_a_content() -> None:
