@@ -1,6 +1,7 @@
 """Judges claims about speed from what `rig speed --json FILE` stored, by the ratio of two medians with its interval.
 
-Fewer than ROUNDS_MIN rounds are no measurement.
+Fewer than ROUNDS_MIN rounds are no measurement, and so is another amount of work: a look at a smaller scale, or other
+transactions than the ledger's where settings are compared.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from dataclasses import replace
 from rig.analysis.claims.answer import Answer, decide, not_measured
 from rig.analysis.claims.claim import Claim, Speed, Verdict
 from rig.analysis.speed import ratio
-from rig.speed.speeds import Speeds
+from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.speed.speeds import WHOLE, Speeds
 
 ROUNDS_MIN = 10
 
 
 def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
-    """Return the answer to a claim about speed, from the last measurement of its experiment."""
+    """Return the answer to a claim about speed, from the last measurement of its experiment where it has to be."""
     assert isinstance(claim.experiment, Speed)
     wanted = claim.experiment
     own = [one for one in measured if one.experiment == wanted.experiment]
@@ -26,14 +28,17 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
         return not_measured(
             claim, f"no measurement was given: `rig speed --dir DIR{what} --json FILE`, then --speed FILE"
         )
-    speeds, arms = own[-1], (wanted.over, wanted.under)
-    if wanted.filesystem and speeds.filesystem != wanted.filesystem:
+    there = [one for one in own if wanted.filesystem in {"", one.filesystem}]
+    if not there:
         return not_measured(
-            claim, f"it is about {wanted.filesystem}, and what was given was measured on {speeds.filesystem}"
+            claim, f"it is about {wanted.filesystem}, and what was given was measured on {own[-1].filesystem}"
         )
+    speeds, arms = there[-1], (wanted.over, wanted.under)
     if missing := [arm for arm in arms if not speeds.counted(arm)]:
         reason = next((why for what, why in speeds.absent.items() if missing[0] in what), "")
         return not_measured(claim, f"{missing[0]} was not measured{f': {reason}' if reason else ''}")
+    if other := _other_work(speeds, arms):
+        return not_measured(claim, other)
     metric = wanted.metric or speeds.metrics[0].name
     count = min(sum(metric in trial.metrics for trial in speeds.counted(arm)) for arm in arms)
     if count < ROUNDS_MIN:
@@ -47,3 +52,11 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     if answer.verdict is Verdict.NOT_MEASURED:
         return replace(answer, why=f"{answer.why}; measure again on a quieter host or another disk")
     return answer
+
+
+def _other_work(speeds: Speeds, arms: Sequence[str]) -> str:
+    """Return how the work of the arms differs from what the claims are about; empty if it does not."""
+    load = WHOLE if speeds.document else DEFAULT_WORKLOAD
+    if others := [speeds.arms[arm].load for arm in arms if speeds.arms[arm].load != load]:
+        return f"it is about {load}, and what was given was measured with {others[0]}"
+    return ""

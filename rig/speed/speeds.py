@@ -47,6 +47,8 @@ from rig.speed.probe import Probe
 
 FORMAT = "powercut-rig speed 1"
 WARM_UP = 0
+# The load of a document's own workload at the sizes that the document has.
+WHOLE = "scale 1"
 
 
 @dataclass(frozen=True)

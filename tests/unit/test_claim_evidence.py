@@ -20,11 +20,13 @@ from rig.analysis.claims.page import page_html, write_page
 from rig.analysis.claims.table import details, headline, summary
 from rig.analysis.outcome import summarise
 from rig.contract.results import MeasuredScenario, VerdictKind
-from rig.engines.replications import Figure, Metric
+from rig.engines import engines
+from rig.engines.replications import Figure, Metric, replications_of
 from rig.front import cli
 from rig.speed.disks import Disk
 from rig.speed.probe import Probe
-from rig.speed.speeds import ArmFacts, Speeds, Trial
+from rig.speed.session import of_replication
+from rig.speed.speeds import WHOLE, ArmFacts, Speeds, Trial
 from tests.unit import samples
 
 ARMS = {"wal": ("sqlite-ext4-wal_full_powercut",), "off": ("sqlite-ext4-wal_off_powercut",)}
@@ -167,7 +169,7 @@ def speeds(count: int, wal: float, delete: float, experiment: str = "S9", arms: 
         filesystem="fs", options=(), disks=[Disk("sda", "", "", "")], probe=Probe(0.004, 0.003, 1.0), warnings=(),
         seed=7, repeats=count, made="2000-01-01T00:00:00+00:00",
         figures=[Figure("wal", "delete", "tx/s", 3.0, 5, 300, 100)] if len(values) == 2 else [],
-        arms={name: ArmFacts("e", {}, "l", "delete", {}) for name in values},
+        arms={name: ArmFacts("e", {}, WHOLE, "delete", {}) for name in values},
         # The warm-up would decide otherwise.
         trials=[*trials, trial("wal", 0, 1.0), trial("delete", 0, 99999.0)], absent={"delete": "there was no room"},
     )  # fmt: skip
@@ -204,6 +206,32 @@ def test_a_ratio_to_nothing_at_all_is_no_measurement() -> None:
     answer = speed.judge(OF_SPEED, [replace(found, trials=still)])
     assert Verdict.NOT_MEASURED is answer.verdict
     assert "tx/s of delete is 0 in some round, and nothing compares with that" == answer.why
+
+
+def test_the_last_measurement_where_a_claim_has_to_be_measured_counts() -> None:
+    on_btrfs = replace(speeds(10, 400, 100), filesystem="btrfs")
+    claim = replace(OF_SPEED, experiment=Speed("S9", "wal", "delete", filesystem="btrfs"))
+    assert Verdict.CONFIRMED is speed.judge(claim, [on_btrfs, speeds(10, 400, 100)]).verdict
+
+
+def loaded(found: Speeds, load: str) -> Speeds:
+    return replace(found, arms={name: replace(facts, load=load) for name, facts in found.arms.items()})
+
+
+def test_a_look_at_a_smaller_scale_or_other_transactions_are_no_measurement() -> None:
+    small = speed.judge(OF_SPEED, [loaded(speeds(10, 400, 100), "scale 0.01")])
+    assert "it is about scale 1, and what was given was measured with scale 0.01" == small.why
+    claim = replace(OF_SPEED, experiment=Speed("settings", "wal", "delete"))
+    found = replace(speeds(10, 400, 100, "settings"), document="")
+    rows = speed.judge(claim, [loaded(found, "10 rows, 8 writers")])
+    assert "it is about ledger, and what was given was measured with 10 rows, 8 writers" == rows.why
+    assert Verdict.CONFIRMED is speed.judge(claim, [loaded(found, "ledger")]).verdict
+
+
+def test_the_load_of_a_whole_document_is_what_the_claims_ask_for() -> None:
+    engine = next(one for one in engines() if replications_of(one))
+    plan = of_replication(engine, replications_of(engine)[0], 1, 1.0)
+    assert {WHOLE} == {facts.load for _, facts in plan.arms.values()}
 
 
 def answered() -> Answered:
