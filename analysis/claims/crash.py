@@ -1,9 +1,9 @@
 """Judges claims about loss from a run directory: what its scenarios lost, over how many file contents.
 
-A claim is judged only if all its scenarios were measured, none of them is inconclusive, and the controls of their
-groups fired in that run. A verdict that rests on how much was lost or damaged in an arm needs CONTENTS_MIN distinct
-file contents there, with one exception: a counterexample refutes however few there are, and is named as a state to
-replay.
+A claim is judged only if all its scenarios were measured, with no other build or tuning than usual, none of them is
+inconclusive, and the controls of their groups fired in that run. A verdict that rests on how much was lost or damaged
+in an arm needs CONTENTS_MIN distinct file contents there, with one exception: a counterexample refutes however few
+there are, and is named as a state to replay.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rig.analysis.candidates import variant
 from rig.analysis.claims.answer import Answer, decide, not_measured
 from rig.analysis.claims.claim import Claim, Scenarios, Verdict
 from rig.analysis.claims.condition import Condition, Figure
@@ -93,6 +94,9 @@ def _trouble(experiment: Scenarios, evidence: Evidence) -> str:
     doubtful = [one for one in experiment.ids if rows[one].judgement.result is Result.INCONCLUSIVE]
     if doubtful:
         return f"{doubtful[0]} is inconclusive: {'; '.join(rows[doubtful[0]].judgement.reasons)}"
+    for one in experiment.ids:
+        if words := variant(rows[one].outcome.scenario):
+            return f"{one} was measured with {words}, and what it is about is measured without: `rig claims --run-dir`"
     return ""
 
 

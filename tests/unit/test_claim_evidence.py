@@ -157,6 +157,21 @@ def test_a_scenario_with_other_settings_than_asked_for_is_no_evidence() -> None:
     assert "is inconclusive: synchronous=full was asked for" in answer.why
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tuning": {"library": "apsw==3.8.1"}}, "library=apsw==3.8.1"),
+        ({"tuning": {"page_size": "512"}}, "page_size=512"),
+        ({"think_ms": 7}, "pause=7ms"),
+    ],
+)
+def test_another_build_or_tuning_is_no_evidence(changes: dict[str, Any], words: str) -> None:
+    full, *others = run(samples.durable(CONTENTS_MIN))
+    answer = judged([replace(full, **changes), *others])
+    assert Verdict.NOT_MEASURED is answer.verdict
+    assert f"sqlite-ext4-wal_full_powercut was measured with {words}" in answer.why
+
+
 def trial(arm: str, number: int, value: float) -> Trial:
     return Trial(number, arm, 1, 1, 1, 1, {"tx/s": value}, {}, (), None, None, 0.0, {})
 
