@@ -6,11 +6,11 @@ the same engine, settings and workload on the user's own disk. Only ratios betwe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rig.analysis.outcome import Outcome, Summary
 from rig.analysis.speed import ArmSpeed, summed_up
+from rig.engines import found
 from rig.speed.speeds import ArmFacts, Speeds
 
 
@@ -23,28 +23,31 @@ class Cost:
 
     @property
     def name(self) -> str:
-        """Return the setting, with the file system and the device, which the virtual figures depend on."""
+        """Return the setting, with its engine if that is not the default one, the file system and the device."""
         scenario = self.outcome.scenario
-        return f"{self.outcome.settings_name}, {scenario.filesystem} on {scenario.device}"
+        engine = found(scenario.engine)
+        # Engines have words in common, such as nosync.
+        of = "" if engine and engine.spec.is_default else f"{scenario.engine}-"
+        return f"{of}{self.outcome.settings_name}, {scenario.filesystem} on {scenario.device}"
 
     @property
     def real_per_s(self) -> float | None:
         """Return the real transactions per second."""
-        found = self.real.figures.get("transactions_per_s") if self.real else None
-        return found.value if found else None
+        figure = self.real.figures.get("transactions_per_s") if self.real else None
+        return figure.value if figure else None
 
 
 def costs(summary: Summary, speeds: Speeds | None) -> list[Cost]:
     """Return each setting once, in the order of the summary: the first of its scenarios whose speed counts."""
-    found: dict[str, Cost] = {}
+    named: dict[str, Cost] = {}
     real = _real(speeds) if speeds else []
     for row in summary.rows:
         outcome = row.outcome
         if outcome.latencies is None:
             continue
         cost = Cost(outcome, next((arm for facts, arm in real if _is_same(outcome, facts)), None))
-        found.setdefault(cost.name, cost)
-    return list(found.values())
+        named.setdefault(cost.name, cost)
+    return list(named.values())
 
 
 def _real(speeds: Speeds) -> list[tuple[ArmFacts, ArmSpeed]]:
@@ -52,9 +55,8 @@ def _real(speeds: Speeds) -> list[tuple[ArmFacts, ArmSpeed]]:
 
 
 def _is_same(outcome: Outcome, facts: ArmFacts) -> bool:
-    """Return whether an arm is the setting of a scenario under its workload, and nothing was left out or put in."""
+    """Return whether an arm is the setting of a scenario, tuned as that, under its workload, with nothing left out."""
     scenario = outcome.scenario
-    asked: Mapping[str, str] = scenario.settings
-    has_settings = asked.items() <= facts.settings.items()
+    has_settings = {**scenario.tuning, **scenario.settings} == facts.settings
     is_plain = scenario.shim == "none" and facts.load == scenario.workload_name
     return facts.engine == scenario.engine and has_settings and is_plain

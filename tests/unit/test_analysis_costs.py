@@ -18,7 +18,7 @@ from rig.store import Run
 from tests.unit.samples import matrix
 from tests.unit.test_analysis_speed import measured
 
-SETTINGS = {"journal_mode": "wal", "synchronous": "full", "page_size": "4096"}
+SETTINGS = {"journal_mode": "wal", "synchronous": "full"}
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def summary() -> Summary:
     return summarise([*matrix("torn"), *matrix("powercut")], 100)
 
 
-def real(engine: str = "sqlite", load: str = "ledger") -> Speeds:
+def real(engine: str = "sqlite", load: str = "ledger", **tuning: str) -> Speeds:
     """Return a measurement of one arm, with the settings of wal_full."""
-    facts = ArmFacts(engine, SETTINGS, load, "mine", {})
+    facts = ArmFacts(engine, SETTINGS | tuning, load, "mine", {})
     found = measured({"mine": [90.0, 100.0, 110.0]})
     trials = [replace(one, metrics={"transactions_per_s": one.metrics["speed"]}) for one in found.trials]
     metrics = [replace(found.metrics[0], name="transactions_per_s")]
@@ -47,9 +47,23 @@ def test_a_real_figure_stands_beside_the_same_settings_and_workload_only(summary
     assert 100 == beside[0].real_per_s
 
 
-@pytest.mark.parametrize("changes", [{"engine": "lmdb"}, {"load": "1 row"}])
+@pytest.mark.parametrize("changes", [{"engine": "lmdb"}, {"load": "1 row"}, {"page_size": "65536"}])
 def test_real_figures_of_something_else_are_left_out(summary: Summary, changes: dict[str, str]) -> None:
     assert not any(cost.real for cost in costs(summary, real(**changes)))
+
+
+def test_a_tuned_scenario_has_the_figures_of_the_same_tuning_only() -> None:
+    small = [replace(one, tuning={"page_size": "512"}) for one in matrix()]
+    tuned = summarise(small, 100)
+    assert not any(cost.real for cost in costs(tuned, real()))
+    assert any(cost.real for cost in costs(tuned, real(page_size="512")))
+
+
+def test_engines_that_share_a_word_are_shown_both(summary: Summary) -> None:
+    (one, *_) = [row.outcome.scenario for row in summary.rows]
+    nosync = [replace(one, engine=engine, id=f"{engine}-ext4-nosync_powercut") for engine in ("lmdb", "rocksdb")]
+    both = summarise([replace(each, settings={"writes": "nosync"}) for each in nosync], 100)
+    assert ["lmdb-nosync, ext4 on ssd", "rocksdb-nosync, ext4 on ssd"] == [cost.name for cost in costs(both, None)]
 
 
 def test_the_report_shows_virtual_and_real_side_by_side(summary: Summary) -> None:
