@@ -182,7 +182,8 @@ def _carried_out(plan: Plan, name: str, scratch: Path, place: Place) -> dict[str
     if "error" in found:
         raise EngineError(f"{name} could not be measured: {found['error']}")
     for setting, asked in facts.settings.items():
-        back = found["read_back"].get(setting, asked)
+        # An engine ignores what it does not know, so what is not read back was not set either.
+        back = found["read_back"].get(setting, "nothing")
         if back != asked:
             raise EngineError(f"{name}: {setting}={asked} was asked for, {back} was read back; nothing is measured")
     return found

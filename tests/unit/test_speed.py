@@ -226,6 +226,11 @@ def test_settings_that_the_engine_does_not_take_measure_nothing(tmp_path: Path) 
     assert [] == list(tmp_path.iterdir())
 
 
+def test_a_setting_that_the_engine_does_not_know_measures_nothing(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="pagesize=512 was asked for, nothing was read back"):
+        session.measure(small("wal_full", pagesize="512"), tmp_path, 1, 1, Told())
+
+
 def test_an_engine_whose_package_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"lmdb-default could not be measured: it needs the Python package lmdb"):
         session.measure(small("lmdb-default"), tmp_path, 1, 1, Told())
