@@ -97,6 +97,8 @@ def speed(
             raise UsageError("--filled and --writers go with --rows: the ledger is the work of one connection")
         loads = [Load(each, transactions, writers, seed, filled) for each in rows or (0,)]
         plan = session.of_arms(arms_of(arms, loads, changes), seed)
+    if file:
+        _require_storable(file)
     try:
         with shown("measuring", "trials measured") as progress:
             if repeats < _REPEATS:
@@ -109,6 +111,16 @@ def speed(
     print_speeds(found, standard_output())
     if file:
         click.echo(f"every measurement: {file}")
+
+
+def _require_storable(file: Path) -> None:
+    """Raise an error if nothing can be stored there, before minutes of measuring are lost for it."""
+    from rig import host
+
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"--json {file}: there is no directory {folder}")
+    host.require_writable(folder, "choose another file: --json FILE")
 
 
 def _of_document(name: str, seed: int, scale: float) -> Plan:

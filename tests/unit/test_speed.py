@@ -214,6 +214,13 @@ def test_what_cannot_be_measured_is_a_usage_error(tmp_path: Path, words: list[st
     assert [] == list(tmp_path.iterdir())
 
 
+def test_a_file_that_cannot_be_stored_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "gone" / "speed.json"
+    words = ["speed", "--dir", str(tmp_path), "wal_off", "--transactions", "1", "--repeats", "1", "--json", str(file)]
+    result = CliRunner().invoke(cli.main, words)
+    assert (2, True) == (result.exit_code, "there is no directory" in result.output), result.output
+
+
 def test_memory_is_refused_by_the_command() -> None:
     result = CliRunner().invoke(cli.main, ["speed", "--dir", "/dev/shm", "wal_full"])  # noqa: S108
     assert 2 == result.exit_code
