@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from rig.analysis.claims.claim import Awaits, Claim, Document, GuestProbe, Probe
 from rig.analysis.claims.probes import PROBES, Figures, Unmeasurable
 from rig.contract.errors import RigError, UsageError
 from rig.speed.speeds import Speeds
+
+_log = logging.getLogger(__name__)
 
 # Carries out a probe of a file system in a machine; raises RigError or TimeoutError.
 InGuest = Callable[[str, str], Figures]
@@ -102,7 +104,8 @@ def _here(probe: Probe) -> Figures | str:
             return PROBES[probe.name](Path(folder))
         except (Unmeasurable, RigError) as reason:
             return str(reason)
-        except (sqlite3.Error, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - one that goes wrong must not take all other answers with it
+            _log.exception("the probe %s failed", probe.name)
             return f"the probe {probe.name} failed: {type(error).__name__}: {error}"
 
 

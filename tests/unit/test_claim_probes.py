@@ -142,6 +142,7 @@ def test_a_pragma_reads_back_what_it_set(folder: Path) -> None:
         (Unmeasurable("no such library here"), "no such library here"),
         (sqlite3.OperationalError("disk I/O error"), "failed: OperationalError: disk I/O error"),
         (OSError(28, "No space left on device"), "No space left on device"),
+        (ZeroDivisionError("division by zero"), "failed: ZeroDivisionError: division by zero"),
     ],
 )
 def test_a_probe_that_cannot_be_carried_out_leaves_its_claims_not_measured(
@@ -155,6 +156,32 @@ def test_a_probe_that_cannot_be_carried_out_leaves_its_claims_not_measured(
     ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
     assert Verdict.NOT_MEASURED is answer.verdict
     assert words in answer.why
+
+
+OLD_DB_BENCH = """#!/bin/sh
+# As db_bench wrote before it counted operations in its reports.
+for word; do case $word in
+--db=*) mkdir -p "${word#--db=}" ;;
+--num=20000000) long=yes ;;
+--benchmarks=*) name=${word#--benchmarks=} ;;
+esac; done
+echo "$name : 1.0 micros/op 1000 ops/sec; 1.0 MB/s"
+[ "$name$long" = fillseqyes ] && echo "finished 1000 ops" >&2 && exec sleep 60
+exit 0
+"""
+
+
+@pytest.mark.parametrize("claim", ["S4-3", "S4-5", "S4-10"])
+def test_a_db_bench_that_says_it_in_another_form_leaves_its_claims_not_measured(
+    claim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "db_bench").write_text(OLD_DB_BENCH)
+    (tmp_path / "db_bench").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    documents = measuring.chosen(loader.documents(), [claim])
+    ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
+    assert Verdict.NOT_MEASURED is answer.verdict
+    assert "or in another form" in answer.why
 
 
 def test_a_probe_runs_once_for_all_its_claims_and_leaves_nothing(

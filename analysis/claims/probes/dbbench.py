@@ -28,6 +28,7 @@ _KILLED_AFTER_S = (1, 4, 16)
 _MANY = 20_000_000
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own in it, removed at the end
 _RATE = re.compile(r"^(\w+) +: +[\d.]+ micros/op (\d+) ops/sec [\d.]+ seconds (\d+) operations", re.MULTILINE)
+_TRIED = "take that of RocksDB 7.8 or later"
 _FINISHED = re.compile(r"finished (\d+) ops")
 
 
@@ -63,7 +64,7 @@ def log_arms(folder: Path) -> Figures:
         rates: dict[str, list[float]] = {name: [] for name in arms}
         for number in range(_ROUNDS):
             for name, (benchmark, options) in arms.items():
-                rate, _ = _rate(folder / "db", benchmark, options)
+                rate = _rate(folder / "db", benchmark, options)
                 # The first round warms up.
                 if number:
                     rates[name].append(rate)
@@ -107,7 +108,7 @@ def killed(folder: Path) -> Figures:
         reports = (_reported(words, seconds) for seconds in _KILLED_AFTER_S)
         found[f"reported_{name}"] = next(filter(None, reports), 0)
         said = _bench(path, "readseq", {"use_existing_db": True, "num": _MANY})
-        found[f"found_{name}"] = next((int(count) for what, _, count in _RATE.findall(said) if what == "readseq"), 0)
+        _, found[f"found_{name}"] = _reading(said, "readseq")
     return found
 
 
@@ -120,12 +121,19 @@ def _reported(words: list[str], seconds: int) -> int:
     return 0
 
 
-def _rate(path: Path, benchmark: str, options: Mapping[str, object]) -> tuple[float, int]:
-    """Return records per second and how many there were; the database is removed."""
+def _rate(path: Path, benchmark: str, options: Mapping[str, object]) -> float:
+    """Return records per second; the database is removed."""
     said = _bench(path, benchmark, options)
     shutil.rmtree(path)
-    (_, rate, count), *_ = _RATE.findall(said)
-    return float(rate), int(count)
+    return _reading(said, benchmark)[0]
+
+
+def _reading(said: str, benchmark: str) -> tuple[float, int]:
+    """Return records per second and how many there were; raise Unmeasurable if db_bench says neither."""
+    for what, rate, count in _RATE.findall(said):
+        if what == benchmark:
+            return float(rate), int(count)
+    raise Unmeasurable(f"this db_bench does not say how many operations {benchmark} made, or in another form: {_TRIED}")
 
 
 def _bench(path: Path, benchmarks: str, options: Mapping[str, object]) -> str:
@@ -143,4 +151,7 @@ def _words(path: Path, benchmarks: str, options: Mapping[str, object]) -> list[s
 
 def _counted(said: str, name: str) -> int:
     found = re.search(rf"^{re.escape(name)} COUNT : (\d+)", said, re.MULTILINE)
-    return int(found[1]) if found else 0
+    # What is not said is not 0.
+    if not found:
+        raise Unmeasurable(f"this db_bench has no statistic {name}, or in another form: {_TRIED}")
+    return int(found[1])
