@@ -28,7 +28,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -117,7 +117,7 @@ class Verifier:
     def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the recording, digest and files after it."""
         with recovery.recorded(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
-            finding = self._reopened(made.node, clock, lambda _: self._judge.judge())
+            finding = self._reopened(made.node, clock, lambda _: self._judged_and_synced())
         places: list[tuple[int, int]] = []
         spans = [(offset, length) for offset, _, length in _unpacked(extents)]
         numbers = self._chunks(*spans, *recovery.written(made.log))
@@ -128,6 +128,20 @@ class Verifier:
         told = replace(finding, ms=clock.laps_ms).message
         recording = {"log": recovery.packed(made.log), "trace": recovery.packed(made.trace)}
         return told | recording | {"digest": digest, "places": places}
+
+    def _judged_and_synced(self) -> Finding:
+        """Judge the database; then sync its directory, as it or any other program may do next.
+
+        That makes it durable that a journal was removed, but not what was restored from it and never synced.
+        """
+        finding = self._judge.judge()
+        with suppress(OSError):  # the file system may have failed
+            directory = os.open(self._site.engine_directory, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        return finding
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:

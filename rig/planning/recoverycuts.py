@@ -5,6 +5,9 @@ the database are taken first, then those that wrote most. Each recovery is cut l
 the disk is honest during recovery too. From some of the states that stopped a recovery in the middle, the next recovery
 is recorded and cut as well.
 
+The directory of the database is synced after it was closed (`rig.guest.verifier`): what a recovery has removed may then
+be gone for good, and what it has written without a sync may be lost.
+
 Nothing is acknowledged during recovery. So every state of a recovery is judged at the instant of the first cut:
 whatever was acknowledged by then must still be there.
 """

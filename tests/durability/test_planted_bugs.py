@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ALL = {one.name: one for one in planting.planted()}
 _BUG, _TWIN = _ALL["close-unsynced"], _ALL["twin-partial-checkpoint-synced"]
+_RECOVERY_BUG = _ALL["hot-rollback-unsynced"]
 # Two rounds of `life`.
 _LOOK = Profile("planted", 28, states_max=60, instants=20, exposure_min=30, reproduce_all=False)
 
@@ -76,3 +77,11 @@ def test_life_finds_a_planted_bug_and_nothing_in_a_harmless_change_and_the_ledge
     # It is the walk that leads there.
     ledger = found(_BUG, "ledger")
     assert "kept" == ledger.result, ledger.reasons
+
+
+def test_a_recovery_that_does_not_sync_what_it_restores_is_found(
+    machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
+) -> None:
+    wanted = planting.scenarios(_RECOVERY_BUG, "ledger", guests_builds[_RECOVERY_BUG.name].name)
+    (found,) = planting.measured(wanted, machines_with_builds, tmp_path / "run")
+    assert "broken" == found.result, found.reasons
