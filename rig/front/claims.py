@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rig.front.rundirs import RUNS, runs
+
 if TYPE_CHECKING:
     from rig.analysis.claims.claim import Document
     from rig.analysis.claims.crash import Evidence
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from rig.planning.matrix import Profile
 
 _INCONCLUSIVE = 3
-_RUNS = Path("runs")
 
 
 @click.command()
@@ -58,11 +59,11 @@ def claims(
 
     wanted, closely = chosen(documents(), names), matrix.profile(profile)
     stored = [load(path) for path in speeds]
-    folder = _measured(wanted, closely, run_dir) if closely.is_whole else run_dir or _newest_run()
+    folder = _measured(wanted, closely, run_dir) if closely.is_whole else run_dir or next(iter(runs()), None)
     with shown("carrying out experiments", "experiments carried out") as progress, ExitStack() as stack:
         progress.says(f"claims about loss are judged from {folder}" if folder else "there is no run directory")
         answered = measure(wanted, _evidence(folder, wanted), stored, progress, _in_guest(stack, progress.says))
-    target = out or (folder or _RUNS) / "claims.html"
+    target = out or (folder or RUNS) / "claims.html"
     write_page(answered, stored, _facts(folder, speeds), target)
     print_answers(answered, standard_output())
     click.echo(f"report: {target}")
@@ -81,7 +82,7 @@ def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None
     ids = scenario_ids(wanted)
     if not ids:
         return run_dir
-    require_runs(run_dir or _RUNS.absolute())
+    require_runs(run_dir or RUNS.absolute())
     scenarios = selection.with_controls(matrix.select(ids))
     return measured(matrix.configured(scenarios, closely), closely, run_dir).folder
 
@@ -103,16 +104,12 @@ def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:
     return carried_out
 
 
-def _newest_run() -> Path | None:
-    return max((path.parent for path in _RUNS.glob("*/manifest.json")), default=None)
-
-
 def _evidence(folder: Path | None, wanted: Sequence[Document]) -> Evidence:
     from rig.analysis.claims.crash import Evidence, evidence_of
     from rig.analysis.claims.measuring import scenario_ids
 
     ids = scenario_ids(wanted)
-    return evidence_of(folder, ids, _RUNS) if folder and ids else Evidence()
+    return evidence_of(folder, ids, RUNS) if folder and ids else Evidence()
 
 
 def _facts(folder: Path | None, speeds: Sequence[Path]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from rig.front import programs
 from rig.front.advise import advise
 from rig.front.claims import claims
 from rig.front.images import image
-from rig.front.rundirs import REPORT, RUNS, newest_run, runs
+from rig.front.rundirs import NAME, REPORT, RUNS, newest_run, runs
 from rig.front.speed import speed
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
         if not (folder / REPORT).exists():
             progress.says(f"resuming the stopped run in {folder}")
             return found
-    name = datetime.now().strftime("%Y-%m-%d-%H%M%S")  # noqa: DTZ005 - people read the name: local time
+    name = datetime.now().strftime(NAME)  # noqa: DTZ005 - see NAME
     progress.says(f"run directory {RUNS / name}")
     return Run.create(RUNS / name, definition)
 

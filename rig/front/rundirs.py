@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from rig.contract.errors import StoreError
 
 RUNS = Path("runs")
 REPORT = "report.html"
+# Of a run that the user did not name: local time, because people read it.
+NAME = "%Y-%m-%d-%H%M%S"
 
 
 def runs() -> list[Path]:
     """Return all run directories, the newest first."""
-    return sorted((path.parent for path in RUNS.glob("*/manifest.json")), reverse=True)
+    return sorted((path.parent for path in RUNS.glob("*/manifest.json")), key=_made, reverse=True)
 
 
 def finished_runs() -> list[Path]:
@@ -32,3 +35,12 @@ def newest_run(having: str = "") -> Path:
             return folder
     what = f"run with the scenario {having!r}" if having else "run"
     raise StoreError(f"there is no {what} in {RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
+
+
+def _made(folder: Path) -> tuple[datetime, str]:
+    """Return when a run was begun, by its name, or by its manifest if the user named it."""
+    try:
+        made = datetime.strptime(folder.name, NAME)  # noqa: DTZ007 - see NAME
+    except ValueError:
+        made = datetime.fromtimestamp((folder / "manifest.json").stat().st_mtime)  # noqa: DTZ006 - see NAME
+    return made, folder.name
