@@ -1,6 +1,6 @@
 """`rig advise`: which setting to take, from stored results alone.
 
-Exit codes: 0 advised, 1 nothing meets the wishes, 2 usage, 3 the evidence does not carry an answer.
+Exit codes: 0 advised, 1 nothing meets the wishes, 2 usage, 3 the evidence does not support an answer.
 """
 
 from __future__ import annotations
@@ -30,16 +30,22 @@ _FORMATS = ("text", "markdown", "json")
 
 @click.command()
 @click.option("--max-lost", type=click.IntRange(min=0), help="At most so many acknowledged transactions may be lost.")
-@click.option("--max-lost-seconds", type=Finite(min=0), help="The oldest lost transaction may be so many seconds old.")
 @click.option(
-    "--no-corruption", is_flag=True, help="The database may not come back damaged. Every other wish says so too."
+    "--max-lost-seconds", type=Finite(min=0), help="The oldest lost transaction may be at most so many seconds old."
 )
-@click.option("--device", default=DEFAULT_DEVICE, show_default=True, help="The disk that it was measured on.")
+@click.option(
+    "--no-corruption", is_flag=True, help="The database may not come back damaged. Every other wish includes this one."
+)
+@click.option(
+    "--device", default=DEFAULT_DEVICE, show_default=True, help="The device that the settings were measured on."
+)
 @click.option("--fs", "filesystem", help="The file system [default: every one that was measured].")
 @click.option("--engine", help="The engine [default: every one that was measured].")
 @click.option("--fault", "faults", multiple=True, help="What happens; may be repeated [default: the power faults].")
 @click.option(
-    "--exposure", type=click.IntRange(min=1), help="Distinct file contents behind each fault [default: the profile's]."
+    "--exposure",
+    type=click.IntRange(min=1),
+    help="Distinct file contents needed for each fault [default: the profile's].",
 )
 @click.option(
     "--run-dir", "run_dirs", multiple=True, type=click.Path(path_type=Path, file_okay=False),
@@ -71,7 +77,7 @@ def advise(
 
 
 def _require_known(device: str, filesystem: str | None, engine: str | None, faults: Sequence[str]) -> None:
-    """Raise UsageError for the first word that does not exist, or an engine that has nothing to choose from."""
+    """Raise UsageError for the first unknown word, or for an engine whose settings are not alternatives."""
     from rig.contract.arms import FAULTS
     from rig.contract.devices import DEVICES
     from rig.engines import engines, found
@@ -88,7 +94,7 @@ def _require_known(device: str, filesystem: str | None, engine: str | None, faul
             raise UsageError(f"unknown {what} {word!r}; {choices(word, known)}")
     named = found(engine) if engine else None
     if named and not (named.spec.are_alternatives and not named.spec.needs_build):
-        raise UsageError(f"the settings of {engine} are not ways to do the same, so there is none to choose")
+        raise UsageError(f"the settings of {engine} do different things, so there is nothing to choose between")
 
 
 def _pieces(
@@ -195,7 +201,7 @@ def _ids(one: Assessment) -> list[str]:
 
 
 def _options(one: Assessment, exposure_min: int) -> tuple[str, ...]:
-    """Return the options with which to measure a candidate: looked at more closely if the same again would not do."""
+    """Return the options to measure a candidate with: a closer profile if the same run again would not suffice."""
     from rig.planning.matrix import PROFILES
 
     showings = {showing.fault: showing for showing in one.candidate.showings}
@@ -215,7 +221,7 @@ def _options(one: Assessment, exposure_min: int) -> tuple[str, ...]:
 
 
 def _tuned(pieces: Sequence[Piece]) -> list[str]:
-    """Return the options that tune a run as these scenarios are; a build of the user's is known to them alone."""
+    """Return the options that give a run the tuning, the pause and the build that these scenarios have."""
     from rig.analysis.candidates import differing
     from rig.contract.scenario import WorkloadSpec
 

@@ -26,7 +26,7 @@ _INCONCLUSIVE = 3
 @click.argument("names", nargs=-1, metavar="[CLAIM]...")
 @click.option(
     "--profile", default="quick", show_default=True,
-    help="quick judges claims about loss from what is stored; nightly or exhaustive measure them first.",
+    help="quick judges claims about loss from a stored run; nightly or exhaustive measure them first.",
 )  # fmt: skip
 @click.option(
     "--run-dir", type=click.Path(path_type=Path, file_okay=False),
@@ -88,7 +88,7 @@ def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None
 
 
 def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:
-    """Return what carries out probes in machines; the machines are made when the first is asked for."""
+    """Return a function that runs probes in machines, which are made for the first probe."""
     made: list[Clones] = []
 
     def carried_out(filesystem: str, name: str) -> Mapping[str, int]:

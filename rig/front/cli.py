@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +79,9 @@ _device_option = click.option(
 _seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the workload and of sampling."
 )
-_run_dir_option = click.option(
-    "--run-dir", type=click.Path(path_type=Path, file_okay=False), help="Run directory [default: the newest in runs/]."
-)
+_run_dir = partial(click.option, "--run-dir", type=click.Path(path_type=Path, file_okay=False))
+_run_dir_option = _run_dir(help="Run directory [default: the newest in runs/].")
+_new_run_dir_option = _run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
 _controls_option = click.option(
     "--controls/--no-controls", default=True, show_default=True, help="Measure the controls of the scenarios too."
 )
@@ -122,12 +123,16 @@ def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
 @_library_option
 @programs.options
 @click.option(
-    "--tune", "tunes", multiple=True, metavar="NAME=VALUE", help="Tune the engine otherwise; may be repeated."
+    "--tune",
+    "tunes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change a tuning option of the engine; may be repeated.",
 )
 @click.option(
     "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="Mean pause before a transaction."
 )
-@_run_dir_option
+@_new_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
 def run(
     *,
@@ -173,7 +178,7 @@ def measured(
     added: str = "",
     jobs: int = 0,
 ) -> Run:
-    """Measure scenarios in a run directory, or go on where one was stopped, and return it; `added` is said first."""
+    """Measure scenarios in a new run directory or in that of a stopped run, and return it; `added` is printed first."""
     from rig.front.progress import shown
     from rig.machines import campaign
     from rig.machines.guests import guests

@@ -1,4 +1,4 @@
-"""A program of the user's under the rig: the options that name it, and the scenarios that measure it."""
+"""A user's program: the options that name it, and the scenarios that measure it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name a program to a command."""
     for option in (
         click.option(
-            "--promise", help=f"What --program is held against: durable, prefix or atomic [{DEFAULT_PROMISE}]."
+            "--promise",
+            help=f"The promise that --program must keep: durable, prefix or atomic [default: {DEFAULT_PROMISE}].",
         ),
         click.option(
-            "--fault", "faults", multiple=True, help=f"A fault for --program; may be repeated [{DEFAULT_FAULT}]."
+            "--fault",
+            "faults",
+            multiple=True,
+            help=f"A fault for --program; may be repeated [default: {DEFAULT_FAULT}].",
         ),
         click.option("--fs", "filesystem", help="The file system for --program."),
         click.option("--program", metavar="PATH", help="Your own program, instead of scenarios; README.md says how."),

@@ -12,7 +12,7 @@ workers of a session share one run directory.
     def test_my_program(durability_of):
         durability_of("./mydb", filesystem="FILESYSTEM", fault="powercut", promise="durable").check()
 
-measures a program of the user's, which README.md says more about.
+measures a user's program; README.md says what the program has to do.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def durability(
 
     library = rig_library.name if rig_library else ""
     scenario: Scenario = request.param
-    # Other templates are another run.
+    # Scenarios with other templates belong to another run.
     name = name_of(scenario)
     folder = rig_run_dir if name == BASE else rig_run_dir.with_name(f"{rig_run_dir.name}-{name}")
     measured = _measure(request.config, rig_guests.of(scenario), library, folder, scenario, with_controls([scenario]))
@@ -199,7 +199,7 @@ def _measure(  # noqa: PLR0917 - all types but those of two scenarios differ; my
 
 @pytest.fixture
 def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable[..., Measured]:
-    """Return a function that measures a program of the user's: what `rig run --program` does."""
+    """Return a function that measures a user's program, as `rig run --program` does."""
 
     def measure(
         program: str | Path, filesystem: str, fault: str = programs.DEFAULT_FAULT, promise: str | None = None
@@ -213,7 +213,7 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
             pytest.fail(str(error), pytrace=False)
         (asked,) = [one for one in chosen.scenarios if one.shim == "none"]
         with guests([chosen.build]) as source:
-            # Another program is another run.
+            # Each program has a run of its own.
             folder = rig_run_dir.with_name(f"{rig_run_dir.name}-{chosen.build.name}")
             return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, chosen.scenarios)
 

@@ -19,7 +19,7 @@ def runs() -> list[Path]:
 
 
 def finished_runs() -> list[Path]:
-    """Return those that were measured to the end, the newest first; raise StoreError if there are none."""
+    """Return the runs that were measured to the end, the newest first; raise StoreError if there are none."""
     found = [folder for folder in runs() if (folder / REPORT).exists()]
     if not found:
         raise StoreError(

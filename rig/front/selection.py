@@ -43,7 +43,7 @@ def tuning_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:
-    """Return a line naming what is not as usual, empty if nothing is."""
+    """Return a line naming the tuning and the pause that differ from the defaults, empty if neither does."""
     words = [f"{name}={value}" for name, value in tuning.items()]
     if pause_ms != WorkloadSpec.think_ms:
         words.append(f"a mean pause of {pause_ms} ms before a transaction")

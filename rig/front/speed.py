@@ -20,7 +20,7 @@ def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tu
     """Return a list such as `1,10,100` as numbers."""
     words = text.split(",") if text else []
     if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-        raise UsageError(f"--rows takes numbers above 0 by commas, such as 1,10,100,2000; not {text!r}")
+        raise UsageError(f"--rows takes numbers above 0, separated by commas, such as 1,10,100,2000; not {text!r}")
     return tuple(dict.fromkeys(map(int, words)))
 
 
@@ -43,23 +43,35 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
 )
 @click.option("--document", metavar="NAME", help="Carry out a document's own workload, such as S0, beside its figures.")
 @click.option(
-    "--transactions", type=click.IntRange(min=1), default=200, show_default=True, help="Of each writer in each trial."
+    "--transactions",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Transactions of each writer in each trial.",
 )
 @click.option(
-    "--rows", callback=_numbers, default="", help="Rows of a transaction, such as 1,10,100 [default: the ledger]."
+    "--rows",
+    callback=_numbers,
+    default="",
+    help="Rows that a transaction inserts, such as 1,10,100 [default: the ledger].",
 )
-@click.option("--filled", type=click.IntRange(min=0), default=0, help="Rows in the table before; with --rows.")
+@click.option("--filled", type=click.IntRange(min=0), default=0, help="Rows in the table before a trial; needs --rows.")
 @click.option(
-    "--writers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that write; with --rows."
+    "--writers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that write; needs --rows."
 )
 @click.option(
-    "--set", "changes", multiple=True, callback=_changes, metavar="NAME=VALUE", help="Another setting of the engine."
+    "--set",
+    "changes",
+    multiple=True,
+    callback=_changes,
+    metavar="NAME=VALUE",
+    help="Change another setting of the engine; may be repeated.",
 )
 @click.option(
     "--scale",
     type=Finite(min=0, min_open=True),
     default=1.0,
-    help="Of a document's workload: 0.1 for a first look.",
+    help="Size of a document's workload; 0.1 is for a first look.",
 )
 @click.option(
     "--repeats",
@@ -68,16 +80,24 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     show_default=True,
     help="Counted rounds, after a warm-up.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the order of the arms.")
-@click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Store every single measurement.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Seed of the order of the arms and of what they write.",
+)
+@click.option(
+    "--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Where to store every single measurement."
+)
 def speed(
     *, arms: tuple[str, ...], folder: Path, document: str | None, transactions: int, rows: tuple[int, ...], filled: int,
     writers: int, changes: dict[str, str], scale: float, repeats: int, seed: int, file: Path | None,
 ) -> None:  # fmt: skip
-    """Measure how fast settings are on your own disk, without a machine.
+    """Measure how fast settings are on your own disk, without a virtual machine.
 
     ARM is a setting as in the names of scenarios, such as wal_full or 'wal_*', or with its engine: ENGINE-SETTING. The
-    first is the one that others are compared with. Without any, all settings of the default engine are measured.
+    others are compared with the first. Without any, all settings of the default engine are measured.
     """
     from rig.analysis.speedtable import print_speeds
     from rig.front.progress import shown
@@ -102,7 +122,9 @@ def speed(
     try:
         with shown("measuring", "trials measured") as progress:
             if repeats < _REPEATS:
-                progress.says(f"warning: intervals need at least {_REPEATS} rounds; --repeats {repeats} is for a look")
+                progress.says(
+                    f"warning: intervals need at least {_REPEATS} rounds; --repeats {repeats} is only for a first look"
+                )
             found = session.measure(plan, folder, repeats, seed, progress)
     except KeyboardInterrupt:
         raise RigError(f"stopped; nothing is kept, and nothing is left in {folder}") from None

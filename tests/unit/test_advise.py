@@ -94,7 +94,7 @@ def test_if_nothing_meets_the_wishes_it_says_so_and_the_exit_code_is_1(here: Her
 def test_thin_evidence_is_refused_with_the_command_that_would_do(there: Here) -> None:
     result = there("--exposure", "230")
     assert 3 == result.exit_code, result.output
-    assert result.stdout.startswith("No advice: the evidence does not carry any.")
+    assert result.stdout.startswith("No advice: the evidence does not suffice.")
     assert "wal_full" in result.stdout
     assert "220 distinct file contents, --exposure 230 asked for" in result.stdout
     (command,) = [line.strip() for line in result.stdout.splitlines() if line.startswith("  rig run ")]
@@ -136,7 +136,7 @@ def test_without_a_finished_run_it_says_what_to_do(here: Here, tmp_path: Path) -
         (["--fs", "ext5"], "unknown file system 'ext5'; did you mean ext"),
         (["--device", "sdd"], "unknown device 'sdd'; did you mean ssd? "),
         (["--fault", "powercat"], "unknown fault 'powercat'; did you mean powercut? "),
-        (["--engine", "files"], "the settings of files are not ways to do the same"),
+        (["--engine", "files"], "the settings of files do different things"),
         (["--max-lost", "-1"], "--max-lost"),
         (["--exposure", "0"], "--exposure"),
         (["--format", "yaml"], "yaml"),
