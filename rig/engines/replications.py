@@ -1,8 +1,8 @@
-"""Replications: what a document measured of an engine's speed, carried out again by the document's own workload.
+"""Replications: what a document measured about an engine's speed, measured again with the document's own workload.
 
 A module `replications` of an engine's package has `REPLICATIONS`, each a `Replication`. Its workload is a function that
-carries out one arm once, in an empty directory on the user's disk, in a process of its own. It says by a `Stopwatch`
-what is measured and what is not. Nothing here runs in a machine.
+carries out one arm once, in an empty directory on the user's disk, in a process of its own. It tells a
+`Stopwatch` what is measured and what is not. Nothing here runs in a virtual machine.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Task:
     arm: str
     directory: str
     seed: int
-    # 1 for the sizes that the document has; less for a first look.
+    # 1 for the document's own sizes; less for a first look.
     scale: float = 1.0
 
     def scaled(self, count: int) -> int:
-        """Return a count of the document's at this scale, at least 1."""
+        """Return one of the document's counts at this scale, at least 1."""
         return max(1, round(count * self.scale))
 
 
@@ -59,7 +59,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a document beside another of its own, as a ratio; both None where it gives only the ratio."""
+    """The ratio of two figures of a document; the figures are None where it gives only the ratio."""
 
     arm: str
     base: str
@@ -82,17 +82,17 @@ class Replication:
     file: str
     about: str
     arms: tuple[str, ...]
-    # The first is the one that tables are about.
+    # The first is the main one.
     metrics: tuple[Metric, ...]
     figures: tuple[Figure, ...]
     carry_out: Callable[[Task, Stopwatch], None] = field(repr=False)
-    # The arms that are compared with another one than the first.
+    # Arm -> the arm with which it is compared; any other is compared with the first arm.
     bases: Mapping[str, str] = field(default_factory=dict)
     # Return why an arm cannot be carried out in a directory; empty if it can.
     hindrance: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
-    # Rows of the document that no arm here stands for, and why.
+    # Rows of the document that have no arm here -> why.
     absent: Mapping[str, str] = field(default_factory=dict)
-    # About how much one trial keeps on the disk.
+    # Roughly how much one trial keeps on the disk.
     needed_bytes: int = 64 << 20
 
 

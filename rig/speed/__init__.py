@@ -1,1 +1,1 @@
-"""How fast settings are on the user's own disk: natively, without a machine, as the user."""
+"""How fast settings are on the user's own disk, measured natively, without a virtual machine, as that user."""

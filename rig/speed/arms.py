@@ -28,11 +28,11 @@ class Arm:
 
 
 def arms_of(patterns: Sequence[str], loads: Sequence[Load], changed: Mapping[str, str]) -> list[Arm]:
-    """Return the arms that patterns name, under each load; raise UsageError for one that names none.
+    """Return the arms that patterns name, under each load; raise UsageError for a pattern that names none.
 
     A pattern is `SETTINGS` or `ENGINE-SETTINGS`, as in the ids of scenarios; without an engine it is the default one.
-    Without patterns: all settings of the default engine that differ and that promise something when a process dies,
-    the first that loses nothing first. `changed` are settings that are not part of a name, such as a page size.
+    Without patterns: every distinct setting of the default engine that promises something when a process dies, those
+    that lose nothing first. `changed` are settings that are not part of a name, such as a page size.
     """
     chosen = [one for pattern in patterns for one in _named(pattern)] if patterns else _usual(_default())
     chosen = list({(engine.name, settings_name(settings)): (engine, settings) for engine, settings in chosen}.values())
@@ -62,7 +62,7 @@ def _named(pattern: str) -> list[tuple[Engine, Mapping[str, str]]]:
         names = ", ".join(one.name for one in _measurable())
         raise UsageError(f"unknown engine {word!r} in {pattern!r}; there are: {names}")
     if engine not in _measurable():
-        raise UsageError(f"the transactions of {engine.name} are its own: it has no settings whose speed is compared")
+        raise UsageError(f"the transactions of {engine.name} are its own: it has no settings to compare by speed")
     wanted = rest if dash else pattern
     matching = [one for one in engine.spec.all_settings() if fnmatchcase(settings_name(one), wanted)]
     if not matching:

@@ -1,8 +1,8 @@
 """The disks under a file system, and what the block layer has counted there.
 
-A partition, a device-mapper target and an md array count no flushes of their own, so the way goes on to the whole disks
-below them; a loop device leads to the file system of its backing file. What a disk counts, it counts for every program
-on it. Counters are those of the kernel's Documentation/block/stat.rst; flushes are among them since Linux 5.5.
+A partition, a device-mapper target and an md array count no flushes of their own, so the counters are those of the
+whole disks below them; below a loop device is the file system of its backing file. A disk counts the requests of every
+program. Counters are those of the kernel's Documentation/block/stat.rst; flushes are among them since Linux 5.5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECTOR_BYTES = 512
 
 @dataclass(frozen=True)
 class Disk:
-    """A whole disk, as the kernel describes it; an empty text is what it does not tell."""
+    """A whole disk, as the kernel describes it; a text is empty where the kernel does not say."""
 
     # The kernel's name, such as `sda`.
     name: str
@@ -29,7 +29,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Counters:
-    """What disks have carried out, summed; the flushes are None where the kernel does not count them."""
+    """What disks have carried out, summed; the figures of flushes are None where the kernel does not count them."""
 
     write_count: int
     written_bytes: int
@@ -42,13 +42,13 @@ class Counters:
 
 
 def disks_of(device: str, nodes: Path = _NODES) -> tuple[Path, ...]:
-    """Return the sysfs folders of the whole disks below a device `MAJOR:MINOR`; empty if there are none to be seen."""
+    """Return the sysfs folders of the whole disks below a device `MAJOR:MINOR`; empty if none can be seen."""
     node = nodes / device
     return tuple(sorted(set(_whole(node.resolve())))) if node.exists() else ()
 
 
 def described(folder: Path) -> Disk:
-    """Return what the kernel tells of a disk."""
+    """Return what the kernel says about a disk."""
     return Disk(
         folder.name, _said(folder / "device/model"), _said(folder / "queue/write_cache"),
         _said(folder / "queue/rotational"),

@@ -1,7 +1,7 @@
-"""What a measured database does: the ledger of the rig, or transactions that insert so many rows each.
+"""What a measured database does: the ledger of the rig, or transactions that each insert a fixed number of rows.
 
-The ledger is the workload whose losses the rig counts; one connection carries it out. Of rows, several writers insert
-their own, each over a connection of its own. A row is an integer key and a text of 100 bytes.
+The ledger is the workload whose losses the rig counts; one connection carries it out. Rows may come from several
+writers, each with rows and a connection of its own. A row is an integer key and a text of 100 bytes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Load:
 
     # Rows of a transaction; 0 for the ledger.
     rows: int
-    # Of each writer.
+    # Per writer.
     transactions: int
     writers: int
     seed: int
-    # Rows that are in the table before.
+    # Rows in the table before the measured time.
     filled: int = 0
 
     @property
@@ -44,7 +44,7 @@ class Load:
 
     @property
     def estimated_bytes(self) -> int:
-        """Return about how much is written to the database and its log."""
+        """Return roughly how much is written to the database and its log."""
         each = self.rows * 2 * _VALUE_BYTES if self.rows else 64 << 10
         return 4 * (self.transactions * self.writers * max(each, 16 << 10) + self.filled * 2 * _VALUE_BYTES)
 
@@ -58,12 +58,12 @@ class Carried:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Return the tables that are made before."""
+        """Return the tables that are created before the measured time."""
         return (_ROWS,) if self._load.rows else self._ledger.first_tables
 
     @property
     def initial(self) -> Sequence[Operation]:
-        """Return the rows that are inserted before."""
+        """Return the rows that are inserted before the measured time."""
         if not self._load.rows:
             return self._ledger.initial
         return [_insert(key, self._load.seed) for key in range(1, self._load.filled + 1)]

@@ -1,6 +1,6 @@
 """Where speed is measured: the file system of a directory, and the disks below it.
 
-Speed in memory says nothing about a disk, so a file system that keeps its files there is refused, and with it an
+Speed in memory says nothing about a disk, so a file system that keeps its files in memory is refused, and so is an
 overlay or a loop device on top of one. Where no disk can be seen (a network file system, a container), flushes are not
 counted, and a warning says so.
 """
@@ -64,12 +64,12 @@ def place_of(folder: Path, mounts: Path = _MOUNTS) -> Place:
 
 
 def mounts_in(text: str) -> list[Mount]:
-    """Return the mounts of a mountinfo file; raise ValueError for a line that is none."""
+    """Return the mounts of a mountinfo file; raise ValueError for a line that is not of that format."""
     return [_mount(line) for line in text.split("\n") if line]
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """Return the mount that holds a path: the longest mount point above it, of equal ones the last."""
+    """Return the mount that holds a path: the one with the longest mount point, and of several there the last."""
     found = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
@@ -108,7 +108,7 @@ def _below(mount: Mount, path: str, mounts: list[Mount], seen: set[str]) -> tupl
 
 
 def _lower(path: str, what: str, mounts: list[Mount], seen: set[str]) -> tuple[Path, ...]:
-    """Return the disks below a path that another file system or a loop device is kept in."""
+    """Return the disks below a path in which another file system or a loop device is stored."""
     if not Path(path).exists():
         return ()
     try:
@@ -118,7 +118,7 @@ def _lower(path: str, what: str, mounts: list[Mount], seen: set[str]) -> tuple[P
 
 
 def _device(mount: Mount, path: str) -> str:
-    """Return `MAJOR:MINOR`: of the source for a file system whose files have a number of their own, as on Btrfs."""
+    """Return `MAJOR:MINOR`; if the files have a number of their own, as on Btrfs, it is that of the mount's source."""
     number, source = Path(path).stat().st_dev, Path(mount.source)
     if os.major(number) == 0 and source.is_block_device():
         number = source.stat().st_rdev

@@ -1,10 +1,10 @@
 """How long a sync takes at a place, and whether the disk gets a flush for it.
 
-One block of a file that already has its space is overwritten and synced, again and again, so that no change of the file
-system is written with it. No flash memory programs a page faster than in 75 µs (a single-level cell made for low
-latency: Kouchi and others, ISSCC 2020, paper 13.5, tPROG=75µs), and a turning disk takes milliseconds. So a single
-sync that is faster ended in a cache. In a drive with capacitors that is as good as the medium; in a host that emulates
-the disk it may be memory that a power cut empties. The fastest sync decides: a busy host only slows others down.
+One block of a file whose space is already allocated is overwritten and synced, again and again, so that the file system
+has no change of its own to write. No flash memory programs a page in less than 75 µs (a single-level cell made for low
+latency: Kouchi and others, ISSCC 2020, paper 13.5, tPROG=75µs), and a turning disk takes milliseconds. So any sync that
+is faster ended in a cache. In a drive with capacitors the cache is as good as the medium; in a host that emulates the
+disk it may be memory that a power cut empties. The fastest sync decides, because a busy host can only slow a sync down.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Probe:
             )
         if self.flush_per_sync is not None and self.flush_per_sync < 0.5:
             found.append(
-                f"{self.flush_per_sync:.2f} flushes arrived at the disk for each sync: most syncs were not flushed"
+                f"{self.flush_per_sync:.2f} flushes arrived at the disk for each sync: most syncs did not flush it"
             )
         return tuple(found)
 
 
 def probe(folder: Path, below: Sequence[Path]) -> Probe:
-    """Sync one block of a new file in a folder; `below` are the disks."""
+    """Sync one block of a new file in a folder; `below` are the sysfs folders of its disks."""
     path = folder / "probe"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

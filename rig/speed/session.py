@@ -1,8 +1,8 @@
 """A measurement from its first trial to its last: rounds in random order, each trial in a fresh folder and process.
 
-A round holds every arm once, in an order drawn from the seed, so that whatever else happens on the host meets all arms
+A round holds every arm once, in an order drawn from the seed, so that other activity on the host affects all arms
 alike. Round 0 is the warm-up and is stored, but not counted. Everything that is written lies in one folder below the
-user's directory and is gone in the end, however that comes about.
+user's directory, which is removed at the end, even after an error or an interrupt.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from rig.speed.trial import Orders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
 _TRIAL_LIMIT_S = 1800
-# For the processes, the probe, and what a file system needs itself.
+# For the processes, the probe, and the file system's own needs.
 _SPACE_BYTES = 256 << 20
 
 
 class Progress(Protocol):
-    """Told what happens while it does."""
+    """Receives the progress of a measurement."""
 
     def says(self, text: str) -> None:
         """Show a line."""
@@ -53,7 +53,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: an order and the facts for each arm."""
+    """What is measured: for each arm a function that makes its orders, and its facts."""
 
     experiment: str
     replication: Replication | None
@@ -68,7 +68,7 @@ def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
     def order(arm: Arm) -> Callable[[str, tuple[str, ...]], Orders]:
         return lambda folder, below: Orders(arm.engine.module, folder, below, seed, arm.all_settings, arm.load)
 
-    # Transactions of different sizes are not compared.
+    # Each arm is compared with the first of the same load.
     base_of = {arm.load: arm.name for arm in reversed(arms)}
     facts = {
         arm.name: (order(arm), ArmFacts(arm.engine.name, arm.all_settings, arm.load.name, base_of[arm.load], {}))
@@ -156,7 +156,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(made, ignore_errors=True)
         if made.exists():
-            raise HostError(f"{made} could not be removed whole; remove it: rm -r {made}")
+            raise HostError(f"{made} could not be removed completely; remove it: rm -r {made}")
 
 
 def _hindered(plan: Plan, scratch: Path) -> dict[str, str]:

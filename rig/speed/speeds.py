@@ -9,7 +9,7 @@
     absent      what was not measured -> why
     versions    of the rig, Python and the kernel; what the engines read back is in the arms
     place       {filesystem, options, disks: list of {name, model, write_cache, rotational}}; no paths
-    probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before everything
+    probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before the first trial
     warnings    what a reader has to know about the disk, as sentences
     seed        of the order of the arms and of what is written
     repeats     counted rounds; round 0 was the warm-up
@@ -21,10 +21,10 @@
         latencies_ns    of every transaction, in order of their ends for each writer
         wall_ns         the measured time
         transactions, rows, user_bytes
-        disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during it, whoever caused
-                        them; null where they cannot be read, as are the last two if the kernel counts no flushes
+        disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during the trial, of all
+                        programs; null if they cannot be read; the last two are null if the kernel counts no flushes
         process_bytes   bytes that the trial's own processes caused to be written to a disk; null if unknown
-        cpu_s           processor time of the trial during it, user and system
+        cpu_s           processor time of the trial during the measured time, user and system
         files           name -> bytes when the measured time ended, before the database was closed
 
 Figures of different files are comparable only if place and probe are.

@@ -72,7 +72,7 @@ class Stopwatch:
 
 
 def synced(directory: Path) -> None:
-    """Write out what is dirty on the file system of a directory, so that nobody else's writes are measured."""
+    """Write out all dirty pages on the file system of a directory, so that no earlier write is measured."""
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)

@@ -26,7 +26,7 @@ from rig.speed.loads import Carried, Load
 from rig.speed.stopwatch import Stopwatch
 from rig.workloads.operations import Operation
 
-# A transaction that was refused, because another writer was at work, is tried again this often.
+# How often a transaction is tried that is refused because another writer is at work.
 _ATTEMPTS_MAX = 1000
 
 
@@ -127,12 +127,12 @@ def _written(database: Database, work: Sequence[Sequence[Operation]]) -> _Part:
 
 
 def _committed(database: Database, operations: Sequence[Operation]) -> int:
-    """Commit, again if it is refused; return how often it was. What it raised last is raised in the end."""
+    """Commit, and try again if that is refused; return how often it was. Raise the error of the last attempt."""
     for attempt in range(_ATTEMPTS_MAX):
         try:
             database.commit(operations)
         except Exception:
-            # An engine whose transactions cannot be rolled back cannot be tried again.
+            # Without a rollback there is no second attempt.
             if attempt + 1 == _ATTEMPTS_MAX or not isinstance(database, EnduringDatabase):
                 raise
             database.rollback()
@@ -144,7 +144,7 @@ def _committed(database: Database, operations: Sequence[Operation]) -> int:
 def _together(
     opened: Callable[[], Database], work: Sequence[Sequence[Sequence[Operation]]], watch: Stopwatch
 ) -> tuple[int, list[_Part]]:
-    """Let a process write each part of the work; return when they began, and what each measured."""
+    """Let one process write each part of the work; return when all began, and what each measured."""
     context = multiprocessing.get_context("fork")
     pipes = [context.Pipe() for _ in work]
     writers = [
@@ -163,7 +163,7 @@ def _together(
             each.send(None)
         parts = [_told(each) for each in ours]
         for writer in writers:
-            # What a process wrote is counted when it has been waited for.
+            # The kernel counts what a child wrote only once it has been waited for.
             writer.join()
     return begin_ns, parts
 
@@ -189,7 +189,7 @@ def _told(pipe: Connection) -> Any:
 
 
 def main() -> None:
-    """Carry out the orders, and print the facts, or in one line why there are none."""
+    """Carry out the orders, and print the facts, or one line that says why there are none."""
     try:
         told = carry_out(Orders.of(sys.stdin.buffer.read()))
     except ModuleNotFoundError as error:

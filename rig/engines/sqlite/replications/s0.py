@@ -4,14 +4,15 @@ Source: 000_b23a4b58a0669b1a.txt, the script from line 137 on, its table in line
 what the script does, and count what it does not notice:
 
 - an exception in a thread is dropped, and the rows that the thread did not write count as written;
-- readers ask for ids up to 10000 while the table grows from nothing: to ask for a row that is not there is a read, too;
-- both columns are nominal counts divided by one and the same time, so their ratios are equal by construction;
-- a writer commits once, after all its rows, so there are twelve commits in all and next to no sync is measured.
+- readers ask for ids up to 10000 while the table grows from nothing: asking for a row that is missing counts as a read;
+- both columns are nominal counts divided by the same time, so their ratios are equal by construction;
+- a writer commits once, after all its rows, so there are twelve commits in all and hardly any sync is measured.
 
 The `honest` arms keep the twelve writers and forty readers. Every row is a transaction. The table has rows before, and
 readers ask only for what is committed. Both roles run for the same fixed time, each with a clock of its own, and only
-what was acknowledged or found counts; a writer that finds the database busy says so and tries again. They are threads
-of one Python, as in the script, so its lock is measured too: readers that wait for nothing take it from writers.
+what was acknowledged or found counts; a writer that finds the database busy counts that and tries again. Writers and
+readers are threads of one Python process, as in the script, so Python's global lock is part of the measurement:
+readers, which never wait for a disk, take it from the writers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TABLE = "CREATE TABLE test_table (id INTEGER PRIMARY KEY, value TEXT)"
 _INSERT = "INSERT INTO test_table (value) VALUES (?)"
 _SELECT = "SELECT * FROM test_table WHERE id = ?"
 _HONEST_S = 2.0
-# So short that a thread sees the end of its time.
+# Short enough for a thread to notice that its time is over.
 _BUSY_S = 0.05
 _OPENING_S = 30.0
 
@@ -83,7 +84,7 @@ def _verbatim(task: Task, watch: Stopwatch, *, is_wal: bool) -> None:
         taken_s = time.perf_counter() - begin_s
     for one in running:
         one.result()
-    # As the script reckons: what should have been done, by one clock.
+    # As the script calculates: nominal counts, divided by one common time.
     watch.count("writes_per_s", _WRITERS * rows / taken_s)
     watch.count("reads_per_s", _READERS * reads / taken_s)
     watch.count("transactions", writers.counts["commits"])
@@ -98,7 +99,7 @@ def _verbatim(task: Task, watch: Stopwatch, *, is_wal: bool) -> None:
 
 
 def _write_all(directory: str, count: int, role: _Role) -> None:
-    """Insert all rows of one writer in one transaction; what goes wrong is counted, where the script would drop it."""
+    """Insert all rows of one writer in one transaction; count errors, which the script drops."""
     counts, latencies_ns = Counter[str](), list[int]()
     try:
         connection = sqlite3.connect(f"{directory}/{FILE}")
@@ -175,7 +176,7 @@ class _Committed:
         self._lock = threading.Lock()
 
     def add(self, row_id: int) -> None:
-        """Note an acknowledged row. Writers come one after the other, so smaller ids are committed too."""
+        """Note an acknowledged row. SQLite lets writers in one at a time, so all smaller ids are committed too."""
         with self._lock:
             self.count += 1
             self.id_max = max(self.id_max, row_id)
@@ -220,7 +221,7 @@ def _read_until(
 
 
 def _patient(directory: str, pragmas: Sequence[str] = ()) -> sqlite3.Connection:
-    """Open the database among many others, and be told soon from then on that it is busy."""
+    """Open the database while many others do so, then make every later wait for a lock short."""
     connection = opened(directory, pragmas, timeout_s=_OPENING_S)
     connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1e3)}").fetchall()
     return connection

@@ -2,10 +2,11 @@
 
 Source: 003_4d9a875d495f2087.txt, lines 24 to 58, which measured the SQLite test of a benchmark suite on Btrfs: in its
 version 2.1.0 each copy feeds the same file of inserts to the command-line shell three times, into a table without a key
-or an index, and the result is the seconds that takes. The program here does the same work without the shell. Arms are
-the document's four, journal mode by copy on write or not, and those that it lacks: copy on write without compression,
-because no copy on write also means no compression. Where a file system has no such attribute, these arms are left out.
-What compression there is comes from how the directory is mounted, and is not part of the arms.
+or an index, and the result is the number of seconds that this takes. The program here does the same work without the
+shell. The arms are the document's four, two journal modes with and without copy on write, and two that it lacks, copy
+on write without compression, because switching off copy on write also switches off compression. Where a file system
+lacks such an attribute, its arms are left out. Whether anything is compressed otherwise depends on how the directory is
+mounted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rig.engines.sqlite.replications.connection import opened, read_back
 
 _PROCESSES, _INSERTS = 3, 2500
 _TABLE = "CREATE TABLE result (number INTEGER, made TIMESTAMP DEFAULT CURRENT_TIMESTAMP, short TEXT, text TEXT)"
-# linux/fs.h: the requests that read and set the attributes of a file, and two of these.
+# linux/fs.h: the requests that read and set the attributes of a file, and two attributes.
 _GET_ATTRIBUTES, _SET_ATTRIBUTES = 0x80086601, 0x40086602
 _ATTRIBUTES = {"nocow": 0x00800000, "nocompress": 0x00000400}
 
