@@ -51,7 +51,7 @@ class KeyValueDatabase(ABC):
         self.write(changes)
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction, or roll it back if it ends so."""
+        """Carry out one transaction, or roll it back if it ends with a rollback."""
         is_undone = bool(operations) and operations[-1].verb is Verb.ROLL_BACK
         self._indexed = self._indexed or self._known_tables()
         changes: dict[tuple[str, bytes], bytes | None] = {}
@@ -59,7 +59,7 @@ class KeyValueDatabase(ABC):
         self.write(changes, is_undone=is_undone)
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the given tables, without those that do not exist."""
         known = self._known_tables()
         return {
             table.name: {_number(key): _row(value) for key, value in self.items(table.name)}
@@ -68,7 +68,7 @@ class KeyValueDatabase(ABC):
         }
 
     def problems(self) -> list[str]:
-        """Return what the engine's own check says, and which rows and entries of an index do not fit."""
+        """Return what the engine's own check says, and which rows and index entries lack their counterpart."""
         found = self.own_problems()
         for name, column in self._known_tables().items():
             if column is None:
@@ -111,7 +111,7 @@ def _indexed_column(table: Table) -> int | None:
 
 
 def _key(number: int) -> bytes:
-    # Sorted as the numbers are.
+    # Sorts as the numbers do.
     return f"{number:012}".encode()
 
 

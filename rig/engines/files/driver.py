@@ -1,4 +1,4 @@
-"""Carry out a pattern, and say what is found of it. Everything happens in this process: there is none to start."""
+"""Carry out a pattern, and say what is found of it. Everything happens in this process; no other is started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Session:
         self._pattern.carry_out(number)
 
     def settings(self) -> dict[str, str]:
-        """Return the pattern, and the kernel whose file system it is."""
+        """Return the pattern, and the version of the kernel whose file system is measured."""
         return {"pattern": self._task.settings["pattern"], "version": os.uname().release}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A pattern: what it prepares, what each transaction does, and what is found of it after a cut.
+"""A pattern: what it prepares, what each transaction does, and what of that is found after a cut.
 
 Preparations are part of the first transaction and always durable, so only what the transactions do is at stake.
 """
@@ -30,7 +30,7 @@ class Pattern(Protocol):
     """One pattern of file use."""
 
     def __init__(self, job: Job) -> None:
-        """Touch nothing yet."""
+        """Keep the job; touch no file yet."""
 
     def prepare(self) -> None:
         """Make what the transactions need, durably."""
@@ -39,4 +39,4 @@ class Pattern(Protocol):
         """Do what a transaction does, with the calls after it."""
 
     def found(self) -> Answer | Finding:
-        """Return which transactions are there, or the damage if that cannot be said; change nothing."""
+        """Return which transactions are there, or the damage if none can be told; change nothing."""

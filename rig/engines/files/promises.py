@@ -1,6 +1,6 @@
-"""The patterns by word, and what the manual pages of Linux promise of each; whoever syncs nothing is promised nothing.
+"""The patterns by word, and what the manual pages of Linux promise of each: without a sync, nothing.
 
-A word is what is done and what is called after it, `none` for nothing. The sections are of the Linux man-pages.
+A word names what is done and the call after it; `none` means no call. Sections are those of the Linux man-pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MSYNC = "msync(2), MS_SYNC"
 
 
 class Kept(NamedTuple):
-    """What is kept of a pattern: every transaction or only their order; nothing without a source."""
+    """What is promised of a pattern: every transaction or only their order; without a source, nothing."""
 
     source: str = ""
     only_order: bool = False
@@ -46,12 +46,12 @@ PATTERNS: Mapping[str, Kept] = {
     "create-none": Kept(),
     "create-fsync": Kept(),
     "create-synced": Kept(_DIRECTORY),
-    # Another name for a file, and a name less; `synced` syncs the directory.
+    # A name more for a file, or a name less; `synced` syncs the directory.
     "link-none": Kept(),
     "link-synced": Kept(_DIRECTORY),
     "unlink-none": Kept(),
     "unlink-synced": Kept(_DIRECTORY),
-    # A file that gets shorter, longer, or a hole.
+    # A file that is truncated, gets space, or gets a hole.
     "truncate-none": Kept(),
     "truncate-fsync": Kept(_FSYNC),
     "fallocate-none": Kept(),

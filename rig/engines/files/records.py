@@ -15,14 +15,14 @@ from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, authors, written
 # Three sectors, so that most records share a block with another.
 _RECORD_SECTORS = 3
 _RECORD_BYTES = _RECORD_SECTORS * SECTOR_BYTES
-# Two blocks, so that a power cut may part them.
+# Two blocks, so that a power cut may keep one without the other.
 _SLOT_SECTORS = 16
 _SLOT_BYTES = _SLOT_SECTORS * SECTOR_BYTES
 _SLOT_COUNT = 8
 
 
 class Log:
-    """Records one after another; a record that is cut short or holds anything else is there in part."""
+    """Records one after another; a record that is cut short or has wrong content is there in part."""
 
     def __init__(self, job: Job, name: str = "log") -> None:
         self._job = job
@@ -89,7 +89,7 @@ class Slots:
             return Answer(frozenset())
         for slot in range(_SLOT_COUNT):
             found = authors(self._job.seed, slot * _SLOT_SECTORS, data[slot * _SLOT_BYTES :][:_SLOT_BYTES])
-            # All numbers are from the same slot, so what is not the file's own is nobody's.
+            # Only transactions of this slot can have written here.
             if NOBODY in found or any(number and self._slot_of(number) != slot for number in found):
                 return Finding(FindingKind.FOREIGN, detail=f"slot {slot} holds what no transaction wrote there")
             have.update(range(slot + 1, min(found) + 1, _SLOT_COUNT))
@@ -115,7 +115,7 @@ class MappedSlots(Slots):
         self._map = mmap.mmap(self._file, 0)
 
     def carry_out(self, number: int) -> None:
-        """Store into a slot, and have msync write it if so told."""
+        """Store into a slot, and call msync if the pattern says so."""
         data, slot = self._slot(number)
         begin = slot * _SLOT_BYTES
         self._map[begin : begin + _SLOT_BYTES] = data

@@ -1,6 +1,7 @@
 """What the patterns write: sectors that each tell which transaction wrote them, and where.
 
-A sector repeats its number, its place and a word of the seed, so that a part of it, or one in the wrong place, is none.
+A sector repeats its number, its place and a word of the seed, so neither a part of a sector nor one in the wrong place
+passes for a whole one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def author(seed: int, place: int, sector: bytes) -> int:
 
 
 def authors(seed: int, first: int, data: bytes) -> set[int]:
-    """Return the numbers of all who wrote a part of a file that begins at its sector `first`."""
+    """Return the numbers of all transactions that wrote a part of a file, which begins at its sector `first`."""
     offsets = range(0, len(data), SECTOR_BYTES)
     return {author(seed, first + at // SECTOR_BYTES, data[at : at + SECTOR_BYTES]) for at in offsets}
 

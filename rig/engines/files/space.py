@@ -1,4 +1,4 @@
-"""Patterns that change where a file has space: truncate, fallocate, and holes."""
+"""Patterns that change which parts of a file have space: truncate, fallocate, and holes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """LevelDB through Debian's `python3-plyvel`: a transaction is one WriteBatch, a space a prefix of keys.
 
-Its own check is to read everything with the checksums verified.
+The engine's own check is to read everything with checksums verified.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LevelDatabase(KeyValueDatabase):
                 yield key[len(prefix) :], value
 
     def write(self, changes: Changes, *, is_undone: bool = False) -> None:
-        """Write a batch; one that is undone is never begun."""
+        """Write a batch; a transaction that is undone is never begun."""
         assert not is_undone, "a transaction that is undone is left out, see the skills of the spec"
         with self._database.write_batch(sync=self._given["writes"] == "sync") as batch:
             for (space, key), value in changes.items():
@@ -51,14 +51,14 @@ class LevelDatabase(KeyValueDatabase):
                     batch.put(_prefix(space) + key, value)
 
     def own_problems(self) -> list[str]:
-        """Read everything; a checksum that does not fit raises."""
+        """Read everything, which raises on a wrong checksum."""
         with self._database.iterator(verify_checksums=True) as iterator:
             for _ in iterator:
                 pass
         return []
 
     def settings(self) -> dict[str, str]:
-        """Return versions as the library has them, and the settings as given: LevelDB shows them nowhere."""
+        """Return versions read from the library, and the settings as given: LevelDB does not show them."""
         names = ("checks", "writes", "write_buffer_size")
         return {**{name: self._given[name] for name in names}, "version": self._version, "binding": self._binding}
 

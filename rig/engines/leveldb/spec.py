@@ -6,14 +6,14 @@ from rig.engines.engine import Spec
 
 SPEC = Spec(
     name="leveldb",
-    # Options::paranoid_checks, false as by default or true; and WriteOptions::sync.
+    # Options::paranoid_checks, false by default; and WriteOptions::sync.
     settings={"checks": ("default", "paranoid"), "writes": ("async", "sync")},
-    # The smallest that it takes, so that a short run sees the log change and tables written.
+    # The smallest size that LevelDB accepts, so that a short run sees new logs and tables.
     tuning={"write_buffer_size": str(64 << 10)},
     strict=("default_sync",),
     cross_checks=("default_sync", "default_async"),
     warm=("default_sync", "paranoid_async"),
-    # Tables are written by threads that live as long as the process.
+    # The threads that write tables belong to the process; a fork does not have them.
     survives_fork=False,
     is_default=False,
 )

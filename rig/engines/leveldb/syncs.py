@@ -6,9 +6,9 @@
     table-directory  directory  checkpoint  the names of new files, before the manifest that lists them
     manifest         manifest   checkpoint  the list of tables that count; older logs and tables are then removed
 
-The last three are made by a thread in the background when a buffer in memory is full, during whichever transaction
-that is. The files of logs and the file `CURRENT`, which a rename replaces whenever the database is opened, rely on
-the file system for their names.
+A background thread makes the last three when a buffer in memory is full, during any transaction. No sync makes the
+names of new logs durable, nor that of `CURRENT`, which a rename replaces whenever the database is opened: LevelDB
+leaves that to the file system.
 """
 
 from __future__ import annotations

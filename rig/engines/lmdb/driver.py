@@ -14,7 +14,7 @@ from typing import Any
 from rig.engines.keyvalue import Changes, KeyValueDatabase
 
 _SPACES_MAX = 8
-# The word of the setting -> the options by which the binding knows the flags of lmdb.h.
+# The word of the setting -> the binding's options for the flags of lmdb.h.
 _OPTIONS: Mapping[str, Mapping[str, bool]] = {
     "default": {},
     "nometasync": {"metasync": False},
@@ -55,7 +55,7 @@ class LmdbDatabase(KeyValueDatabase):
 
     def write(self, changes: Changes, *, is_undone: bool = False) -> None:
         """Carry out changes in a write transaction, and commit or abort it."""
-        # A handle that a transaction opens is gone if that is rolled back, so only what it makes is opened in it.
+        # A rollback closes the handles that its transaction opened, so existing databases are opened before it.
         for space in {space for space, _ in changes}:
             with suppress(self._lmdb.NotFoundError):
                 self._space(space)
@@ -75,7 +75,7 @@ class LmdbDatabase(KeyValueDatabase):
             transaction.commit()
 
     def own_problems(self) -> list[str]:
-        """Return the complaints of a copy with compaction, and of counting what is in each named database."""
+        """Return the complaints of a copy with compaction, and named databases whose entry count is wrong."""
         with open(os.devnull, "wb") as nowhere:
             try:
                 self._environment.copyfd(nowhere.fileno(), compact=True)

@@ -7,7 +7,7 @@ from rig.workloads.operations import Skill
 
 SPEC = Spec(
     name="lmdb",
-    # `default` is no flag; `mapasync` is MDB_WRITEMAP with MDB_MAPASYNC, as the documentation has it.
+    # `default` sets no flag; `mapasync` is MDB_WRITEMAP with MDB_MAPASYNC, as the documentation pairs them.
     settings={"flags": ("mapasync", "nosync", "nometasync", "writemap", "default")},
     # With MDB_WRITEMAP the file is as large as the map, and each crash state's check reads all of it.
     tuning={"map_size": str(2 << 20)},

@@ -1,12 +1,12 @@
 """The calls by which LMDB makes a transaction durable.
 
     kind        role  phase   what it makes durable
-    data-sync   data  commit  the pages that the transaction has written, before its meta page is
+    data-sync   data  commit  the pages that the transaction has written, before its meta page is written
     meta-sync   data  commit  the meta page; only with writemap
 
-Without a writable map the meta page is written through a descriptor that was opened with O_DSYNC: that write is a sync
-of its own and no call that could be left out. With nometasync it goes through the other descriptor, and becomes
-durable with the next transaction's data-sync. Measured with LMDB 0.9.31 from a log of its calls, and as in
+Without a writable map the meta page is written through a descriptor that was opened with O_DSYNC: the write is itself
+the sync, so there is no separate call to leave out. With nometasync it is written through the other descriptor, and
+becomes durable with the next transaction's data-sync. Measured with LMDB 0.9.31 from a log of its calls; it agrees with
 mdb_txn_commit, mdb_env_sync and mdb_env_write_meta of mdb.c.
 """
 

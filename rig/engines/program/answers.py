@@ -14,7 +14,7 @@ _SHOWN_CHARS = 80
 
 
 def parsed(lines: Iterable[str]) -> Answer:
-    """Return the answer; raise Grief naming the first line that is none, or that contradicts an earlier one."""
+    """Return the answer; raise Grief naming the first line that is no answer or contradicts an earlier one."""
     have: set[int] = set()
     torn: dict[int, str] = {}
     for line in lines:
@@ -32,5 +32,5 @@ def parsed(lines: Iterable[str]) -> Answer:
 
 
 def shown(line: str) -> str:
-    """Return a line as it is quoted in messages."""
+    """Return a line as messages quote it."""
     return repr(line if len(line) <= _SHOWN_CHARS else line[:_SHOWN_CHARS] + "...")

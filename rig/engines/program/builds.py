@@ -33,7 +33,7 @@ def library(word: str) -> Library:
 
 
 def library_of_run(wanted: str, word: str | None) -> Library | None:
-    """Return the program of a run, which calls it `wanted`; `word` is the program that the user names, or None."""
+    """Return the program that a run names `wanted`; `word` is the program that the user names, or None."""
     if word is not None:
         given = library(word)
         if given.name != wanted:

@@ -30,7 +30,7 @@ class Session:
         self._process: Process | None = None
 
     def commit(self, number: int) -> None:
-        """Let it go on, and return once it has said `ack NUMBER`."""
+        """Let the program go on, and return once it has said `ack NUMBER`."""
         due = f"ack {number}"
         if self._process is None:
             options = ["--seed", str(self._task.seed), "--transactions", str(self._task.transaction_count)]
@@ -47,12 +47,12 @@ class Session:
             raise _broken(f"said {shown(line)} where `{due}` was due{self._process.said}")
 
     def settings(self) -> dict[str, str]:
-        """Return what it is held against, and the digest of the program as the guest has it."""
+        """Return the promise that the program must keep, and the digest of the program as the guest has it."""
         name = digest_name(_content(self._task))
         return {"promise": self._task.settings["promise"], "library": name, "version": name.removeprefix(KIND)}
 
     def close(self) -> None:
-        """Let it end, which has to be with exit code 0 and without another word."""
+        """Let the program end; it must exit with code 0 and say nothing more."""
         assert self._process
         self._process.say("ok")
         if (line := self._process.line()) is not None:
@@ -81,7 +81,7 @@ def recovered(start: Start, task: Task) -> Finding:
         first, left = _asked(start, task)
     except Grief as grief:
         if is_empty and grief.kind is FindingKind.UNOPENABLE:
-            # Where there is nothing, there is nothing to open: the cut came before the program had made anything.
+            # The cut came before the program had made anything, so it is not blamed for finding nothing to open.
             return Finding(FindingKind.PREFIX, recovered=0, detail=f"no files; it {grief.words}")
         raise
     try:

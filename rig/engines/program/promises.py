@@ -1,4 +1,4 @@
-"""What a program can be held against, in the words of `--promise`."""
+"""The promises that a program can be judged by, in the words of `--promise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spec of a user's program: its one setting is what it is held against."""
+"""The spec of a user's program: its one setting is the promise that it must keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rig.engines.program.promises import PROMISES
 SPEC = Spec(
     name="program",
     settings={"promise": PROMISES},
-    # Whatever it promises, without its syncs it must lose something.
+    # Whatever a program promises, without its syncs it must lose something.
     strict=PROMISES,
     needs_build=True,
     warm=PROMISES[:1],

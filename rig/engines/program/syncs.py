@@ -1,4 +1,4 @@
-"""The syncs of a user's program, by the files that it syncs; none is documented, so none is left out or missed."""
+"""The syncs of a user's program, by the files that it syncs; none is documented, so there are no mutants."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def role(path: str, directory: str) -> str:
 
 
 def word(call: Call) -> str:
-    """Return a sync as the pattern of its file; whatever is no sync is left out."""
+    """Return a sync as the pattern of its file's name; empty for any other call."""
     return (call.role or "other") if call.name is CallName.SYNC else ""
 
 

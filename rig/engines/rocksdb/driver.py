@@ -1,8 +1,8 @@
 """RocksDB through `rocksdict`: a transaction is one WriteBatch, each space a column family.
 
-The binding has no function for some options, among them `manual_wal_flush`. RocksDB itself reads all of them from a
-file of options, so that is how every option is given; and it writes such a file into each database, from which they
-are read back. Its own check is to read everything with the checksums verified.
+The binding has no function for some options, among them `manual_wal_flush`. RocksDB itself reads all options from an
+options file, so every option is given that way. It also writes an options file into each database, from which the
+options are read back. The engine's own check is to read everything with checksums verified.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RocksDatabase(KeyValueDatabase):
         self._open()
 
     def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
-        """Create the tables and fill them; where that stays in memory, RocksDB writes it out when it closes."""
+        """Create the tables and fill them; if the rows stay in memory, close and reopen, which writes them out."""
         super().create(tables, rows)
         if self._writes.stays_in_memory:
             self.leave()
@@ -64,7 +64,7 @@ class RocksDatabase(KeyValueDatabase):
         iterator.status()
 
     def write(self, changes: Changes, *, is_undone: bool = False) -> None:
-        """Write a batch; one that is undone is never begun."""
+        """Write a batch; a transaction that is undone is never begun."""
         assert not is_undone, "a transaction that is undone is left out, see the skills of the spec"
         for space in sorted({space for space, _ in changes} - set(self._spaces)):
             self._spaces[space] = self._database.create_column_family(space, self._options[1])
@@ -80,7 +80,7 @@ class RocksDatabase(KeyValueDatabase):
             self._database.flush_wal(sync=True)
 
     def own_problems(self) -> list[str]:
-        """Read everything, where a checksum that does not fit raises, and ask for errors in the background."""
+        """Read everything, which raises on a wrong checksum, and ask for errors of background threads."""
         for space in self._spaces:
             for _ in self.items(space):
                 pass
@@ -106,8 +106,8 @@ class RocksDatabase(KeyValueDatabase):
 
     def leave(self) -> None:
         """Close the database as RocksDB itself does."""
-        # This first writes out what is only in memory, all column families as one if they are to be. The binding would
-        # write out one after the other as soon as it lets go of them, which is not atomic_flush (rocksdict 0.3.29).
+        # This first writes out what is only in memory, with atomic_flush all column families as one. The binding alone
+        # would write them out one after the other as it releases them, which breaks atomic_flush (rocksdict 0.3.29).
         self._database.cancel_all_background(wait=True)
         self._spaces.clear()
         del self._database

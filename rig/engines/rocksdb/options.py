@@ -1,6 +1,6 @@
-"""What the words of the setting mean in RocksDB's own options, and its files of options: written and read.
+"""What the words of the setting mean in RocksDB's own options, and its options files: written and read.
 
-A mode is how a transaction is written, and after a dash how the log of them is recovered if not as by default:
+A mode is how a transaction is written and, after a dash, how the log is recovered if not in the default way:
 
     word         WriteOptions         DBOptions               after each transaction
     nowal        disableWAL
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SETTING = "writes"
-# Of the options that a mode sets, and of those that would change what it means.
+# The options that a mode sets, and those that would change its meaning.
 READ_BACK = ("wal_recovery_mode", "manual_wal_flush", "atomic_flush", "avoid_flush_during_shutdown", "use_fsync")
 _SECTION = re.compile(r'\[(?P<name>[\w/]+)(?: "(?P<family>[^"]*)")?\]')
 _LINE = re.compile(r"(?P<name>\w+)=(?P<value>.*)")
@@ -77,7 +77,7 @@ def mode(word: str) -> tuple[Writes, dict[str, str]]:
 
 
 def word(has: Mapping[str, str], writes: Writes) -> str:
-    """Return the word for the options that a database has and the writes to it; all that differs if there is none."""
+    """Return the word for the options that a database has and the writes to it; if none fits, these options."""
     for one, recovery in ((one, recovery) for one in _WRITES for recovery in _RECOVERIES):
         name = f"{one}-{recovery}" if recovery else one
         wanted, options = mode(name)
@@ -90,14 +90,14 @@ def word(has: Mapping[str, str], writes: Writes) -> str:
 
 
 def text(values: Mapping[str, str]) -> str:
-    """Return a file of options with these values."""
+    """Return the text of an options file with these values."""
     of_family = [f"  {name}={value}\n" for name, value in values.items() if name in _OF_FAMILY]
     of_database = [f"  {name}={value}\n" for name, value in values.items() if name not in _OF_FAMILY]
     return "".join([_HEAD, "[DBOptions]\n", *of_database, '[CFOptions "default"]\n', *of_family])
 
 
 def parsed(content: str) -> dict[str, str]:
-    """Return what a file of options says of the database and of its default column family, and RocksDB's version."""
+    """Return the options of the database and of its default column family in an options file, and the version."""
     found: dict[str, str] = {}
     section = ""
     for line in map(str.strip, content.splitlines()):

@@ -17,11 +17,11 @@ SPEC = Spec(
     },
     tuning={
         "create_if_missing": "true",
-        # So small that a short run sees tables written and logs change.
+        # Small enough for a short run to see tables written and new logs begun.
         "write_buffer_size": str(64 << 10),
         "db_write_buffer_size": str(64 << 10),
         "max_total_wal_size": str(16 << 10),
-        # What it logs for people has the time in each line: beside the database it would make all crash states differ.
+        # Its log for people has the time in each line: beside the database it would make all crash states differ.
         "db_log_dir": "/run",
         "keep_log_file_num": "1",
     },
@@ -30,7 +30,7 @@ SPEC = Spec(
     strict=("sync", "flushwal"),
     cross_checks=("sync", "nosync"),
     warm=("sync", "nosync-absolute", "flushwal", "atomicflush"),
-    # Tables are written by threads that live as long as the process.
+    # The threads that write tables belong to the process; a fork does not have them.
     survives_fork=False,
     is_default=False,
 )  # fmt: skip

@@ -2,13 +2,13 @@
 
     kind        role       phase       what it makes durable
     log-commit  log        commit      the record of a batch; only with sync or FlushWAL
-    log-closed  log        checkpoint  a log that is full, before a table holds anything newer; only without sync
+    log-closed  log        checkpoint  a full log, before a table holds anything newer; only without sync
     directory   directory  checkpoint  the names of a new log, of new tables
     table       table      checkpoint  a table that has been written from memory or by compaction
     manifest    manifest   checkpoint  the list of tables that count; older logs and tables are then removed
 
-All but the first are made by threads in the background, when logs or buffers in memory have become too large, for one
-column family after the other. The first transaction that syncs a new log syncs the old one, too.
+Background threads make all but the first, when logs or buffers in memory have become too large, for one column family
+after the other. The first transaction that syncs a new log syncs the old one, too.
 The files `CURRENT`, `OPTIONS` and `IDENTITY` are written, synced and renamed when a database is opened or gets a
 column family. Names are synced with their directory.
 """
@@ -47,7 +47,7 @@ _KIND_OF = {kind.role: kind.name for kind in KINDS.values()}
 
 
 class Namer:
-    """Names the syncs of one process after the role of the file, and that of a log after what is done at commits."""
+    """Names the syncs of one process by the role of the file; for a log it matters whether commits sync."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._kind_of = {**_KIND_OF, "log": _kind_of_log(settings)}
