@@ -38,7 +38,7 @@ def filesystems() -> tuple[FileSystem, ...]:
 
 
 def default_filesystems() -> tuple[FileSystem, ...]:
-    """Return those that are measured if no scenario is named."""
+    """Return the file systems that are measured if no scenario is named."""
     return tuple(found for found in filesystems() if found.is_default)
 
 
@@ -56,7 +56,7 @@ def unsafe(word: str, fault: str) -> str:
 
 
 def keeps_order(word: str) -> bool:
-    """Return whether a crash leaves the files of a file system as they were at one moment; not for an unknown one."""
+    """Return whether a crash leaves the files of a file system as they were at one moment; False for an unknown one."""
     return any(found.keeps_order for found in filesystems() if found.word == word)
 
 

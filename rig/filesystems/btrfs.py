@@ -1,7 +1,7 @@
 """Btrfs as btrfs-progs makes it by default: metadata twice, data once, crc32c.
 
 By default it copies on write, with a checksum of all data. `nodatacow` overwrites data in place and keeps no checksums
-of it. What an fsync needs is in a log tree, and the rest in a commit every 30 s.
+of it. An fsync writes what it needs to a log tree; all else waits for a commit, every 30 s.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _UUID = "12345678-1234-1234-1234-123456789abc"
 _DEVICE_UUID = "87654321-4321-4321-4321-cba987654321"
 _LIMIT_S = 120
 _CLEAN = 0
-# Lines of `btrfs check` that say where it is and what it counted, not what it found.
+# Lines of `btrfs check` that report progress and counts, not findings.
 _PROGRESS = re.compile(
     r"\[\d/\d\]|Opening filesystem|Checking filesystem|UUID:|total |btree space|file data|\s*referenced|found "
 )
 _SAID_CHARS = 400
 # The lines of dump-super that say how it was made.
 _MADE = ("csum_type", "total_bytes", "sectorsize", "nodesize", "num_devices", "compat_ro_flags", "incompat_flags")
-# KERN_WARNING: a checksum that does not match is one.
+# KERN_WARNING, the level at which a wrong checksum is logged.
 _WARNING_LEVEL = 4
 _ERRORS = Path("/sys/fs/btrfs", _UUID, "devinfo/1/error_stats")
 # On a disk that takes discards, as the one that is recorded does, the default would be discard=async.
@@ -39,15 +39,15 @@ class Btrfs:
     word: str
     mount_options: str = _NO_DISCARDS
     reads_back: tuple[str, ...] = ("space_cache=v2",)
-    # With flushoncommit a commit has all that was written before it; without an fsync nothing else reaches the disk.
+    # With flushoncommit a commit has everything written before it; without an fsync only a commit reaches the disk.
     keeps_order: bool = False
     kernel_type: str = "btrfs"
     modules: tuple[str, ...] = ("libcrc32c", "xor", "raid6_pq", "btrfs")
-    # By default metadata is there twice, and a smaller disk has no room for that (109 MiB) and for data.
+    # By default metadata is stored twice; a smaller disk has no room for both copies (109 MiB) and for data.
     disk_mib_min: int = 128
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard=sync"})
     unsafe: Mapping[str, str] = field(default_factory=dict)
-    # Its FIEMAP tells addresses of its own, which chunks map to the device.
+    # FIEMAP gives Btrfs's own logical addresses, which chunks map to the device.
     maps_files: bool = False
     is_default: bool = False
 
@@ -56,7 +56,7 @@ class Btrfs:
         _run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-U", _UUID, "--device-uuid", _DEVICE_UUID, device)
 
     def made_as(self, device: str) -> str:
-        """Return the format as its superblock says it."""
+        """Return the format, read from the superblock."""
         return superblock(_run("btrfs", "inspect-internal", "dump-super", device).stdout)
 
     def mounted_with(self, device: str) -> str:

@@ -1,8 +1,8 @@
 """Small experiments with Btrfs that need no database: they run as root in a guest, on two empty disks of its own.
 
 Each returns figures. `cow` is a file as Btrfs makes it, `nocow` one in a directory with the attribute C, whose files
-are made without copy on write and without checksums. Damage is done to the disk while nothing is mounted; where to, is
-found by the content, which is random and occurs once on each disk.
+are made without copy on write and without checksums. Damage is done to the disk while nothing is mounted, at a place
+found by its content, which is random and occurs once on each disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LIMIT_S = 120
 _SETFLAGS, _NOCOW = 0x40086602, 0x00800000
 _FICLONE, _FIDEDUPERANGE = 0x40049409, 0xC0189436
 _SEARCH_BYTES = 1 << 20
-# Enough of a block to know it by.
+# Enough of a block to recognise it.
 _NEEDLE_BYTES = 64
 _SEEDS = {"cow": 6, "nocow": 7}
 
@@ -232,7 +232,7 @@ def _read(path: str, seed: int) -> tuple[int, int]:
 
 
 def _wrong_in_child(path: str, seed: int) -> int:
-    """Read a file in another process, as which mirror is read depends on the process; return what it found amiss."""
+    """Return how many blocks another process cannot read or reads wrong; the process decides which mirror is read."""
     child = os.fork()
     if not child:
         status = 99

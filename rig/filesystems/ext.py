@@ -2,7 +2,7 @@
 
 ext2 has no journal, so it is repaired before each mount, as every distribution does at boot. The driver flushes the
 disk at an fsync all the same. Without barriers nothing does: the journal commits in an order that the disk's cache need
-not keep. The kernel's documentation says who may do that: whoever has a disk whose cache survives
+not keep. The kernel's documentation allows that on a disk whose cache survives a power cut
 (Documentation/admin-guide/ext4.rst, `barrier`).
 """
 
@@ -18,7 +18,7 @@ from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
 DISK_MIB = 64
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
-# Nothing random, and everything written at once. The last two are words of ext4 alone.
+# Nothing random, and everything written at once. Only ext4 knows the last two options.
 _EXTENDED = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 _EXTENDED_EXT4 = f"{_EXTENDED},orphan_file_size=8k"
 _COMMON = ("-q", "-F", "-b", "4096", "-N", "256", "-U", _UUID)
@@ -57,10 +57,10 @@ class Ext:
     kernel_type: str
     mount_options: str = ""
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: _DISCARDS)
-    # Words that the mount options read back must have.
+    # Words that the mount options must contain when read back.
     reads_back: tuple[str, ...] = ()
     unsafe: Mapping[str, str] = field(default_factory=dict)
-    # With data=journal all that is written goes through the journal, in transactions.
+    # With data=journal all data goes through the journal, in transactions.
     keeps_order: bool = False
     maps_files: bool = True
     is_default: bool = False
@@ -68,7 +68,7 @@ class Ext:
     # The driver is built into the kernel.
     modules: tuple[str, ...] = ()
     extended: str = _EXTENDED
-    # In the words of mkfs, beyond those that the format has by default.
+    # Features, in the words of mkfs, beyond the defaults of the format.
     features: str = ""
 
     def make(self, device: str) -> None:
@@ -76,7 +76,7 @@ class Ext:
         _run(f"mkfs.{self.kernel_type}", *self._common, *self._journal, device)
 
     def made_as(self, device: str) -> str:
-        """Return the format as dumpe2fs reads it."""
+        """Return the format, read by dumpe2fs."""
         command = ["dumpe2fs", "-h", device]
         said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
         lines = [line.partition(":")[::2] for line in said.splitlines()]
@@ -84,7 +84,7 @@ class Ext:
 
     def mounted_with(self, device: str) -> str:
         """Return all mount options, the default ones too."""
-        # The name of the kernel type is ext4 for all of them: it is that of the driver.
+        # For all formats the kernel's type is ext4, the name of the driver.
         return ",".join(Path("/proc/fs/ext4", Path(device).name, "options").read_text().split())
 
     def damage(self, device: str) -> str:
@@ -115,7 +115,7 @@ class Ext2(Ext):
     """The format without a journal."""
 
     def recover(self, device: str) -> str:
-        """Repair it; return what e2fsck found, empty if it only noted that nobody had unmounted it."""
+        """Repair it; return what e2fsck found, empty if it only noted that the file system had not been unmounted."""
         process = _e2fsck("-y", device)
         return _said(process) if _ANSWER in process.stdout or process.returncode > _REPAIRED else ""
 

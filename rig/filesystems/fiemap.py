@@ -1,4 +1,4 @@
-"""Where a file is on its device, as the file system tells it: FIEMAP, see include/uapi/linux/fiemap.h."""
+"""Where a file is on its device, as the file system reports it: FIEMAP, see include/uapi/linux/fiemap.h."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 _FIEMAP = 0xC020660B
 _HEADER = struct.Struct("<QQIIII")
 _EXTENT = struct.Struct("<QQQ16xI12x")
-# Of one call.
+# Extents per call.
 _EXTENTS_MAX = 512
 _SYNC = 1
 _LAST = 1

@@ -47,7 +47,7 @@ class FileSystem(Protocol):
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether a crash leaves the files as they were at one moment, also what was written without a sync."""
+        """Return whether a crash leaves the files as they were at one moment, even what was written without a sync."""
 
     @property
     def maps_files(self) -> bool:
@@ -64,7 +64,7 @@ class FileSystem(Protocol):
         """Return how it was made, read from an unmounted device."""
 
     def mounted_with(self, device: str) -> str:
-        """Return the options of a mounted device as the kernel lists them, by commas."""
+        """Return the options of a mounted device as the kernel lists them, separated by commas."""
 
     def damage(self, device: str) -> str:
         """Return what its own check reports for an unmounted device; empty if clean."""
@@ -75,13 +75,13 @@ class FileSystem(Protocol):
     def error_count(self, device: str) -> int:
         """Return how many errors it has counted on a mounted device.
 
-        What keeps no count looks into `rig.filesystems.kernel.messages`, which begin with the mount.
+        A file system that keeps no count looks into `rig.filesystems.kernel.messages`, which begin with the mount.
         """
 
 
 @runtime_checkable
 class Unjournaled(Protocol):
-    """What a file system offers if a mount recovers nothing: it has to be repaired first after a crash."""
+    """What a file system offers if mounting it recovers nothing, so that it must be repaired first after a crash."""
 
     def recover(self, device: str) -> str:
         """Repair an unmounted device as a machine does when it boots; return what was wrong, empty if nothing."""

@@ -27,16 +27,16 @@ def messages() -> str:
 
 
 def said(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
-    """Return those of the kernel's messages that begin in this way and are at least as grave as a level.
+    """Return the kernel's messages that begin like this and are at least as severe as a level.
 
-    The levels are those of include/linux/kern_levels.h: the lower, the graver.
+    The levels are those of include/linux/kern_levels.h: the lower, the more severe.
     """
     found = [match for line in text.splitlines() if (match := _MESSAGE.fullmatch(line))]
     return [match[2] for match in found if int(match[1]) & 7 <= level_max and beginning.match(match[2])]
 
 
 def mount_options(device: str) -> str:
-    """Return the options of a mounted device as the kernel lists them, by commas."""
+    """Return the options of a mounted device as the kernel lists them, separated by commas."""
     return options_of(Path("/proc/mounts").read_text(), device)
 
 

@@ -18,7 +18,7 @@ _UUID = "12345678-1234-1234-1234-123456789abc"
 _LIMIT_S = 120
 # xfs_repair(8): 1 means damage, 2 that the log has to be replayed first.
 _CLEAN = 0
-# Where it is, not what it found.
+# Progress, not findings.
 _PROGRESS = re.compile(r"(Phase \d+ -|\s+- |No modify flag set)")
 _SAID_CHARS = 400
 # KERN_ERR. A mount after a crash says that it starts and ends the recovery, which is a notice.
@@ -46,7 +46,7 @@ class Xfs:
         _run("mkfs.xfs", "-q", "-f", "-K", "-m", f"uuid={_UUID}", device)
 
     def made_as(self, device: str) -> str:
-        """Return the format as xfs_info reads it."""
+        """Return the format, read by xfs_info."""
         return geometry(_run("xfs_info", device).stdout)
 
     def mounted_with(self, device: str) -> str:
@@ -59,7 +59,7 @@ class Xfs:
         return "" if process.returncode == _CLEAN else _told(process)
 
     def repair(self, device: str) -> str:
-        """Repair what xfs_repair finds; it refuses to if the log is to be replayed, which the next mount does."""
+        """Repair what xfs_repair finds; it refuses while the log has to be replayed, which the next mount does."""
         return _told(_repair(device))
 
     def error_count(self, device: str) -> int:
