@@ -1,18 +1,18 @@
-"""Which setting to take: the fastest of those that meet the wishes, on evidence that is thick enough.
+"""Which setting to take: the fastest of those that meet the wishes, if the evidence suffices.
 
 The rule, for each candidate (`analysis.candidates`) and each fault asked about:
-1. A wish rules it out if a state was seen that goes against it, however few were looked at; if it broke its promise; or
-   if the documentation allows what the wish does not. A zero that was measured where a loss is documented is luck.
+1. It is ruled out if some state went against a wish, however few states were checked; if it broke its promise; or if
+   the documentation allows what a wish does not. Where a loss is documented, a measured zero is luck.
 2. Else it is unproven if some fault was not measured, a scenario is inconclusive (a control was not run or did not
    fire, too few file contents, doubtful epochs), or fewer file contents than wished for were seen.
-3. Else it meets the wishes. The fastest of these is advised. Of those as fast within 2 %, it is the one that syncs
+3. Else it meets the wishes. The fastest of these is advised; among those within 2 % of the fastest, the one that syncs
    least, as in the head of the report.
 
-Damage goes against every wish: of a damaged database nobody can say how much is lost. Where the documentation sets no
-limit to a loss, a wish for at least one transaction is held against what was seen, and the advice says so. Damage of
-the file system is never blamed on a setting, since none would help; it is shown.
-Settings that no other beats are those for which no other is at least as fast and loses less, or faster and loses no
-more. Only settings whose losses are known for every fault take part.
+Damage goes against every wish, because nobody can say how much a damaged database has lost. Where the documentation
+sets no limit to a loss, a wish that allows at least one lost transaction is compared with what was seen, and the advice
+says so. Damage of the file system is never blamed on a setting, since none would help; it is shown.
+One setting beats another if it is at least as fast and loses less, or faster and loses no more. Only settings whose
+losses are known for every fault are compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rig.analysis.findings import EQUAL_SHARE
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user wants, at least one thing of the first three; None where nothing is wished."""
+    """What the user wants, at least one of the first three; None where there is no wish."""
 
     lost_max: int | None = None
     lost_s_max: float | None = None
@@ -58,7 +58,7 @@ class Wishes:
 
     @property
     def zero_words(self) -> tuple[str, ...]:
-        """Return the wishes that nothing at all is lost."""
+        """Return the wishes that allow no loss at all."""
         lost, seconds = self.lost_word if self.lost_max == 0 else "", self.seconds_word if self.lost_s_max == 0 else ""
         return tuple(filter(None, (lost, seconds)))
 
@@ -73,7 +73,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a candidate is not admissible; `wish` is empty if it is not for a wish."""
+    """Why a candidate is not admissible; `wish` is empty if the reason concerns no wish."""
 
     wish: str
     fault: str
@@ -98,7 +98,7 @@ class Advice:
     best: Candidate | None
     # As fast as the best within 2 %, and admissible too.
     as_fast: tuple[Candidate, ...]
-    # The slowest of those that are faster than the best and as fast ones, if possible of those that no other beats.
+    # The slowest of the settings that are faster than those above, preferably one that no other beats.
     next_faster: Assessment | None
     # The settings that no other beats, the fastest first.
     unbeaten: tuple[Candidate, ...]
@@ -107,7 +107,7 @@ class Advice:
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing is advised because something is unproven that could be the answer."""
+        """Whether nothing is advised because a setting that could be the answer is unproven."""
         return self.best is None and (not self.assessed or bool(self.unproven))
 
     @property
@@ -159,7 +159,7 @@ def is_limited(showing: Showing) -> bool:
 def _against(showing: Showing, wishes: Wishes) -> list[Reason]:
     """Return what rules a candidate out under one fault."""
     seen = _seen(showing, wishes)
-    # What was seen needs no document.
+    # A loss that was seen counts whatever the documentation says.
     allowed = [one for one in _allowed(showing, wishes) if one[0] not in dict(seen)]
     found = [Reason(wish, showing.fault, text) for wish, text in (*seen, *allowed)]
     if showing.broken:
@@ -193,7 +193,7 @@ def _allowed(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
 
 
 def _thin(showing: Showing, wishes: Wishes) -> list[str]:
-    """Return why the evidence under one fault does not carry a zero."""
+    """Return why the evidence under one fault does not support a zero."""
     found = list(showing.doubts)
     seen_count = showing.piece.row.outcome.exposure_count if showing.piece else 0
     if showing.piece and wishes.exposure_min is not None and seen_count < wishes.exposure_min:
@@ -202,7 +202,7 @@ def _thin(showing: Showing, wishes: Wishes) -> list[str]:
 
 
 def _unbeaten(known: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return those that no other beats, in their order."""
+    """Return the settings that no other beats, in their order."""
     taking_part = [one for one in known if _speed(one) and not any(each.doubts for each in one.showings)]
     return tuple(one for one in taking_part if not any(_beats(other, one) for other in taking_part))
 

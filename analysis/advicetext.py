@@ -1,4 +1,4 @@
-"""Advice in words: for a terminal, as Markdown, and as JSON. None ever says more than was seen."""
+"""Advice in words: for a terminal, as Markdown, and as JSON. No text says more than was seen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def headline(advice: Advice) -> str:
     if not advice.assessed:
         return "No advice: nothing that fits was measured."
     if advice.is_refused:
-        return "No advice: the evidence does not carry any."
+        return "No advice: the evidence does not suffice."
     return f"Nothing that was measured meets {' '.join(advice.wishes.words)} under {_listed(advice.faults)}."
 
 
@@ -101,7 +101,7 @@ def estimate(one: Estimate) -> str:
 
 
 def rows(advice: Advice) -> list[list[str]]:
-    """Return every candidate as a row below `HEADINGS`, the fastest first, with the place where they differ in that."""
+    """Return every candidate as a row below `HEADINGS`, the fastest first, with its place where places differ."""
     places = {one.candidate.place for one in advice.assessed}
     return [_row(one, advice, has_place=len(places) > 1) for one in advice.assessed]
 
@@ -208,7 +208,7 @@ def _row(one: Assessment, advice: Advice, *, has_place: bool) -> list[str]:
 
 
 def _named(candidate: Candidate, best: Candidate | None) -> str:
-    """Return the settings, with their place where it is not that of the best."""
+    """Return the settings, each with its place if that is not the place of the best."""
     if best is None or candidate.place != best.place:
         return f"{candidate.title} ({candidate.place})"
     return candidate.title

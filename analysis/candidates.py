@@ -1,8 +1,8 @@
 """The settings among which advice chooses: what all stored runs together show of each, fault by fault.
 
-A loss or damage that any run saw, with any workload, its setting has: that needs no further proof. A zero needs one: a
-run in which the promise was kept with the default workload, with enough exposure and with every control fired. The
-speed is that of the default workload, the slowest if runs differ. Scenarios under a shim test the rig and are left out.
+A loss or damage that any run saw, with any workload, counts against its setting without further proof. A zero needs
+proof: a run in which the promise was kept with the default workload, enough exposure and every control fired. The speed
+is that of the default workload, the lowest if runs differ. Scenarios under a shim test the rig and are left out.
 Two builds of an engine, and two values of a tuning, are two candidates.
 """
 
@@ -74,7 +74,7 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Return the settings as spelled in ids, and what is tuned besides."""
+        """Return the settings as spelled in ids, then any tuning."""
         return f"{self.name} {self.variant}".strip()
 
     @property
@@ -84,7 +84,7 @@ class Candidate:
 
     @property
     def loss(self) -> tuple[bool, int]:
-        """Return what one candidate is worse than another by: damage first, then the most transactions lost."""
+        """Return what makes one candidate worse than another: damage first, then the most transactions lost."""
         return any(one.damage.count for one in self.showings), max((one.lost_max for one in self.showings), default=0)
 
 
@@ -99,7 +99,7 @@ def candidates(pieces: Iterable[Piece], faults: Sequence[str]) -> tuple[Candidat
 
 
 def differing(scenario: MeasuredScenario) -> dict[str, str]:
-    """Return the tuning in which a scenario differs from what its engine is measured with otherwise, sorted."""
+    """Return the tuning of a scenario that differs from the usual tuning of its engine, sorted."""
     engine = found(scenario.engine)
     spec = engine.spec if engine else None
     usual = {**spec.tuning, **spec.tuning_of.get(scenario.workload_name, {})} if spec else {}

@@ -1,7 +1,7 @@
-"""What each setting costs a transaction: virtual figures of the recordings, and real ones beside them if there are any.
+"""What each setting costs a transaction: virtual figures from the recordings, beside real ones if there are any.
 
-Virtual figures are those of the device of the scenario, and the same on every run. Real ones come from `rig speed`, of
-the same engine, settings and workload on the user's own disk. Only ratios between rows compare with the virtual ones.
+Virtual figures are those of the scenario's device, and the same in every run. Real ones come from `rig speed`, for the
+same engine, settings and workload on the user's own disk. Compare real and virtual figures only by ratios between rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long transactions took, from the call until the acknowledgement, by percentiles.
 
-Percentiles are values that were measured (nearest rank), never between two of them. Of few transactions the 99th is the
+Percentiles are measured values (nearest rank), never interpolated. If there are few transactions, the 99th is the
 largest.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Latencies:
-    """Of all transactions of an arm or a recording, in milliseconds; virtual or real, as their source is."""
+    """Latencies of all transactions of an arm (real) or of a recording (virtual), in milliseconds."""
 
     p50_ms: float
     p95_ms: float

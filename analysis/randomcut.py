@@ -2,16 +2,16 @@
 
 What is averaged are the cut instants of a scenario, spread evenly over its virtual time, each judged with everything
 unflushed lost: the worst that one disk with a volatile cache can do at that instant. The probability is
-`Outcome.instant_share_losing` and nothing else. Numbers and ages of lost transactions are over the instants that a
-prefix of the transactions explains; a database that came back damaged has no such number, and is counted apart.
+`Outcome.instant_share_losing` and nothing else. Numbers and ages of lost transactions are over the instants at
+which a prefix of the transactions came back; a damaged database has no such number, and is counted separately.
 
-Neighbouring instants are alike, so they are not independent trials. The intervals rest on stretches: as many instants
-in a row as the longest run of losing ones and one more, and never fewer than there are for a transaction. Circular
-block bootstrap (Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws whole stretches again and
-again. Where every drawing would say the same, as with no loss at all, the exact bound over the number of stretches
-counts instead. With fewer than two stretches there is no interval: the run is too short to say.
+Neighbouring instants are alike, so they are not independent trials. The intervals rest on stretches of consecutive
+instants. A stretch has one instant more than the longest run of losing ones, and no fewer than there are for one
+transaction. Circular block bootstrap (Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws
+whole stretches again and again. Where every draw would give the same value, as with no loss at all, the exact bound
+over the number of stretches is used instead. With fewer than two stretches there is no interval: the run is too short.
 
-All of it is about this workload, with its pauses, on this recording. A faster writer loses more in the same time.
+All figures are those of this workload, with its pauses, on this recording. A faster writer loses more in the same time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its two-sided 95 % interval; an end is None where nothing can be said of it."""
+    """A mean with its two-sided 95 % interval; an end is None where nothing is known about it."""
 
     value: float
     low: float | None
@@ -103,7 +103,7 @@ def _stretch_length(instants: Sequence[Verdict], transaction_count: int) -> int:
 
 
 def _share(value: float, instants: Sequence[Verdict], length: int) -> Estimate:
-    """Return the probability of a loss; an exact bound stands in for the ends that no drawing reaches."""
+    """Return the probability of a loss; an exact bound replaces an end that no draw can move."""
     drawn = _interval(instants, lambda one: float(loses(one)), length)
     if drawn is None:
         return Estimate(value, None, None)
@@ -146,7 +146,7 @@ def _interval(instants: Sequence[Verdict], of: Callable[[Verdict], float], lengt
 
 
 def _sums(values: NDArray[np.float64], length: int) -> NDArray[np.float64]:
-    """Return the sum of `length` values from each place on; after the last comes the first."""
+    """Return the sum of `length` values from each position on; the first value follows the last."""
     import numpy as np
 
     total = np.concatenate(([0.0], np.cumsum(np.concatenate((values, values[: length - 1])))))

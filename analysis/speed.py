@@ -3,7 +3,7 @@
 A ratio is that of two medians over the rounds, with its 95 % interval by the percentile bootstrap (Efron 1979, Annals
 of Statistics 7, 1-26): whole rounds are drawn with replacement, because what happened on the host during a round met
 all its arms. The draws come from the measurement's seed, so the same file gives the same intervals. An interval tells
-how far the same measurement would differ on this disk, not what another disk would show.
+how much a repeated measurement would vary on this disk, not what another disk would show.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
 # The share by which a ratio may differ from a document's before a sentence says so.
 DEVIATION_MAX = 1 / 3
-# Above this factor, and this many more, between the most and the fewest flushes a transaction, others must have flushed
-# the disk too.
+# If rounds differ in their flushes per transaction by more than this factor and by more than this number, other
+# programs must have flushed the disk too.
 _FLUSHES_APART_MAX = 1.2
 _FLUSHES_APART_MIN = 0.1
 
@@ -95,7 +95,7 @@ def noises(speeds: Speeds) -> list[str]:
         shares = [(one.disk.flush_count or 0) / one.transactions for one in trials if one.disk]
         if shares and max(shares) > _FLUSHES_APART_MIN + _FLUSHES_APART_MAX * min(shares):
             found.append(
-                f"{name}: {min(shares):.3g} to {max(shares):.3g} flushes a transaction by round: other programs use "
+                f"{name}: {min(shares):.3g} to {max(shares):.3g} flushes per transaction by round: other programs use "
                 "this disk too"
             )
     return found + [
@@ -168,7 +168,7 @@ def _fewest(values: Sequence[float | None]) -> float | None:
 def _sentence(speeds: Speeds, one: Comparison) -> str:
     figure, ours = one.figure, one.ours
     arm, base = (_arm(speeds, name).flush_per_transaction for name in (figure.arm, figure.base))
-    flushes = "" if arm is None or base is None else f": {arm:.2g} flushes a transaction against {base:.2g}"
+    flushes = "" if arm is None or base is None else f": {arm:.2g} flushes per transaction against {base:.2g}"
     held = "; its figure lies within our interval" if ours.low <= figure.ratio <= ours.high else ""
     return (
         f"{speeds.document} line {figure.line}: {_words(figure.metric)} of {figure.arm} is {figure.ratio:.3g} of "

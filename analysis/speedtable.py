@@ -1,4 +1,4 @@
-"""Print a measurement of speed as a table; figures beside each other are from one measurement on one disk."""
+"""Print a measurement of speed as a table; all figures of a table are from one measurement on one disk."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _of_document(speeds: Speeds) -> Table:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a figure with so many digits that count, never with an exponent above 1; `-` for none."""
+    """Return a figure with so many significant digits, above 1 never with an exponent; `-` for none."""
     if value is None:
         return "-"
     if abs(value) >= 10 ** (digits - 1):

@@ -31,7 +31,7 @@ def not_measured(claim: Claim, why: str, figures: Mapping[str, Figure | None] | 
 
 
 def decide(claim: Claim, figures: Figures) -> Answer:
-    """Compare the figures with the thresholds; without its control, or where none fits, the claim is not measured."""
+    """Compare the figures with the thresholds; if the control did not fire or none fits, the claim is not measured."""
     try:
         silent = [condition.text for condition in claim.fires if not condition.holds(figures)]
         if silent:

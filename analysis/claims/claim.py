@@ -2,7 +2,7 @@
 
 The experiment is one of six kinds. A *probe* is a small real experiment without a crash, here or in a *guest*.
 *Scenarios* of the matrix are judged from a run directory. A *speed* experiment compares two arms of `rig speed`. A
-*reading* is for statements about what is written, which only what is written can decide. *Awaits* says why there is no
+*reading* is for statements about a documentation, which only its text can decide. *Awaits* says why there is no
 experiment yet.
 """
 
@@ -63,9 +63,9 @@ class Speed:
     experiment: str
     over: str
     under: str
-    # The main metric of the experiment if empty.
+    # If empty, the main metric of the experiment.
     metric: str = ""
-    # Where it has to be measured; anywhere if empty.
+    # The file system on which it has to be measured; if empty, any.
     filesystem: str = ""
 
 
@@ -100,7 +100,7 @@ class Claim:
     fires: tuple[Condition, ...]
     confirm: tuple[Condition, ...]
     refute: tuple[Condition, ...]
-    # If neither of these: the claim is partly true, and `truth` says what is.
+    # Imprecise: neither of the two above, so the claim is partly true, and `truth` says what is.
     imprecise: tuple[Condition, ...]
     seen: str
     truth: str
@@ -116,7 +116,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a document's summary, and the verdicts on which it rests."""
+    """One line of a document's summary, and the verdicts that it rests on."""
 
     text: str
     rests_on: Mapping[str, Verdict]

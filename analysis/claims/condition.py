@@ -70,7 +70,7 @@ class Condition:
 
 
 def parsed(text: str) -> Condition:
-    """Return the condition that a text says; raise UsageError if it says none."""
+    """Return the condition in a text; raise UsageError if there is none."""
     found = _CONDITION.fullmatch(text)
     if not found:
         raise UsageError(f"{text!r} is no condition; write for example: lost_max <= 1")
@@ -82,7 +82,7 @@ def parsed(text: str) -> Condition:
     elif found["word"] is not None:
         value = found["word"]
     if isinstance(value, str | bool) and found["operator"] not in {"==", "!="}:
-        raise UsageError(f"{text!r} orders words or truths; they are only equal (==) or not (!=)")
+        raise UsageError(f"{text!r} orders words or truth values; these can only be equal (==) or not (!=)")
     return Condition(found["name"], found["operator"], value, found["other"] or "", float(found["factor"] or 1))
 
 

@@ -32,7 +32,7 @@ _NONE_GIVEN = "no run directory was found: measure the claims about loss with `r
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run as the claims need it."""
+    """What the claims need of a run."""
 
     summary: Summary | None = None
     # Where its states are replayed from; empty for the default directory.

@@ -70,7 +70,7 @@ def document_of(text: str, name: str, known: Arms) -> Document:
     ids = [claim.id for claim in claims]
     for claim in claims:
         if ids.count(claim.id) > 1:
-            raise UsageError(f"{name}, {claim.id}: this id stands there {ids.count(claim.id)} times")
+            raise UsageError(f"{name}, {claim.id}: this id occurs {ids.count(claim.id)} times")
         if not claim.id.startswith(f"{own}-"):
             raise UsageError(f"{name}, {claim.id}: a claim of this document has an id that begins with {own}-")
     lines = tuple(_line(one, f"{name}, summary {index}", ids) for index, one in enumerate(place.tables("summary"), 1))

@@ -23,13 +23,13 @@ InGuest = Callable[[str, str], Figures]
 
 
 class Progress(Protocol):
-    """Who is told how far the measuring is."""
+    """Receives the progress of the measuring."""
 
     def planned(self, count: int, /) -> None:
-        """Be told that so many probes will run."""
+        """Expect so many probes."""
 
     def judged(self, count: int, /) -> None:
-        """Be told that so many of them have run."""
+        """Count probes that have run."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _CLASSES = {
 def write_page(
     answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Sequence[tuple[str, str]], out: Path
 ) -> None:
-    """Write the report to `out`, durably or not at all; `facts` say on what it rests."""
+    """Write the report to `out`, durably or not at all; `facts` say what it rests on."""
     out.parent.mkdir(parents=True, exist_ok=True)
     host.atomic_write(out, page_html(answered, speeds, facts).encode())
 

@@ -1,7 +1,7 @@
 """Judges claims about speed from what `rig speed --json FILE` stored, by the ratio of two medians with its interval.
 
-Fewer than ROUNDS_MIN rounds are no measurement, and so is another amount of work: a look at a smaller scale, or other
-transactions than the ledger's where settings are compared.
+A claim is not measured by fewer than ROUNDS_MIN rounds, nor by another amount of work: a first look at a smaller scale,
+or other transactions than the ledger's where settings are compared.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# So many claims are shown with everything that is known about them.
+# Up to this many claims are shown with everything that is known about them.
 _DETAILED_MAX = 3
 _STYLES = {
     Verdict.CONFIRMED: "green",
@@ -53,9 +53,9 @@ def headline(answers: Sequence[Answer]) -> str:
 
 
 def summary(answered: Answered) -> list[str]:
-    """Return what a reader of the document wants to know; a line whose claims say something else says so instead."""
+    """Return what a reader of the document wants to know; a line whose claims came out otherwise says so instead."""
     verdicts = {answer.claim.id: answer.verdict for answer in answered.answers}
-    # Of a few claims that were asked for there is nothing to sum up.
+    # If only some claims were asked for, there is nothing to sum up.
     lines = answered.document.summary if len(verdicts) > _DETAILED_MAX else ()
     return [_said(line, verdicts) for line in lines]
 

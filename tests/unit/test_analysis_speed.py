@@ -116,7 +116,7 @@ def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:
     speeds = measured({"slow": [10, 10], "fast": [30, 30]}, figures)
     assert [False, False, True, True] == [one.deviates for one in speed.compared(speeds)]
     text = speed.sentences(speeds)
-    expected = "doc.txt line 3: speed of fast is 4.6 of slow, here 3 (3 to 3): 3 flushes a transaction against 3, "
+    expected = "doc.txt line 3: speed of fast is 4.6 of slow, here 3 (3 to 3): 3 flushes per transaction against 3, "
     assert expected + "and a sync takes 4 ms" == text[0]
     assert 2 == len(text)
 
@@ -126,7 +126,7 @@ def test_flushes_of_others_show_in_equal_trials() -> None:
     assert [] == speed.noises(speeds)
     last = replace(speeds.trials[-1], disk=Counters(1, 1, 90, 1))
     noisy = replace(speeds, trials=[*speeds.trials[:-1], last])
-    assert ["slow: 3 to 9 flushes a transaction by round: other programs use this disk too"] == speed.noises(noisy)
+    assert ["slow: 3 to 9 flushes per transaction by round: other programs use this disk too"] == speed.noises(noisy)
 
 
 def test_the_table_has_every_arm_the_disk_and_what_warns() -> None:

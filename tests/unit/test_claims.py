@@ -206,7 +206,7 @@ def test_a_value_of_another_kind_is_refused_by_its_key(key: str, value: Any) -> 
 
 def test_two_claims_of_one_id_are_refused() -> None:
     second = GOOD[GOOD.index("[[claim]]") : GOOD.index("[[summary]]")]
-    with pytest.raises(UsageError, match=r"S9\.toml, S9-1: this id stands there 2 times"):
+    with pytest.raises(UsageError, match=r"S9\.toml, S9-1: this id occurs 2 times"):
         loaded(GOOD.replace("[[summary]]", f"{second}[[summary]]", 1))
 
 
