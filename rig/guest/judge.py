@@ -1,10 +1,10 @@
 """Judge databases in a process apart, because an engine may do anything on a damaged file.
 
 The agent is process 1: if it died, so would the machine. So another process, forked from it, opens, checks, reads and
-closes one database after the other. It says through shared memory what it is at; what it prints is kept. If it dies,
-takes too long or runs out of memory, that is the finding, and the next database gets a new process. So it does if it
-kept files open (`kill`). The agent itself never opens a database: threads that an engine starts would be missing in
-every later fork.
+closes one database after the other. It reports through shared memory what it is doing; what it prints is kept. If it
+dies, takes too long or runs out of memory, that is the finding, and the next database gets a new process. The same
+holds after a process that kept files open (`kill`). The agent itself never opens a database: threads that an engine
+starts would be missing in every later fork.
 
 A database that computes for longer than `Spec.state_limit_s` is stuck, and so is one that has given no answer in
 `_WALL_FACTOR` times as long, because it sleeps or its helpers compute. When the guest has no memory left, the kernel
@@ -45,7 +45,7 @@ _WALL_FACTOR = 3
 # A new process imports the engine and computes what the database must hold.
 _LOADING_LIMIT_S = 60
 _LOOK_MS = 500
-# Of what a process printed, and of a finding's detail: a message must fit into the buffer of a socket.
+# Limits of what a process printed and of a finding's detail: a message must fit into the buffer of a socket.
 _WORDS_CHARS = 1000
 _DETAIL_CHARS = 20_000
 _MESSAGE_BYTES = 1 << 17
@@ -54,7 +54,7 @@ _CLOSE, _LEAVE = b"close", b"leave"
 
 
 class Phase(StrEnum):
-    """What the process is at."""
+    """What the process is doing."""
 
     WAITING = "idle after closing"
     LOADING = "loading the engine"
@@ -79,7 +79,7 @@ class Judge:
         self.patience = 1
 
     def assign(self, site: Site) -> None:
-        """Judge this site from now on; load what that takes. Raise RuntimeError if our own code fails at that."""
+        """Judge this site from now on; load what that needs. Raise RuntimeError if our own code fails to."""
         self._site = site
         self._limit_s = load(site.orders.engine_module).spec.state_limit_s
         self._ready()
@@ -114,7 +114,7 @@ class Judge:
         return worker.kill() if worker else ""
 
     def _ready(self) -> Finding | None:
-        """Have a process that knows the site; return what happened if that cannot be had."""
+        """Make sure that a process knows the site; return what happened if that fails."""
         assert self._site, "no site was assigned"
         self.aftermath()
         if self._worker is None:
@@ -230,7 +230,7 @@ class _Worker:
     def _reaped(self) -> tuple[int, str]:
         _, status = os.waitpid(self._pid, 0)
         if os.getpid() == 1:
-            # What it had started, in whichever process group, is left to us.
+            # The processes that it had started, in any process group, are now our children.
             kill_children()
         self._listen()
         for descriptor in (self._printed, self._end):
@@ -262,7 +262,7 @@ class _Bench:
             os._exit(1)
 
     def _settle(self) -> None:
-        """Be a session of our own, the first to be killed if memory ends, and hold nothing of the agent's."""
+        """Become a session, the first process to be killed if memory runs out, and hold nothing of the agent's."""
         os.setsid()
         first_to_be_killed()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -320,7 +320,7 @@ class _Bench:
 
 
 class _Told:
-    """An open database that says what it is at."""
+    """An open database that says what it is doing."""
 
     def __init__(self, database: Database, at: Callable[[Phase], None]) -> None:
         self.database = database
@@ -346,5 +346,5 @@ def _close(database: Database) -> None:
 
 
 def _leave(database: Database) -> None:
-    """Close a database; nobody looks at it again, so what the next opening can do as well may be left to it."""
+    """Close a database that is thrown away, without the work that the next opening could do as well."""
     getattr(database, "leave", database.close)()

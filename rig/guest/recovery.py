@@ -2,7 +2,7 @@
 
 The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
 FLUSH and FUA reach it and are logged. The code checks this, and checks that the log is complete: it has as many bytes
-as were written to the layer. Between the two is a device whose block trace says when requests were submitted
+as were written to the layer. Between log and layer is a device whose block trace says when requests were submitted
 (`faults.submissions`). It is dm-log-writes too, though nobody reads its log: any other target there would have no write
 cache either, and the block layer strips FLUSH and FUA before it traces requests to such a device.
 """
@@ -41,7 +41,7 @@ class Recording:
 
 @contextmanager
 def recorded(mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int) -> Iterator[Recording]:
-    """Give a node above a device whose requests are recorded until the end of the block.
+    """Yield a node above a device; requests to it are recorded until the end of the block.
 
     Raise RuntimeError, because the recording is void, if flushes would not be logged, the log is full, or something
     was written to the layer that is not in the log.
