@@ -38,6 +38,8 @@ _FORMAT = 6
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
+# Of a verdict, what the analysis adds up.
+_COUNTS = ("entry", "acked", "lost", "lost_virtual_ns", "instant_weight_ns")
 
 
 class Run:
@@ -89,6 +91,13 @@ class Run:
                 f"version reads format {_FORMAT}; read it with the version that wrote it, or measure again elsewhere"
             )
         return cls(folder, definition)
+
+    @property
+    def profile(self) -> str:
+        """Return the name of the profile that the run was measured with; raise StoreError if the manifest has none."""
+        if "profile" not in self.definition:
+            raise StoreError(f"{self.folder / 'manifest.json'} is damaged: it does not name a profile")
+        return str(self.definition["profile"])
 
     def recording_folder(self, scenario: Scenario) -> Path:
         """Return the folder of a scenario's recording."""
@@ -262,6 +271,9 @@ def _lines(verdicts: Iterable[Verdict]) -> bytes:
 
 def _verdict(line: bytes) -> Verdict:
     known = json.loads(line)
+    for name in _COUNTS:
+        if type(known[name]) is not int:
+            raise ValueError(f"{name} is {known[name]!r}, not a count")
     return Verdict(**{**known, "kind": VerdictKind(known["kind"])})
 
 

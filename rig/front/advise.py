@@ -122,7 +122,7 @@ def _pieces(
     for name, message in target.failures().items():
         if _fits(name, filesystem, engine, faults):
             click.echo(f"not measured {name}: {message}", err=True)
-    profile = target.definition["profile"]
+    profile = target.profile
     summary = summarise([one for one in results if not is_mutant(one)], matrix.profile(profile).exposure_min)
     for row in summary.rows:
         scenario = row.outcome.scenario
@@ -133,7 +133,9 @@ def _pieces(
 
 def _fits(scenario_id: str, filesystem: str | None, engine: str | None, faults: Sequence[str]) -> bool:
     """Return whether a scenario is of this file system and engine, if any are named, under one of these faults."""
-    of_engine, of_filesystem, _ = scenario_id.split("-", 2)
+    # Whoever made a folder that is no scenario may have named it otherwise.
+    of_engine, _, rest = scenario_id.partition("-")
+    of_filesystem = rest.partition("-")[0]
     is_of_both = engine in {None, of_engine} and filesystem in {None, of_filesystem}
     return is_of_both and scenario_id.endswith(tuple(f"_{fault}" for fault in faults))
 

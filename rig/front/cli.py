@@ -201,7 +201,7 @@ def report(run_dir: Path | None) -> None:
     from rig.store import Run
 
     target = Run.open(run_dir or newest_run())
-    sys.exit(_conclude(target, matrix.profile(target.definition["profile"]).exposure_min))
+    sys.exit(_conclude(target, matrix.profile(target.profile).exposure_min))
 
 
 @main.command()
@@ -360,7 +360,7 @@ def _conclude(target: Run, exposure_min: int) -> int:
     run_dir = "" if target.folder.parent == RUNS else str(target.folder)
     # Files first: whatever reads the table may close the pipe halfway.
     write_parquet(results, target.folder / "verdicts.parquet")
-    run_info = {"run": target.folder.name, "profile": target.definition["profile"]}
+    run_info = {"run": target.folder.name, "profile": target.profile}
     write_report(summary, run_info, _report(target), run_dir, _speeds(target))
     print_table(summary, standard_output(), run_dir)
     failures = target.failures()

@@ -66,6 +66,16 @@ def test_the_answer_comes_first_with_speed_evidence_bounds_run_and_recording(the
     assert any(line.startswith("  loses something: ") for line in lines)
 
 
+def test_a_folder_that_is_no_scenario_and_a_manifest_without_a_profile_are_no_crash(here: Here, tmp_path: Path) -> None:
+    folder = finished(tmp_path / "runs" / "one", samples.controls_that_fire())
+    (folder / "scenarios" / "odd").mkdir()
+    (folder / "scenarios" / "odd" / "plan.json").write_text("{}")
+    assert "not enough values" not in here().output
+    (folder / "manifest.json").write_text(json.dumps({"format": Run.open(folder).definition["format"]}))
+    result = here()
+    assert (3, True) == (result.exit_code, "does not name a profile" in result.output), result.output
+
+
 @pytest.mark.parametrize("word", ["nan", "inf"])
 def test_a_wish_that_nothing_could_go_against_is_none(word: str, there: Here) -> None:
     result = there("--max-lost-seconds", word)

@@ -168,6 +168,17 @@ def test_a_damaged_line_is_named_with_file_and_offset_and_all_others_are_kept(ru
     assert [] == run.mend(SCENARIO.id)
 
 
+@pytest.mark.parametrize("name", ["lost", "acked", "instant_weight_ns"])
+@pytest.mark.parametrize("value", ["3", None, 1.5, True])
+def test_a_count_that_is_none_is_damage_too(run: Run, name: str, value: object) -> None:
+    path = with_scenario(run, SCENARIO, rows(2))
+    first, second = path.read_text().splitlines(keepends=True)
+    path.write_text(json.dumps({**json.loads(first), name: value}) + "\n" + second)
+    found, (error,) = run.verdicts(SCENARIO.id)
+    assert rows(1, first=1) == found
+    assert f"{name} is {value!r}, not a count" in str(error)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "nonsense", '{"format": 0}', "\udcff\udcfe"])
 def test_a_damaged_manifest_is_an_error_that_names_it(run: Run, text: str) -> None:
     path = run.folder / "manifest.json"
