@@ -38,6 +38,8 @@ class Evidence:
     # Where its states are replayed from; empty for the default directory.
     run_dir: str = ""
     failures: Mapping[str, str] | None = None
+    # What of the run could not be read, in sentences.
+    damaged: tuple[str, ...] = ()
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -48,12 +50,12 @@ class Evidence:
 def evidence_of(folder: Path, wanted: Sequence[str], default_folder: Path) -> Evidence:
     """Return what a run directory holds of some scenarios and of everything that is a control for them."""
     run = Run.open(folder)
-    results, _ = run.results()
+    results, damaged = run.results()
     groups = {(one.engine, one.filesystem, one.fault, one.workload_name) for one in results if one.id in wanted}
     own = [one for one in results if (one.engine, one.filesystem, one.fault, one.workload_name) in groups]
     run_dir = "" if folder.parent == default_folder else str(folder)
     # How much was seen is asked for each claim, over all its scenarios.
-    return Evidence(summarise(own, exposure_min=0), run_dir, run.failures())
+    return Evidence(summarise(own, exposure_min=0), run_dir, run.failures(), tuple(map(str, damaged)))
 
 
 def judge(claim: Claim, evidence: Evidence) -> Answer:
@@ -90,6 +92,8 @@ def _trouble(experiment: Scenarios, evidence: Evidence) -> str:
         reason = (evidence.failures or {}).get(missing[0], "")
         if reason:
             return f"{missing[0]} could not be measured: {reason}"
+        if found := [one for one in evidence.damaged if missing[0] in one]:
+            return found[0]
         return f"{missing[0]} is not in the run" + (f", nor are {len(missing) - 1} more" if len(missing) > 1 else "")
     doubtful = [one for one in experiment.ids if rows[one].judgement.result is Result.INCONCLUSIVE]
     if doubtful:

@@ -28,6 +28,7 @@ from rig.speed.probe import Probe
 from rig.speed.session import of_replication
 from rig.speed.speeds import WHOLE, ArmFacts, Speeds, Trial
 from tests.unit import samples
+from tests.unit.storedruns import stored
 
 ARMS = {"wal": ("sqlite-ext4-wal_full_powercut",), "off": ("sqlite-ext4-wal_off_powercut",)}
 LOST, CORRUPT = VerdictKind.LOST_SUFFIX, VerdictKind.CORRUPT
@@ -148,6 +149,15 @@ def test_a_scenario_that_is_missing_is_named() -> None:
 def test_a_scenario_that_failed_is_named_with_its_reason() -> None:
     failed = Evidence(summarise([], 0), "", {"sqlite-ext4-wal_full_powercut": "the disk is full"})
     assert "sqlite-ext4-wal_full_powercut could not be measured: the disk is full" == crash.judge(OF_LOSS, failed).why
+
+
+def test_a_scenario_whose_plan_is_damaged_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    stored(tmp_path / "run", run(samples.durable(CONTENTS_MIN)))
+    plan = tmp_path / "run" / "scenarios" / ARMS["wal"][0] / "plan.json"
+    plan.write_text("{")
+    answer = crash.judge(OF_LOSS, crash.evidence_of(tmp_path / "run", [ARMS["wal"][0], ARMS["off"][0]], tmp_path))
+    assert Verdict.NOT_MEASURED is answer.verdict
+    assert answer.why.startswith(f"{plan} is damaged"), answer.why
 
 
 def test_a_scenario_with_other_settings_than_asked_for_is_no_evidence() -> None:
