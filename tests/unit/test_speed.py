@@ -106,12 +106,12 @@ def test_what_is_no_measurement_is_refused(tmp_path_factory: pytest.TempPathFact
         speeds.load(path)
 
 
-def _spoil(message: dict[str, Any], *path: str | int, value: Any) -> None:
+def _spoil(message: Any, *path: str | int, value: Any) -> None:
     """Put a value at a place of a stored measurement."""
     *above, last = path
     for step in above:
         message = message[step]
-    message[last] = value  # type: ignore[index]
+    message[last] = value
 
 
 @pytest.mark.parametrize(
