@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from rig.contract.errors import EngineError
 from rig.engines import Database, EnduringDatabase, Engine, load
 from rig.engines.replications import Task, replications_of
 from rig.speed.loads import Carried, Load
@@ -146,15 +147,15 @@ def _together(
 ) -> tuple[int, list[_Part]]:
     """Let one process write each part of the work; return when all began, and what each measured."""
     context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe() for _ in work]
-    writers = [
-        context.Process(target=_writer, args=(theirs, opened, part), daemon=True)
-        for (_, theirs), part in zip(pipes, work, strict=True)
-    ]
-    for writer, (_, theirs) in zip(writers, pipes, strict=True):
+    ours, writers = [], []
+    for part in work:
+        # One at a time: a writer that inherits another's end keeps it open when that one dies, and nobody is told.
+        mine, theirs = context.Pipe()
+        writer = context.Process(target=_writer, args=(theirs, opened, part), daemon=True)
         writer.start()
         theirs.close()
-    ours = [ours for ours, _ in pipes]
+        ours.append(mine)
+        writers.append(writer)
     for each in ours:
         _told(each)
     with watch.running():
@@ -182,7 +183,10 @@ def _writer(pipe: Connection, opened: Callable[[], Database], work: Sequence[Seq
 
 def _told(pipe: Connection) -> Any:
     """Return what a writer says; raise what it raised."""
-    answer = pipe.recv()
+    try:
+        answer = pipe.recv()
+    except EOFError:
+        raise EngineError("a writer ended without a word: the engine was killed or has crashed") from None
     if isinstance(answer, Exception):
         raise answer
     return answer

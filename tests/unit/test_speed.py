@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import re
 import signal
 import subprocess
@@ -21,9 +23,10 @@ from rig.contract.errors import EngineError, HostError, StoreError
 from rig.engines import engines, named
 from rig.engines.replications import Figure
 from rig.front import cli
-from rig.speed import session, speeds
+from rig.speed import session, speeds, trial
 from rig.speed.arms import arms_of
 from rig.speed.loads import Carried, Load
+from rig.speed.stopwatch import Stopwatch
 from rig.speed.trial import Orders
 from rig.workloads.operations import apply
 from tests.unit.test_analysis_speed import measured
@@ -168,6 +171,30 @@ def test_writers_insert_rows_that_nobody_else_inserts(
 def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:
     (one, *_) = session.measure(small("wal_off", rows=3, writers=3), tmp_path, 1, 1, Told()).trials
     assert (15, 45, 15) == (one.transactions, one.rows, len(one.latencies_ns))
+
+
+def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) -> None:
+    opened_count = multiprocessing.get_context("fork").Value("i", 0)
+
+    def opened() -> Any:
+        with opened_count.get_lock():
+            opened_count.value += 1
+            number = opened_count.value
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return object()
+
+    def hangs(*_: object) -> None:
+        raise TimeoutError("nobody was told")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(10)
+    try:
+        with pytest.raises(EngineError, match="a writer ended without a word"):
+            trial._together(opened, [[], []], Stopwatch(tmp_path, []))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @given(st.integers(0, 9), st.integers(0, 100), st.text(max_size=5))
