@@ -14,7 +14,7 @@ from rig.analysis.claims import loader, measuring
 from rig.analysis.claims.answer import decide
 from rig.analysis.claims.claim import Claim, Probe, Verdict
 from rig.analysis.claims.crash import Evidence
-from rig.analysis.claims.probes import PROBES, Unmeasurable, probe
+from rig.analysis.claims.probes import PROBES, Unmeasurable, dbbench, probe
 from rig.analysis.claims.probes.calls import Call, counting
 from rig.analysis.claims.probes.databases import fill, insert, observed, opened, pragma
 from rig.contract.errors import VmError
@@ -182,6 +182,15 @@ def test_a_db_bench_that_says_it_in_another_form_leaves_its_claims_not_measured(
     ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
     assert Verdict.NOT_MEASURED is answer.verdict
     assert "or in another form" in answer.why
+
+
+def test_without_a_directory_in_memory_no_log_is_said_to_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dbbench, "_MEMORY", folder / "gone")
+    monkeypatch.setattr(dbbench, "_rate", lambda *_: 1000.0)
+    with pytest.raises(Unmeasurable, match="so no log can be kept in memory"):
+        dbbench.log_arms(folder)
 
 
 def test_a_probe_runs_once_for_all_its_claims_and_leaves_nothing(

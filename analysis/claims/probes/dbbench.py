@@ -51,7 +51,9 @@ def _is_taken(path: Path, flag: str) -> bool:
 
 def log_arms(folder: Path) -> Figures:
     """Run fillseq and fillrandom with and without the WAL, with its directory in memory, in batches and in threads."""
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else folder, prefix="rig-claims-") as memory:
+    if not _MEMORY.is_dir():
+        raise Unmeasurable(f"there is no {_MEMORY}, so no log can be kept in memory")
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="rig-claims-") as memory:
         arms: dict[str, tuple[str, dict[str, object]]] = {
             "seq_wal": ("fillseq", {}),
             "seq_nowal": ("fillseq", {"disable_wal": True}),
