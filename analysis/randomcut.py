@@ -9,13 +9,15 @@ Neighbouring instants are alike, so they are not independent trials. The interva
 instants. A stretch has one instant more than the longest run of losing ones, and no fewer than there are for one
 transaction. Circular block bootstrap (Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws
 whole stretches again and again. Where every draw would give the same value, as with no loss at all, the exact bound
-over the number of stretches is used instead. With fewer than two stretches there is no interval: the run is too short.
+over the number of stretches is used instead, and no interval is narrower than the bound for no loss. With fewer than
+two stretches there is no interval: the run is too short.
 
 All figures are those of this workload, with its pauses, on this recording. A faster writer loses more in the same time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -107,11 +109,17 @@ def _share(value: float, instants: Sequence[Verdict], length: int) -> Estimate:
     drawn = _interval(instants, lambda one: float(loses(one)), length)
     if drawn is None:
         return Estimate(value, None, None)
-    # Two-sided: half of the error on each side.
-    exact = upper_bound(0, len(instants) // length, (1 + CONFIDENCE) / 2)
-    low = min(drawn[0], 1 - exact) if value == 1 else drawn[0]
-    high = max(drawn[1], exact) if value == 0 else drawn[1]
-    return Estimate(value, low, high)
+    low, high = drawn
+    count = len(instants) // length
+    if low == high:
+        low, high = 1 - _exact(1 - value, count), _exact(value, count)
+    # Who saw a loss cannot rule out more than who saw none.
+    return Estimate(value, min(low, 1 - _exact(0, count)), max(high, _exact(0, count)))
+
+
+def _exact(share: float, count: int) -> float:
+    """Return the upper end for a share of so many trials; two-sided: half of the error on each side."""
+    return upper_bound(min(count, math.ceil(share * count)), count, (1 + CONFIDENCE) / 2)
 
 
 def _mean(instants: Sequence[Verdict], of: Callable[[Verdict], float], length: int) -> Estimate | None:

@@ -53,6 +53,20 @@ def test_the_probability_is_the_share_of_the_table_and_intervals_hold_the_values
             assert 0 <= one.low <= one.value <= one.high
 
 
+def test_a_loss_that_was_seen_rules_out_no_more_than_none_at_all() -> None:
+    none, one = cut_of([0] * 40).losing, cut_of([0] * 20 + [1] + [0] * 19).losing
+    assert none.high is not None
+    assert one.high is not None
+    assert none.high < one.high
+
+
+def test_a_pattern_that_every_drawing_repeats_is_not_certain() -> None:
+    losing = cut_of([0, 1] * 40).losing
+    assert losing.low is not None
+    assert losing.high is not None
+    assert losing.low < 0.4 < 0.6 < losing.high
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_the_order_of_verdicts_never_matters(losses: list[int], source: random.Random) -> None:
     rows = [_instant(place, lost) for place, lost in enumerate(losses)]
