@@ -45,9 +45,10 @@ _WALL_FACTOR = 3
 # A new process imports the engine and computes what the database must hold.
 _LOADING_LIMIT_S = 60
 _LOOK_MS = 500
-# Limits of what a process printed and of a finding's detail: a message must fit into the buffer of a socket.
+# Limits of what a process printed and of a finding's detail: a message must fit into the buffer of a socket, and in
+# JSON a character takes up to twelve bytes.
 _WORDS_CHARS = 1000
-_DETAIL_CHARS = 20_000
+_DETAIL_CHARS = 10_000
 _MESSAGE_BYTES = 1 << 17
 KEPT_OPEN = "the engine kept files open after it had closed the database"
 _CLOSE, _LEAVE = b"close", b"leave"

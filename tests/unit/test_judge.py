@@ -19,7 +19,7 @@ from rig.contract.devices import DEVICES
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
-from rig.engines import load
+from rig.engines import Database, load
 from rig.guest.judge import Judge, Phase
 from rig.guest.site import Site
 from rig.guest.watch.forks import manner
@@ -146,6 +146,21 @@ def test_a_process_that_dies_after_its_answer_is_told_of_the_state_before(
         time.sleep(0.01)
     assert "died by SIGSEGV while idle after closing" == found.detail
     assert FindingKind.PREFIX is judge.judge().kind
+
+
+def test_words_without_end_are_cut_and_do_not_count_as_a_death(
+    site: Callable[[str], Site], judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A character takes up to twelve bytes in JSON, and a message must fit into the buffer of a socket."""
+
+    def refused(_site: Site) -> Database:
+        raise OSError("\U0001f600" * 100_000)
+
+    here = site("sleep")
+    monkeypatch.setattr(Site, "open_database", refused)
+    judge.assign(here)
+    found = judge.judge()
+    assert ("unopenable", True) == (found.kind, len(found.detail) > 1000)
 
 
 def test_an_error_of_ours_before_anything_is_opened_blames_no_engine(site: Callable[[str], Site], judge: Judge) -> None:
