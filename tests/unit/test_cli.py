@@ -257,7 +257,8 @@ def test_a_program_error_is_never_taken_for_a_broken_promise(
     here: Here, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = stored(tmp_path / "run", samples.matrix()[:2])
-    monkeypatch.setattr(Run, "results", lambda *_: {}["nothing known"])
+    nothing: dict[str, str] = {}
+    monkeypatch.setattr(Run, "results", lambda *_: nothing["nothing known"])
     result = here("report", "--run-dir", str(folder))
     assert 3 == result.exit_code
     assert "this is a bug in the rig" in caplog.text
