@@ -302,10 +302,11 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     if strange := compare(scenario).difference:
         found.append(strange)
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    wanted = exposure_wanted(exposure_min, scenario.fault, is_mutant=is_mutant(scenario))
+    transaction_count = scenario.recording.transaction_count
+    wanted = exposure_wanted(exposure_min, scenario.fault, transaction_count, is_mutant=is_mutant(scenario))
     # A search that found nothing new among as many states again has seen what there is to see, unless it saw hardly
     # anything. A setting that syncs only at checkpoints has few contents.
-    has_seen_all = plan.is_saturated and outcome.exposure_count * SEEN_PART >= scenario.recording.transaction_count
+    has_seen_all = plan.is_saturated and outcome.exposure_count * SEEN_PART >= transaction_count
     is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)
     if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
         found.append(f"{unstable_count} states showed something else when the same files were opened again")

@@ -84,6 +84,9 @@ _SIDE_PART = 5
 _MUTANT_PART = 8
 # Most states of one recovery leave the same files, and each recovery costs a machine.
 _RECOVERY_PART = 16
+# The workload that only makes a database is over after a few transactions, of each of which 16 contents and more are
+# seen. However short a workload is, no less than the second is asked for.
+_CONTENTS_OF_A_TRANSACTION, _CONTENTS_MIN = 12, 60
 HONEST_FAULTS = of(Arm.HONEST)
 # Under these an honest disk loses what was not flushed.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
@@ -95,7 +98,8 @@ CLOCK_FAULTS = of(Arm.CLOCK)
 ERROR_FAULTS = of(Arm.ERROR)
 
 
-def exposure_wanted(exposure_min: int, fault: str, *, is_mutant: bool) -> int:
-    """Return how many distinct file contents a zero under this fault has to rest on."""
+def exposure_wanted(exposure_min: int, fault: str, transaction_count: int, *, is_mutant: bool) -> int:
+    """Return how many distinct file contents a zero under this fault has to rest on, with this many transactions."""
     part = 1 if fault in MAIN_FAULTS else _RECOVERY_PART if SPECS[fault].cuts_recovery else _SIDE_PART
-    return -(-exposure_min // (_MUTANT_PART if is_mutant else part))
+    wanted = -(-exposure_min // (_MUTANT_PART if is_mutant else part))
+    return min(wanted, max(_CONTENTS_MIN, _CONTENTS_OF_A_TRANSACTION * transaction_count))

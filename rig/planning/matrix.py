@@ -83,7 +83,7 @@ class Profile:
         is_fixed = is_unprotected(scenario) or spec.arm is Arm.DISHONEST or spec.is_unpromised or spec.cuts_recovery
         if is_fixed or scenario.shim != "none" or not spec.model:
             return 0
-        return exposure_wanted(self.exposure_min, scenario.fault, is_mutant=False)
+        return exposure_wanted(self.exposure_min, scenario.fault, self.transactions_of(scenario), is_mutant=False)
 
     def states_max_of(self, scenario: Scenario) -> int:
         """Return how many crash states are planned for a scenario; for mutants see `rig.planning.cuts`."""

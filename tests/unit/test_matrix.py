@@ -240,3 +240,21 @@ def test_a_fault_that_an_engine_cannot_meet_is_refused_with_the_reason() -> None
         with pytest.raises(UsageError, match=reason):
             ask()
     assert matrix.select(["leveldb-ext4-default_sync_discard"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault", "transactions", "wanted"),
+    [
+        (200, "powercut", 120, 200),
+        (200, "torn", 12, 144),
+        (60, "powercut", 12, 60),
+        (200, "powercut", 1, 60),
+        (200, "powercut", 0, 60),
+        (200, "shorn", 12, 40),
+        (5, "powercut", 0, 5),
+    ],
+)
+def test_a_short_workload_owes_fewer_file_contents_but_never_hardly_any(
+    asked: int, fault: str, transactions: int, wanted: int
+) -> None:
+    assert wanted == arms.exposure_wanted(asked, fault, transactions, is_mutant=False)
