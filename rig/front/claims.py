@@ -59,7 +59,7 @@ def claims(
 
     wanted, closely = chosen(documents(), names), matrix.profile(profile)
     stored = [load(path) for path in speeds]
-    folder = _measured(wanted, closely, run_dir) if closely.is_whole else run_dir or next(iter(runs()), None)
+    folder = _measured(wanted, closely, run_dir) if closely.is_whole else _stored(run_dir)
     with shown("carrying out experiments", "experiments carried out") as progress, ExitStack() as stack:
         progress.says(f"claims about loss are judged from {folder}" if folder else "there is no run directory")
         answered = measure(wanted, _evidence(folder, wanted), stored, progress, _in_guest(stack, progress.says))
@@ -85,6 +85,15 @@ def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None
     require_runs(run_dir or RUNS.absolute())
     scenarios = selection.with_controls(matrix.select(ids))
     return measured(matrix.configured(scenarios, closely), closely, run_dir).folder
+
+
+def _stored(run_dir: Path | None) -> Path | None:
+    """Return the run directory that holds the evidence, if there is one; raise StoreError if the one named is none."""
+    from rig.store import Run
+
+    if run_dir:
+        Run.open(run_dir)
+    return run_dir or next(iter(runs()), None)
 
 
 def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:

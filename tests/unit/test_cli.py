@@ -243,14 +243,18 @@ def test_what_is_damaged_or_was_not_measured_is_named_and_the_run_is_not_green(h
             "nowhere is not a run directory: it has no manifest.json",
         ),
         (["replay", SCENARIO, "e1:i1"], f"there is no run with the scenario '{SCENARIO}' in"),
+        (["claims", "S1-16", "--run-dir", "nowhere"], "nowhere is not a run directory: it has no manifest.json"),
     ],
-    ids=["report", "report of nowhere", "replay of nowhere", "replay"],
+    ids=["report", "report of nowhere", "replay of nowhere", "replay", "claims of nowhere"],
 )
-def test_a_run_that_is_not_there_is_said_so_without_a_traceback(words: list[str], said: str, rig: Rig) -> None:
+def test_a_run_that_is_not_there_is_said_so_without_a_traceback(
+    words: list[str], said: str, rig: Rig, tmp_path: Path
+) -> None:
     result = rig(*words)
     assert 3 == result.returncode
     assert said in result.stderr
     assert 1 == len(result.stderr.splitlines())
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_program_error_is_never_taken_for_a_broken_promise(
