@@ -232,6 +232,10 @@ _NEW_NAMES = {
         "Btrfs logs a new file with its name at the fsync of the file",
         "btrfs_log_inode_parent and add_inode_ref in fs/btrfs/tree-log.c [SRC]",
     ),
+    "f2fs": spared(
+        "the fsync of a new file on f2fs writes its node, which holds its name; recovery puts it into the directory",
+        "f2fs_need_dentry_mark in fs/f2fs/node.c, recover_dentry in fs/f2fs/recovery.c [SRC]",
+    ),
 }
 _OLD_NAME = spared("the journal is never removed, so its name stays durable from its first sync on", _EXT4)
 _BODY_FIRST = spared("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -15,10 +15,10 @@ from rig.engines.registry import named
 
 # Where the guest has them, each under its name.
 FOLDER = "/run/code/libraries"
-# The guest has these shared libraries because its Python needs them.
-_GUEST_LIBRARIES = {
-    "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libz.so.1",
-}  # fmt: skip
+# Where the guest has the name of the user's own recipe, if it was made by one.
+IMAGE = "/run/code/image"
+# Where Debian's packages put shared libraries.
+_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,16 @@ class Library:
     engine: str
     name: str
     path: Path
+    # The name of the user's own recipe for its guest (`rig.machines.needs`), empty for the image of the engine.
+    image: str = ""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a guest image has: its packages, as lines `name TAB version`, and whether there is a file at a path."""
+
+    packages: str
+    has: Callable[[str], bool]
 
 
 @runtime_checkable
@@ -40,18 +50,18 @@ class Builds(Protocol):
     def library_of_run(self, wanted: str, word: str | None) -> Library | None:
         """Return the build of a run, which calls it `wanted`; `word` is the build that the user names, or None."""
 
-    def require_loadable(self, found: Library, packages: str) -> None:
-        """Raise UsageError if a build needs more than a guest with these packages (`name TAB version`) has."""
+    def require_loadable(self, found: Library, guest: Contents) -> None:
+        """Raise UsageError if a build needs more than this guest has."""
 
 
-def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...], packages: str) -> None:
-    """Raise UsageError unless a guest with these packages has the shared libraries, and the C library, that it needs.
+def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...], guest: Contents) -> None:
+    """Raise UsageError unless a guest has the shared libraries, and the C library, that a build needs.
 
     `what` begins the message, for example `the program`.
     """
-    if foreign := sorted(set(needed) - _GUEST_LIBRARIES):
+    if foreign := sorted(name for name in set(needed) if not guest.has(f"{_LIBRARIES}/{name}")):
         raise UsageError(f"{what} needs {', '.join(foreign)}, which the guest does not have")
-    has = guest_glibc(packages)
+    has = guest_glibc(guest.packages)
     if glibc > has:
         raise UsageError(
             f"{what} needs the C library {_dotted(glibc)}, the guest has {_dotted(has)}; build it on an older system"

@@ -175,6 +175,9 @@ class Spec:
     # Above this processor time, in seconds of an emulated guest, one crash state counts as stuck: opening, checking,
     # reading and closing. An engine that sleeps has three times as long.
     state_limit_s: int = 10
+    # How many files it may have at a time: some file systems have room for a number of files that is chosen when they
+    # are made. 0 for an engine that has a few dozen at most.
+    file_count: int = 0
     # "modern" for an engine with native code that is built for SSE4, AVX or BMI; the guests are a tenth slower then.
     processor: str = Processor.PLAIN
     # Whether a fork of a process that has opened a database can open it again. Threads that an engine keeps do not

@@ -11,8 +11,9 @@ import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 
+from rig.engines.sql import Dialect
 from rig.engines.sqlite import library as sqlite_library
-from rig.engines.sqlite import situations, statements, upkeep
+from rig.engines.sqlite import situations, upkeep
 from rig.engines.sqlite.library import Connection
 from rig.engines.sqlite.spec import SPEC
 from rig.workloads.events import EventKind
@@ -25,6 +26,7 @@ _SYNCHRONOUS = SPEC.settings["synchronous"]
 _AUTO_VACUUM = ("none", "full", "incremental")
 # Settings that only some workloads name, and so are read back only there.
 _OF_WORKLOADS = ("auto_vacuum", "cache_size")
+_SQL = Dialect({int: "INTEGER", str: "TEXT"})
 
 
 class SqliteDatabase:
@@ -53,7 +55,7 @@ class SqliteDatabase:
         """Create the tables and fill them, in one transaction."""
         self._connection.execute("BEGIN IMMEDIATE")
         for table in tables:
-            for statement in statements.of_table(table):
+            for statement in _SQL.of_table(table):
                 self._connection.execute(statement)
         self._carry_out(rows)
         self._connection.execute("COMMIT")
@@ -149,7 +151,7 @@ class SqliteDatabase:
             if operation.verb in ROW_VERBS:
                 self._connection.execute(self._statement(operation), _parameters(operation))
                 continue
-            for statement in statements.of_other(operation):
+            for statement in _SQL.of_other(operation):
                 self._connection.execute(statement)
 
     def _statement(self, operation: Operation) -> str:

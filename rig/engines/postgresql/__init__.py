@@ -1,0 +1,1 @@
+"""PostgreSQL: spec, driver, its syncs, and the recipe of an image that has the server."""

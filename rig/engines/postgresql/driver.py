@@ -1,0 +1,171 @@
+"""PostgreSQL as a server of its own, to which the workload has one connection.
+
+Opening starts the server, which recovers, and connects. The check is `amcheck` on every table and index, and the
+constraints; whatever is read is verified against the checksum of its page by the server itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rig.engines.postgresql import cluster, options, statements
+from rig.engines.postgresql.libpq import PostgresError
+from rig.engines.postgresql.server import Server
+from rig.workloads.events import EventKind
+from rig.workloads.operations import ROW_VERBS, Content, Operation, Table, Verb
+
+# Classes of SQLSTATE for what the disk may be the cause of: insufficient resources, intervention (the server goes
+# down), system errors, internal errors (damaged data among them), connections (appendix A of the documentation).
+# Without any, the server is gone.
+_FAULT_CLASSES = frozenset({"", "08", "53", "57", "58", "XX"})
+_OURS = "relnamespace = 'public'::regnamespace"
+_TABLES = f"SELECT relname FROM pg_class WHERE relkind = 'r' AND {_OURS} ORDER BY relname"
+_HEAPS = (
+    "SELECT relname, blkno, offnum, msg FROM pg_class, LATERAL verify_heapam(pg_class.oid)"
+    f" WHERE relkind = 'r' AND {_OURS} LIMIT 5"
+)
+# Raises an error at the first thing wrong; with true every row must have its entry in the index.
+_INDEXES = f"SELECT bt_index_check(oid, true) FROM pg_class WHERE relkind = 'i' AND {_OURS}"
+_CATALOGUE = _INDEXES.replace(", true", "").replace("public", "pg_catalog")
+_REFERENCES = (
+    "SELECT conrelid::regclass, attname, confrelid::regclass FROM pg_constraint"
+    " JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1] WHERE contype = 'f'"
+)
+
+
+class PostgresDatabase:
+    """A server and one connection to it, in autocommit mode; transactions are explicit statements."""
+
+    def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
+        folder = f"{directory}/{cluster.FOLDER}"
+        if not cluster.exists(folder):
+            cluster.make(folder)
+        self._parameters = options.parameters(settings)
+        self._names = [name for name in settings if name != options.SETTING]
+        self._server = Server(folder, self._parameters)
+        self._columns: dict[str, list[str]] = {}
+        try:
+            self._connection = cluster.connected(self._server)
+        except PostgresError as error:
+            self._server.abandon()
+            raise PostgresError(f"{error}; the server: {self._server.words}", error.state) from None
+
+    def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
+        """Create the tables and fill them, in one transaction."""
+        made = [Operation(Verb.MAKE_TABLE, table.name, made=table) for table in tables]
+        self._connection.execute("BEGIN")
+        # Whatever the setting: what is still in the memory of the server cannot be made durable from outside.
+        self._connection.execute("SET LOCAL synchronous_commit = on")
+        self._carry_out([*made, *rows])
+        self._connection.execute("COMMIT")
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
+        self._connection.execute("BEGIN")
+        self._carry_out(operations)
+        if not operations or operations[-1].verb is not Verb.ROLL_BACK:
+            self._connection.execute("COMMIT")
+
+    def content(self, tables: Sequence[Table]) -> Content:
+        """Return every row of those of the tables that exist."""
+        known = {name for (name,) in self._connection.execute(_TABLES)}
+        found = {}
+        for table in (table for table in tables if table.name in known):
+            kinds = [kind for _, kind in table.columns]
+            rows = self._connection.execute(f"SELECT * FROM {table.name}")
+            found[table.name] = {
+                int(key): tuple(kind(value) for kind, value in zip(kinds, row, strict=True)) for key, *row in rows
+            }
+        return found
+
+    def problems(self) -> list[str]:
+        """Return what amcheck finds in tables and indexes, and rows that refer to none."""
+        found = [" ".join(row) for row in self._connection.execute(_HEAPS)]
+        self._connection.execute(_INDEXES)
+        self._connection.execute(_CATALOGUE)
+        for table, column, other in self._connection.execute(_REFERENCES):
+            missing = f"SELECT id FROM {table} WHERE NOT EXISTS (SELECT FROM {other} o WHERE o.id = {column}) LIMIT 5"
+            found += [f"foreign key: {table} {key}" for (key,) in self._connection.execute(missing)]
+        return found
+
+    def settings(self) -> dict[str, str]:
+        """Return parameters and version, read back from the server."""
+        has = {name: self._shown(name) for name in (*options.READ_BACK, *self._names)}
+        return {options.SETTING: options.word(has), **has, "version": self._shown("server_version").split()[0]}
+
+    def happen(self, kind: EventKind, variant: str) -> bool:
+        """Give free space back."""
+        assert kind is EventKind.VACUUM
+        self._connection.execute("VACUUM FULL" if variant == "full" else "VACUUM")
+        return True
+
+    def rollback(self) -> None:
+        """Roll back the transaction that raised; raise PostgresError if the server is gone."""
+        if self._connection.is_lost:
+            raise PostgresError(f"the server is gone: {self._server.words}")
+        if self._connection.is_in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is a log that checkpoints move into the database: always."""
+        return True
+
+    def checkpoint(self) -> None:
+        """Make a checkpoint now."""
+        self._connection.execute("CHECKPOINT")
+
+    def shrink_log(self) -> None:
+        """Begin a new file of the log, for which space is needed."""
+        self._connection.execute("SELECT pg_switch_wal()")
+
+    def forget(self) -> None:
+        """Do nothing: a server keeps pages in its shared memory for as long as it runs."""
+
+    def close(self) -> None:
+        """Disconnect and shut the server down; that makes a checkpoint."""
+        self._connection.close()
+        self._server.stop()
+
+    def leave(self) -> None:
+        """Disconnect and end the server at once, as an immediate shutdown does: the next start recovers."""
+        self._connection.close()
+        self._server.abandon()
+
+    def _carry_out(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if operation.verb in ROW_VERBS:
+                statement, values = statements.of_row(operation, self._columns_of(operation))
+                self._connection.execute(statement, *values)
+                continue
+            for statement in statements.SQL.of_other(operation):
+                self._connection.execute(statement)
+
+    def _shown(self, name: str) -> str:
+        ((value,),) = self._connection.execute(f"SHOW {name}")
+        return value
+
+    def _columns_of(self, operation: Operation) -> list[str]:
+        """Return the columns of a table besides its key, in order, which only an update must know."""
+        if operation.verb is not Verb.UPDATE:
+            return []
+        if operation.table not in self._columns:
+            of_table = "attrelid = $1::regclass AND attnum > 0 AND attname <> 'id' AND NOT attisdropped"
+            query = f"SELECT attname FROM pg_attribute WHERE {of_table} ORDER BY attnum"
+            self._columns[operation.table] = [name for (name,) in self._connection.execute(query, operation.table)]
+        return self._columns[operation.table]
+
+
+def open_database(directory: str, settings: Mapping[str, str]) -> PostgresDatabase:
+    """Start a server on the cluster in a directory, or on a new one, and connect."""
+    return PostgresDatabase(directory, settings)
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether an error of the server may be due to the disk or its content."""
+    return isinstance(error, PostgresError) and error.state[:2] in _FAULT_CLASSES
+
+
+def is_mapped(name: str) -> bool:  # noqa: ARG001 - the same for all
+    """Return that no file of the database is mapped into memory."""
+    return False

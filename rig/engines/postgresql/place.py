@@ -1,0 +1,69 @@
+"""Where the programs of PostgreSQL are, where it keeps what is no database, and as whom it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from glob import glob
+from typing import Any
+
+# A server refuses to run as root. The user postgres is made by a script of Debian's package, which did not run.
+_NOBODY = 65534
+_PROGRAMS = "/usr/lib/postgresql/*/bin"
+_LIMIT_S = 600
+
+
+@cache
+def program(name: str) -> str:
+    """Return the path of a program of the newest PostgreSQL here; raise FileNotFoundError if there is none."""
+    found = sorted(glob(f"{_PROGRAMS}/{name}"), key=lambda path: float(path.split("/")[-3]))
+    if not found:
+        raise FileNotFoundError(f"no {_PROGRAMS}/{name}; PostgreSQL is not installed")
+    return found[-1]
+
+
+@cache
+def home() -> str:
+    """Return a folder for what is no database, which the server may write to; made if it is not there."""
+    return _owned(os.path.join(tempfile.gettempdir(), f"rig-postgresql-{os.getuid()}"))
+
+
+def sockets(folder: str) -> str:
+    """Return the folder of the socket of the server of a cluster: its name is short, and the same each time."""
+    return _owned(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
+
+
+def started(command: list[str], output: int, before: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
+    """Start a program as the user of the server; `before` runs in its process, as that user."""
+    identity: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _is_root() else {}
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=home(),
+        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"}, preexec_fn=before,  # noqa: PLW1509 - it takes no lock
+        **identity,
+    )  # fmt: skip
+
+
+def run(command: list[str]) -> None:
+    """Run a program as the user of the server; raise RuntimeError with what it said if it fails."""
+    with tempfile.TemporaryFile() as said:
+        if exit_code := started(command, said.fileno()).wait(_LIMIT_S):
+            said.seek(0)
+            words = " ".join(said.read().decode(errors="replace").split())
+            raise RuntimeError(f"{command[0]} ended with exit code {exit_code}: {words}")
+
+
+def _owned(path: str) -> str:
+    """Return the path of a folder of the server's user; made if it is not there."""
+    if not os.path.isdir(path):
+        os.mkdir(path)
+        if _is_root():
+            os.chown(path, _NOBODY, _NOBODY)
+    return path
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0

@@ -1,0 +1,37 @@
+"""The spec of PostgreSQL: which of the parameters that make its log durable is not as it is by default."""
+
+from __future__ import annotations
+
+from rig.engines.engine import Spec
+from rig.engines.postgresql.options import SETTING, WORDS
+from rig.workloads.events import EventKind
+from rig.workloads.operations import Skill
+
+SPEC = Spec(
+    name="postgresql",
+    # See `rig.engines.postgresql.options` for what each stands for.
+    settings={SETTING: WORDS},
+    tuning={
+        "shared_buffers": "1MB",
+        "wal_buffers": "64kB",
+        # The least that there is, so that a run of 40 transactions has checkpoints, and the log segments of 1 MB.
+        "checkpoint_timeout": "30s",
+        "min_wal_size": "2MB",
+        "max_wal_size": "2MB",
+    },
+    skills=frozenset({Skill.SCHEMA, Skill.SAVEPOINTS, Skill.ROLLBACK}),
+    # There is no autovacuum, so that nothing happens at times of its own.
+    events={EventKind.VACUUM: ("plain", "full")},
+    unprotected={SETTING: ("nofsync", "nofullpages")},
+    strict=("default", "opendatasync"),
+    cross_checks=("default", "async"),
+    warm=("default",),
+    # Its catalogue alone is 300 files.
+    file_count=1000,
+    # A server takes a second or more to start.
+    state_limit_s=60,
+    # A server dies a moment later than the process that started it, and until then no other can be started.
+    survives_fork=False,
+    immune={"ioerror-read": "its server holds what it has read in memory of its own, so nothing is read again"},
+    is_default=False,
+)

@@ -1,0 +1,53 @@
+"""The SQL of operations other than those on rows, as engines of several dialects understand it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rig.workloads.operations import Operation, Table, Verb
+
+# Savepoints nest under one name: RELEASE and ROLLBACK TO mean the innermost.
+_CONTROL = {
+    Verb.SAVEPOINT: "SAVEPOINT s",
+    Verb.RELEASE: "RELEASE s",
+    Verb.ROLL_BACK_TO: "ROLLBACK TO s",
+    Verb.ROLL_BACK: "ROLLBACK",
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a dialect calls the types of columns."""
+
+    types: Mapping[type, str]
+
+    def of_table(self, table: Table) -> tuple[str, ...]:
+        """Return the statements that make a table and its index."""
+        columns = [f"{name} {self.types[kind]} NOT NULL" for name, kind in table.columns]
+        if table.refers:
+            columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {table.refers[1]}(id)")
+        made = f"CREATE TABLE {table.name} (id {self.types[int]} PRIMARY KEY, {', '.join(columns)})"
+        return (made, _of_index(table)) if table.index else (made,)
+
+    def of_other(self, operation: Operation) -> tuple[str, ...]:
+        """Return the statements of an operation that is not about a row."""
+        if operation.verb in _CONTROL:
+            return (_CONTROL[operation.verb],)
+        table = operation.made
+        assert table, f"{operation.verb} names no table"
+        if operation.verb is Verb.MAKE_TABLE:
+            return self.of_table(table)
+        if operation.verb is Verb.DROP_TABLE:
+            return (f"DROP TABLE {table.name}",)
+        if operation.verb is Verb.MAKE_INDEX:
+            return (_of_index(table),)
+        return (f"DROP INDEX {_index(table)}",)
+
+
+def _of_index(table: Table) -> str:
+    return f"CREATE INDEX {_index(table)} ON {table.name}({table.index})"
+
+
+def _index(table: Table) -> str:
+    return f"{table.name}_{table.index}"
