@@ -38,8 +38,6 @@ _PADDING = b"\0 \n"
 # instructions. This many empty rounds outlast that; all clones then wait for the multiple after next of _MEETING_NS.
 _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
-# Read every file that a run could need before the save: a clone must not read from the host's disk.
-_WARM_ROOTS = ("/usr",)
 # Everything is loaded for the first time, on a host that may be busy; whoever boots us has a limit of its own.
 _WARM_PATIENCE = 60
 _NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
@@ -135,6 +133,8 @@ def _verify(port: int) -> None:
     layer, judge = Layer(default_filesystems()[0].disk_mib_min), Judge()
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
+            # As a mounted file system is: a server that is not root has to get there.
+            os.chmod(folder, 0o755)  # noqa: S103 - nobody else is here
             site = Site(orders, folder)
             os.makedirs(site.engine_directory, exist_ok=True)
             judge.patience = 1 if site.is_own else _WARM_PATIENCE
@@ -147,14 +147,21 @@ def _verify(port: int) -> None:
 
 
 def _read_everything() -> None:
-    for root in _WARM_ROOTS:
-        for folder, _, names in os.walk(root):
-            for name in names:
-                path = os.path.join(folder, name)
-                if os.path.isfile(path):
-                    with open(path, "rb") as file:
-                        while file.read(1 << 20):
-                            pass
+    """Read the whole root file system before the save, since a clone must not read from the host's disk.
+
+    Folders and links too: to look for a file that does not exist is to read its folder.
+    """
+    root_disk = os.stat("/").st_dev
+    for folder, folders, names in os.walk("/"):
+        folders[:] = [name for name in folders if os.lstat(os.path.join(folder, name)).st_dev == root_disk]
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                os.readlink(path)
+            elif os.path.isfile(path):
+                with open(path, "rb") as file:
+                    while file.read(1 << 20):
+                        pass
 
 
 def _port_node() -> str:

@@ -22,13 +22,14 @@ import resource
 import select
 import signal
 import socket
-import time
+import struct
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NoReturn
+from functools import cache
+from typing import NoReturn
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines import Database, ObservantDriver, load
@@ -36,8 +37,8 @@ from rig.engines.own import OwnDriver
 from rig.guest.devices import mounts
 from rig.guest.programs import own
 from rig.guest.site import Site
-from rig.guest.watch.children import kill_children, oom_kill_count
-from rig.guest.watch.forks import first_to_be_killed, manner, print_to, said
+from rig.guest.watch.children import oom_kill_count
+from rig.guest.watch.forks import first_to_be_killed, keep_little, kill_children, last_words, manner, print_to
 from rig.guest.watch.patience import Limits, Patience
 from rig.workloads.operations import Content, Table
 
@@ -45,9 +46,10 @@ _WALL_FACTOR = 3
 # A new process imports the engine and computes what the database must hold.
 _LOADING_LIMIT_S = 60
 _LOOK_MS = 500
-# Limits of what a process printed and of a finding's detail: a message must fit into the buffer of a socket, and in
-# JSON a character takes up to twelve bytes.
-_WORDS_CHARS = 1000
+# `struct timeval`, see socket(7).
+_LOOK = struct.pack("ll", 0, _LOOK_MS * 1000)
+# A finding's detail is cut to this: a message must fit into the buffer of a socket, and in JSON a character takes up
+# to twelve bytes.
 _DETAIL_CHARS = 10_000
 _MESSAGE_BYTES = 1 << 17
 KEPT_OPEN = "the engine kept files open after it had closed the database"
@@ -134,16 +136,18 @@ class Judge:
         if isinstance(answer, Finding):
             self._worker = None
             return answer
-        message = json.loads(answer)
-        if "failed" in message:
-            raise RuntimeError(message["failed"])
-        return Finding.of(message)
+        return _finding(answer)
 
 
 def kept_open(finding: Finding, words: str = KEPT_OPEN) -> Finding:
     """Return the finding of an engine that kept files open: damage stays what it is, and a loss is not hidden."""
     kind = FindingKind.KEPT_OPEN if finding.kind is FindingKind.PREFIX else finding.kind
     return replace(finding, kind=kind, detail=f"{finding.detail}; {words}" if finding.detail else words)
+
+
+@cache
+def _limits(limit_s: float) -> Limits:
+    return Limits(limit_s, limit_s * _WALL_FACTOR)
 
 
 class _Worker:
@@ -154,46 +158,41 @@ class _Worker:
         self._phase = mmap.mmap(-1, mmap.PAGESIZE)
         self._oom_kill_count = oom_kill_count()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._printed, printing = os.pipe()
-        self._words = b""
+        # So one system call waits for an answer, instead of a poll of several descriptors; it happens in every state.
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _LOOK)
+        self._printed = os.memfd_create("printed")
+        self._printed_before = 0
         # Keep the fork's garbage collector from touching, and so copying, the pages of existing objects.
         gc.freeze()
         self._pid = os.fork()
         if self._pid == 0:
-            _Bench(theirs, printing, self._phase).serve()
+            _Bench(theirs, self._printed, self._phase).serve()
         theirs.close()
-        os.close(printing)
-        os.set_blocking(self._printed, False)
         self._end = os.pidfd_open(self._pid)
         self._poll = select.poll()
-        for descriptor in (self._channel.fileno(), self._printed, self._end):
-            self._poll.register(descriptor, select.POLLIN)
+        self._poll.register(self._end, select.POLLIN)
 
     @property
     def has_ended(self) -> bool:
         """Whether it has died since its last answer."""
-        return any(descriptor == self._end for descriptor, _ in self._poll.poll(0))
+        return bool(self._poll.poll(0))
 
     def asked(self, request: bytes, limit_s: float) -> bytes | Finding:
         """Return its answer to a request; if it gives none, kill it and return the finding."""
-        self._words = b""
-        patience = Patience(self._pid, Limits(limit_s, limit_s * _WALL_FACTOR))
-        look_s = time.monotonic() + _LOOK_MS / 1e3
+        self._printed_before = os.lseek(self._printed, 0, os.SEEK_CUR)
+        patience = Patience(self._pid, _limits(limit_s))
         with suppress(OSError):  # it has just ended, which the wait notices
             self._channel.send(request)
         while True:
-            ready = {descriptor for descriptor, _ in self._poll.poll(_LOOK_MS)}
-            if self._printed in ready:
-                self._listen()
-            if self._channel.fileno() in ready:
+            try:
                 if answer := self._channel.recv(_MESSAGE_BYTES):
                     return answer
-                self._poll.unregister(self._channel)
-            if self._end in ready:
+                wait_ms = _LOOK_MS  # it has closed the channel: it has ended, or will not answer any more
+            except BlockingIOError:
+                wait_ms = 0
+            if self._poll.poll(wait_ms):
                 return self.lost()
-            if time.monotonic() < look_s:
-                continue
-            look_s = time.monotonic() + _LOOK_MS / 1e3
+            keep_little(self._printed)
             if grief := patience.grief:
                 kind, words = grief
                 phase = self._at
@@ -220,25 +219,17 @@ class _Worker:
     def _at(self) -> Phase:
         return _PHASES[self._phase[0]]
 
-    def _listen(self) -> None:
-        with suppress(BlockingIOError):
-            chunk = os.read(self._printed, 1 << 16)
-            if not chunk:  # it has closed both
-                with suppress(KeyError):
-                    self._poll.unregister(self._printed)
-            self._words = (self._words + chunk)[-_WORDS_CHARS:]
-
     def _reaped(self) -> tuple[int, str]:
         _, status = os.waitpid(self._pid, 0)
         if os.getpid() == 1:
             # The processes that it had started, in any process group, are now our children.
             kill_children()
-        self._listen()
+        words = last_words(self._printed, self._printed_before)
         for descriptor in (self._printed, self._end):
             os.close(descriptor)
         self._channel.close()
         self._phase.close()
-        return os.waitstatus_to_exitcode(status), said(self._words)
+        return os.waitstatus_to_exitcode(status), words
 
 
 class _Bench:
@@ -256,7 +247,7 @@ class _Bench:
         try:
             self._settle()
             while request := self._channel.recv(_MESSAGE_BYTES):
-                self._channel.send(json.dumps(self._answer(request)).encode())
+                self._channel.send(self._answer(request))
         except BaseException:  # noqa: BLE001 - an engine may raise what is no Exception; those are its last words
             self._say(traceback.format_exc(limit=-3).encode())
         finally:
@@ -273,21 +264,21 @@ class _Bench:
         os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    def _answer(self, request: bytes) -> dict[str, Any]:
+    def _answer(self, request: bytes) -> bytes:
         if request in {_CLOSE, _LEAVE}:
             finding = self._judged(_leave if request == _LEAVE else _close)
             self._at(Phase.WAITING)
-            return replace(finding, detail=finding.detail[:_DETAIL_CHARS]).message
+            return _message(finding)
         self._at(Phase.LOADING)
         try:
             self._load(Site.of(json.loads(request)))
         except Exception:  # noqa: BLE001 - nothing has been opened: it is the rig or the package that is wrong
-            return {"failed": traceback.format_exc()}
+            return json.dumps(traceback.format_exc()).encode()
         # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
         gc.collect()
         gc.freeze()
         self._at(Phase.WAITING)
-        return Finding(FindingKind.PREFIX).message
+        return _message(Finding(FindingKind.PREFIX))
 
     def _load(self, site: Site) -> None:
         engine = load(site.orders.engine_module)
@@ -310,7 +301,8 @@ class _Bench:
             self._at(Phase.CLOSING)
             close(database.database)
 
-        return replace(self._oracle.judge(lambda: _Told(site.open_database(), self._at), closed), met=met)
+        finding = self._oracle.judge(lambda: _Told(site.open_database(), self._at), closed)
+        return replace(finding, met=met) if met else finding
 
     def _at(self, phase: Phase) -> None:
         self._phase[0] = _PHASES.index(phase)
@@ -340,6 +332,20 @@ class _Told:
     def close(self) -> None:
         self._at(Phase.CLOSING)
         self.database.close()
+
+
+def _message(finding: Finding) -> bytes:
+    """Return what the agent has to be told of a finding: it is asked for in every state, so only that."""
+    return json.dumps((finding.kind, finding.recovered, finding.detail[:_DETAIL_CHARS], finding.met)).encode()
+
+
+def _finding(message: bytes) -> Finding:
+    """Return the finding of a message; raise RuntimeError if the message is a traceback of our own code."""
+    match json.loads(message):
+        case [kind, recovered, detail, met]:
+            return Finding(FindingKind(kind), recovered, detail, met=met)
+        case words:
+            raise RuntimeError(words)
 
 
 def _close(database: Database) -> None:

@@ -31,7 +31,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
-from rig.filesystems import Unjournaled, filesystem_named
+from rig.filesystems import Unjournaled
 from rig.guest import filecontent, recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
@@ -39,7 +39,7 @@ from rig.guest.devices.stack import CUT, Stack, disks_in_ram, stacked
 from rig.guest.judge import Judge
 from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
-from rig.guest.site import LOG, Site
+from rig.guest.site import LOG, Site, filesystem_of
 from rig.guest.watch.forks import Fork, Send
 
 _ROUNDS = (3, 6)
@@ -106,7 +106,7 @@ def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
 
 
 def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
-    mapper, filesystem = DeviceMapper(), filesystem_named(orders.filesystem)
+    mapper, filesystem = DeviceMapper(), filesystem_of(orders)
     with disks_in_ram(1):
         with stacked(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
             filesystem.make(stack.top)

@@ -16,15 +16,14 @@ from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib, disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.scenario import is_default
-from rig.filesystems import filesystem_named, with_journal_disk
+from rig.filesystems import with_journal_disk
 from rig.guest import recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, own, workload
-from rig.guest.site import Site
-from rig.guest.watch.children import kill_children
-from rig.guest.watch.forks import Fork, Program
+from rig.guest.site import Site, filesystem_of
+from rig.guest.watch.forks import Fork, Program, kill_children
 from rig.guest.watch.sample import sample
 
 _EATMYDATA = "/usr/lib/x86_64-linux-gnu/libeatmydata.so"
@@ -40,7 +39,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
         mapper = DeviceMapper()
         with ExitStack() as layers:
             journal: Stack | None = None
-            size_mib = filesystem_named(orders.filesystem).disk_mib_min
+            size_mib = filesystem_of(orders).disk_mib_min
             made = stacked(mapper, orders.device, size_mib=size_mib, can_fail=orders.injection in ERRORS)
             stack = layers.enter_context(made)
             if has_journal:
@@ -60,7 +59,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
 
 
 def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
-    filesystem = filesystem_named(orders.filesystem)
+    filesystem = filesystem_of(orders)
     options = orders.mount_options
     if journal:
         separate = with_journal_disk(filesystem)

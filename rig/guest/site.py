@@ -10,11 +10,16 @@ from typing import Any
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.engines import Database, load, opener
-from rig.filesystems import FileSystem, filesystem_named
+from rig.filesystems import FileSystem, filesystem_named, holding
 from rig.workloads import Work
 
 LOG = "log"
 _OWN_FOLDER = "data"
+
+
+def filesystem_of(orders: Orders) -> FileSystem:
+    """Return the file system of orders, with room for as many files as the engine may have."""
+    return holding(filesystem_named(orders.filesystem), load(orders.engine_module).spec.file_count)
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Site:
     @property
     def filesystem(self) -> FileSystem:
         """Return the file system of the orders."""
-        return filesystem_named(self.orders.filesystem)
+        return filesystem_of(self.orders)
 
     @property
     def has_journal_disk(self) -> bool:

@@ -19,6 +19,7 @@ void grieve(const char *conduct, const char *what, int file)
     if (!strcmp(conduct, "illegal")) __builtin_trap();
     if (!strcmp(conduct, "exit")) _exit(3);
     if (!strcmp(conduct, "spin")) for (volatile unsigned turn = 0;; turn++) ;
+    if (!strcmp(conduct, "deaf")) { closefrom(3); sleep(1); _exit(4); }
     if (!strcmp(conduct, "babble")) for (;;) fprintf(stderr, "%s, and again\n", what);
     if (!strcmp(conduct, "sleep")) for (;;) pause();
     if (!strcmp(conduct, "eat")) for (;;) memset(malloc(1 << 20), 1, 1 << 20);

@@ -3,7 +3,9 @@
 from rig.engines import Spec
 
 # The last two come to grief on a sound disk.
-_CONDUCTS = ("segfault", "abort", "illegal", "exit", "spin", "babble", "sleep", "eat", "keep", "daemon", "rash", "doze")
+_CONDUCTS = (
+    "segfault", "abort", "illegal", "exit", "spin", "deaf", "babble", "sleep", "eat", "keep", "daemon", "rash", "doze",
+)  # fmt: skip
 
 SPEC = Spec(
     name="frail",

@@ -84,6 +84,7 @@ def damaged(site: Site) -> Callable[[], None]:
         ("abort", "died", f"died by SIGABRT while opening; it said: {GRIEF}"),
         ("illegal", "died", "died by SIGILL while opening; if the engine is built for a newer processor, its spec has"),
         ("exit", "died", f"ended with exit code 3 while opening; it said: {GRIEF}"),
+        ("deaf", "died", f"ended with exit code 4 while opening; it said: {GRIEF}"),
         ("spin", "stuck", "stuck while opening: it computed for "),
         ("babble", "stuck", "stuck while opening: it computed for "),
         ("sleep", "stuck", "stuck while opening: it computed for 0 s of 6 s; it said: "),
@@ -119,6 +120,16 @@ def test_files_that_are_kept_open_are_closed_by_killing_the_process(site: Callab
     assert judge.kill() == f"; it said: {GRIEF}"
     assert [] == holders(path)
     assert FindingKind.PREFIX is judge.judge().kind
+
+
+def test_what_was_said_of_one_state_is_not_told_of_the_next(site: Callable[[str], Site], judge: Judge) -> None:
+    here = site("keep")
+    judge.assign(here)
+    mend = damaged(here)
+    judge.judge()
+    mend()
+    assert FindingKind.PREFIX is judge.judge().kind
+    assert not judge.kill()
 
 
 def holders(path: str) -> list[int]:

@@ -170,9 +170,9 @@ class _Lives:
         opened[0].close()
 
     def _make(self, acked: int, reopened: Callable[[], Database], send: Callable[[Any], None]) -> None:
-        for path in Path(self._site.directory).iterdir():
-            if path.is_file():
-                path.unlink()
+        # Folders stay: one may be the file system's own.
+        for path in [path for path in Path(self._site.directory).rglob("*") if path.is_file() or path.is_symlink()]:
+            path.unlink()
         database = reopened()
         rows = [
             Operation(Verb.INSERT, table.name, key, row)

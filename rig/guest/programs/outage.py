@@ -100,7 +100,7 @@ class Outage:
         self._layer.fail("error_reads")
 
     def _files(self) -> Iterator[int]:
-        for path in sorted(Path(self._directory).iterdir()):
+        for path in sorted(Path(self._directory).rglob("*")):
             # A mapped file stays in memory despite the advice.
             if path.is_file() and not self._driver.is_mapped(path.name):
                 descriptor = os.open(path, os.O_RDONLY)

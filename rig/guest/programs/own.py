@@ -16,8 +16,8 @@ from typing import Any
 from rig.contract.findings import Finding, FindingKind
 from rig.engines.own import Grief, OwnDriver, Process, Task
 from rig.guest.site import Site
-from rig.guest.watch.children import Child, kill_children
-from rig.guest.watch.forks import EngineFailed
+from rig.guest.watch.children import Child
+from rig.guest.watch.forks import EngineFailed, kill_children
 from rig.guest.watch.patience import OF_A_WORKLOAD, Limits
 
 _LIMITS = Limits(processor_s=20, wall_s=1000, memory_mib=400, look_s=10)

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from rig.contract.findings import FindingKind
 from rig.engines.own import Grief
-from rig.guest.watch.forks import manner, said
+from rig.guest.watch.forks import kill_children, manner, said
 from rig.guest.watch.patience import children
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -152,17 +152,6 @@ def oom_kill_count() -> int:
     """Return how many processes the kernel has killed because no memory was left."""
     counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     return int(counts["oom_kill"])
-
-
-def kill_children() -> None:
-    """Kill and reap all children of this process, and what they leave to it."""
-    while left := children(os.getpid()):
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in left:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
 
 
 def _remaining() -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rig.contract.findings import FindingKind
-from rig.guest.watch.patience import OF_A_WORKLOAD, Limits, Patience
+from rig.guest.watch.patience import OF_A_WORKLOAD, Limits, Patience, children
 
 Send = Callable[[Any], None]
 _PR_SET_PDEATHSIG = 1
@@ -55,6 +55,31 @@ def said(words: bytes) -> str:
     """Return the last words of a process as the end of a sentence, in one line; empty if it said nothing."""
     text = " ".join(words.strip(b"\0").decode(errors="replace").split())
     return f"; it said: {text}" if text else ""
+
+
+def last_words(printed: int, begin: int = 0) -> str:
+    """Return, as `said` does, the end of what was printed to a file, of what follows the first `begin` bytes."""
+    size = os.fstat(printed).st_size
+    begin = max(begin, size - _WORDS_BYTES)
+    return said(os.pread(printed, max(0, size - begin), begin))
+
+
+def keep_little(printed: int) -> None:
+    """Throw away what was printed to a file, if it is much."""
+    if os.fstat(printed).st_size > _PRINTED_BYTES_MAX:
+        # Whoever prints writes on where it was; what was before that takes no memory any more.
+        os.ftruncate(printed, 0)
+
+
+def kill_children() -> None:
+    """Kill and reap all children of this process, and what they leave to it."""
+    while left := children(os.getpid()):
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in left:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
 def first_to_be_killed() -> None:
@@ -114,9 +139,7 @@ class Fork:
 
     def look(self) -> tuple[FindingKind, str] | None:
         """Return what the fork uses too much of, and words for it; None while it is within its limits."""
-        if os.fstat(self._printed).st_size > _PRINTED_BYTES_MAX:
-            # The fork writes on where it was; what was before that takes no memory any more.
-            os.ftruncate(self._printed, 0)
+        keep_little(self._printed)
         return self._patience.grief
 
     def wait(self) -> Ending:
@@ -126,10 +149,14 @@ class Fork:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
+        if os.getpid() == 1:
+            # The processes that it had started, in any process group, are now our children.
+            kill_children()
         with open(self._messages, "rb") as file:
             file.seek(0)
             lines = [json.loads(line) for line in file if line.endswith(b"\n")]
-        words = self._words()
+        words = last_words(self._printed)
+        os.close(self._printed)
         exit_code = os.waitstatus_to_exitcode(status)
         messages = tuple(line["message"] for line in lines if "message" in line)
         if failure := next((line for line in lines if "failed" in line), None):
@@ -151,12 +178,6 @@ class Fork:
         finally:
             os.close(end)
         return None
-
-    def _words(self) -> str:
-        size = os.fstat(self._printed).st_size
-        words = os.pread(self._printed, _WORDS_BYTES, max(0, size - _WORDS_BYTES))
-        os.close(self._printed)
-        return said(words)
 
     def _play(self, body: Callable[[Send], None], parent: int) -> NoReturn:
         def settled(send: Send) -> None:

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -145,7 +146,10 @@ class _Supervision:
         for stop in listener.stops(fork.look, fork.limits.look_s):
             action = self._moved(stop) if stop.number == _TELL else self._called(stop)
             if action is Action.KILL:
-                os.kill(stop.pid, signal.SIGKILL)
+                # It may be a server of the workload's that has stopped here: that dies with the workload.
+                for pid in {stop.pid, fork.pid}:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 was_killed = True
             elif action is Action.PRETEND or stop.number == _TELL:
                 listener.pretend(stop)
