@@ -7,15 +7,17 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import FileSystem, JournalDisk, Unjournaled
+from rig.filesystems.filesystem import FileSystem, JournalDisk, Numbered, Unjournaled
 
 __all__ = [
     "FileSystem",
     "JournalDisk",
+    "Numbered",
     "Unjournaled",
     "default_filesystems",
     "filesystem_named",
     "filesystems",
+    "holding",
     "keeps_order",
     "unsafe",
     "with_journal_disk",
@@ -58,6 +60,11 @@ def unsafe(word: str, fault: str) -> str:
 def keeps_order(word: str) -> bool:
     """Return whether a crash leaves the files of a file system as they were at one moment; False for an unknown one."""
     return any(found.keeps_order for found in filesystems() if found.word == word)
+
+
+def holding(filesystem: FileSystem, file_count: int) -> FileSystem:
+    """Return a file system with room for so many files; 0 is as many as it has room for anyway."""
+    return filesystem.holding(file_count) if file_count and isinstance(filesystem, Numbered) else filesystem
 
 
 def with_journal_disk(filesystem: FileSystem) -> JournalDisk:

@@ -43,6 +43,7 @@ class Btrfs:
     keeps_order: bool = False
     kernel_type: str = "btrfs"
     modules: tuple[str, ...] = ("libcrc32c", "xor", "raid6_pq", "btrfs")
+    kernel: str = ""
     # By default metadata is stored twice; a smaller disk has no room for both copies (109 MiB) and for data.
     disk_mib_min: int = 128
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard=sync"})

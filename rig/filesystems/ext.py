@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
 
@@ -21,7 +22,7 @@ _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
 # Nothing random, and everything written at once. Only ext4 knows the last two options.
 _EXTENDED = f"hash_seed={_UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 _EXTENDED_EXT4 = f"{_EXTENDED},orphan_file_size=8k"
-_COMMON = ("-q", "-F", "-b", "4096", "-N", "256", "-U", _UUID)
+_COMMON = ("-q", "-F", "-b", "4096", "-U", _UUID)
 _LIMIT_S = 60
 # e2fsck exits with 0 for a clean file system; 1 means that it would have repaired something that a journal replay
 # explains.
@@ -67,13 +68,20 @@ class Ext:
     disk_mib_min: int = DISK_MIB
     # The driver is built into the kernel.
     modules: tuple[str, ...] = ()
+    kernel: str = ""
     extended: str = _EXTENDED
     # Features, in the words of mkfs, beyond the defaults of the format.
     features: str = ""
+    # How many files it has room for, some of which it needs itself.
+    inode_count: int = 256
 
     def make(self, device: str) -> None:
         """Make the file system; a journal has 4 MiB."""
         _run(f"mkfs.{self.kernel_type}", *self._common, *self._journal, device)
+
+    def holding(self, file_count: int) -> Self:
+        """Return the same format with room for as many files, if it has less."""
+        return replace(self, inode_count=max(self.inode_count, file_count))
 
     def made_as(self, device: str) -> str:
         """Return the format, read by dumpe2fs."""
@@ -104,7 +112,14 @@ class Ext:
 
     @property
     def _common(self) -> tuple[str, ...]:
-        return *_COMMON, "-E", self.extended, *(("-O", self.features) if self.features else ())
+        return (
+            *_COMMON,
+            "-N",
+            str(self.inode_count),
+            "-E",
+            self.extended,
+            *(("-O", self.features) if self.features else ()),
+        )
 
     @property
     def _journal(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ A variant, the same file system with other options, is part of the word in ids: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 
 @runtime_checkable
@@ -24,6 +24,10 @@ class FileSystem(Protocol):
     @property
     def modules(self) -> tuple[str, ...]:
         """Return the kernel modules of its driver, each after those that it needs; none if it is built in."""
+
+    @property
+    def kernel(self) -> str:
+        """Return the kernel that has its driver, a file in `vm-images/kernels`; empty for that of the base image."""
 
     @property
     def disk_mib_min(self) -> int:
@@ -85,6 +89,14 @@ class Unjournaled(Protocol):
 
     def recover(self, device: str) -> str:
         """Repair an unmounted device as a machine does when it boots; return what was wrong, empty if nothing."""
+
+
+@runtime_checkable
+class Numbered(Protocol):
+    """What a file system offers if the number of files that it has room for is chosen when it is made."""
+
+    def holding(self, file_count: int) -> Self:
+        """Return the same file system with room for at least so many files."""
 
 
 @runtime_checkable

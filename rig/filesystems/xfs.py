@@ -32,6 +32,7 @@ class Xfs:
     word: str = "xfs"
     kernel_type: str = "xfs"
     modules: tuple[str, ...] = ("libcrc32c", "xfs")
+    kernel: str = ""
     disk_mib_min: int = 300
     mount_options: str = ""
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard"})

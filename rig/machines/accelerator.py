@@ -42,10 +42,10 @@ def best_accelerator(guest: Image) -> Choice:
     if reason := _why_closed(_DEVICE):
         return Choice(Accelerator.TCG, reason, _SLOWER)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    note = cache_folder() / "kvm-probe"
-    # What answers is the kernel, which several images may have.
+    # What answers is the kernel, which several images may have; a run may need several kernels.
     kernel = hashlib.blake2b(guest.kernel.read_bytes(), digest_size=8).hexdigest()
-    asked = f"{boot} {platform.release()} {qemu_version()} {kernel}"
+    note = cache_folder() / f"kvm-probe-{kernel}"
+    asked = f"{boot} {platform.release()} {qemu_version()}"
     with locked(note):
         known = note.read_text().split("\n") if note.exists() else []
         if len(known) != 4 or known[0] != asked:

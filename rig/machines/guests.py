@@ -14,16 +14,16 @@ from typing import Protocol
 from rig.cache import require_cache
 from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario
-from rig.engines import load, named
+from rig.engines import named
 from rig.engines.builds import Library, builds_of
-from rig.machines import image, recipes
+from rig.machines import image, needs
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Role
 from rig.machines.image import Recipe
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
 
-# The machines of the engines that need no more than the base image.
+# The machines of the scenarios that need no more than the base image.
 BASE = "base"
 
 
@@ -62,7 +62,7 @@ class Guests:
 
         Raise UsageError for a library that the guest cannot load, or a recipe that cannot be followed.
         """
-        key = (recipes.of_engine(load(scenario.engine_module)), scenario.processor)
+        key = (needs.recipe_of(scenario), scenario.processor)
         with self._lock:
             if key not in self._made:
                 self._made[key] = self._make(*key)
@@ -70,9 +70,9 @@ class Guests:
 
     def _make(self, recipe: Recipe, processor: Processor) -> Machines:
         guest = image.build(recipe, self._says)
-        own = [one for one in self._libraries if recipes.of_engine(named(one.engine)) == recipe]
+        own = [one for one in self._libraries if needs.serves(recipe, one)]
         for library in own:
-            builds_of(named(library.engine)).require_loadable(library, (guest.folder / "packages.txt").read_text())
+            builds_of(named(library.engine)).require_loadable(library, guest.contents)
         best = best_accelerator(guest)
         if not self._has_said:
             more = "; `rig doctor` says more" if best.advice else ""
@@ -85,7 +85,7 @@ class Guests:
 
 def name_of(scenario: Scenario) -> str:
     """Return a name for the machines of a scenario, the same for all scenarios that share them."""
-    name = recipes.of_engine(load(scenario.engine_module)).name
+    name = needs.recipe_of(scenario).name
     return name if scenario.processor is Processor.PLAIN else f"{name}-{scenario.processor}"
 
 

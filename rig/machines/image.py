@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,18 @@ from typing import Any
 from rig import host
 from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, UsageError
+from rig.engines.builds import Contents
 from rig.machines import cpio, debian
 from rig.wheels import wheel
 
 RECIPES = Path(__file__).parents[1] / "vm-images"
 _BUILD_LIMIT_S = 1800
+_LOOK_LIMIT_S = 60
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below build something else from the same recipe.
 _BUILDER_VERSION = 2
-_KINDS = {"str": str, "int": int, "tuple[str, ...]": tuple}
+# The types of a recipe's fields, in TOML's terms.
+_KINDS = {"str": (str, "a text"), "int": (int, "a number"), "tuple[str, ...]": (tuple, "a list of texts")}
 # As in a file of requirements for pip.
 _WHEEL = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.+!]+)(?: --hash=sha256:(?P<sha256>[0-9a-f]{64}))?")
 
@@ -81,6 +84,17 @@ class Image:
         """Return the read-only root disk."""
         return self.folder / "root.img"
 
+    @property
+    def contents(self) -> Contents:
+        """Return what a program may find in it."""
+        return Contents((self.folder / "packages.txt").read_text(), self._has)
+
+    def _has(self, path: str) -> bool:
+        """Return whether the root disk has a file at an absolute path without blanks."""
+        # It exits with 0 in either case.
+        found = host.run(["debugfs", "-R", f"stat {path}", str(self.root_disk)], timeout_s=_LOOK_LIMIT_S)
+        return b"Inode:" in found
+
 
 def recipe(name: str = "base") -> Recipe:
     """Read a recipe; raise UsageError that lists the existing recipes, or names the field that is wrong."""
@@ -94,10 +108,16 @@ def recipe(name: str = "base") -> Recipe:
 def read(path: Path) -> dict[str, Any]:
     """Return what a file of TOML says, with tuples in place of lists; raise UsageError for one that is not TOML."""
     try:
-        found = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+        return as_tuples(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"the recipe {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # TOML or UTF-8
         raise UsageError(f"{path}: {error}") from None
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+
+
+def as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with tuples in place of lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def recipe_of(path: Path, values: dict[str, Any]) -> Recipe:
@@ -109,8 +129,9 @@ def recipe_of(path: Path, values: dict[str, Any]) -> Recipe:
     for one in fields(found):
         value = getattr(found, one.name)
         members = value if isinstance(value, tuple) else ()
-        if not isinstance(value, _KINDS[str(one.type)]) or not all(isinstance(member, str) for member in members):
-            raise UsageError(f"{path}: {one.name} is {value!r}, which is not a {one.type}")
+        kind, words = _KINDS[str(one.type)]
+        if not isinstance(value, kind) or not all(isinstance(member, str) for member in members):
+            raise UsageError(f"{path}: {one.name} is {value!r}, which is not {words}")
     for word in found.wheels:
         if not _WHEEL.fullmatch(word):
             raise UsageError(f"{path}: the wheel {word!r} is not NAME==VERSION --hash=sha256:DIGEST")
@@ -195,7 +216,14 @@ def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
     disk = scratch / "root.img"
     with open(disk, "wb") as file:
         file.truncate(wanted.root_disk_mib << 20)
-    host.run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(disk)], timeout_s=_BUILD_LIMIT_S)
+    make = ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(disk)]
+    try:
+        host.run(make, timeout_s=_BUILD_LIMIT_S)
+    except HostError as error:
+        if "Could not allocate" not in str(error):
+            raise
+        size = f"root_disk_mib = {wanted.root_disk_mib}"
+        raise UsageError(f"its packages do not fit on its root disk: its recipe needs more than {size}") from None
 
 
 def _initrd(root: Path, release: str, wanted: Recipe) -> bytes:

@@ -33,7 +33,7 @@ from rig.contract.orders import FAILED, READY
 from rig.contract.processors import Processor
 from rig.engines import Engine, engines, named
 from rig.engines.builds import Library
-from rig.machines import argv, cpio, monitor, recipes
+from rig.machines import argv, cpio, monitor, needs, recipes
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
 from rig.machines.image import Image
 from rig.machines.image import recipe as base_recipe
@@ -283,7 +283,17 @@ def _code_archive(
         code |= _package(engine)
     warm = [orders.message for orders in warm_orders(libraries, served)]
     code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
-    return cpio.archive(code | {f"code/libraries/{one.name}": (one.path.read_bytes(), 0o755) for one in libraries})
+    return cpio.archive(code | {path: entry for one in libraries for path, entry in _with_needs(one).items()})
+
+
+def _with_needs(library: Library) -> dict[str, tuple[bytes, int]]:
+    """Return a build and, if it comes with a user's own recipe, that recipe's name and the files beside the build."""
+    found = {f"code/libraries/{library.name}": (library.path.read_bytes(), 0o755)}
+    if library.image:
+        beside = needs.kept(library.image).files
+        found |= {f"code/libraries/{path}": (content, 0o755) for path, content in beside.items()}
+        found["code/image"] = (library.image.encode(), 0o644)
+    return found
 
 
 def _served(libraries: Sequence[Library], processor: Processor, image_digest: str) -> list[Engine]:
@@ -295,7 +305,7 @@ def _served(libraries: Sequence[Library], processor: Processor, image_digest: st
     if alone := [engine for engine in given if engine.spec.needs_build]:
         return alone
     able = [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
-    own = [engine for engine in able if recipes.of_engine(engine).digest == image_digest]
+    own = [engine for engine in able if recipes.serves(image_digest, engine)]
     return own or [engine for engine in able if recipes.of_engine(engine) == base_recipe()]
 
 

@@ -1,4 +1,4 @@
-"""What XFS, Btrfs and the kernel say about a file system, as read by the rig; and the modules of their drivers."""
+"""What XFS, Btrfs, f2fs and the kernel say of a file system, as read by the rig; and the modules of their drivers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.contract.errors import UsageError
-from rig.engines import engines
-from rig.filesystems import btrfs, default_filesystems, filesystem_named, filesystems, kernel, xfs
-from rig.machines.image import recipe
+from rig.engines import engines, named
+from rig.filesystems import btrfs, default_filesystems, f2fs, filesystem_named, filesystems, kernel, xfs
+from rig.machines import recipes
 from rig.machines.warmup import warm_orders
 from rig.planning import matrix
 
-BEYOND_EXT = ("btrfs", "btrfs.flushoncommit", "btrfs.nodatacow", "btrfs.zstd", "xfs")
+BEYOND_EXT = (
+    "btrfs",
+    "btrfs.flushoncommit",
+    "btrfs.nodatacow",
+    "btrfs.zstd",
+    "f2fs",
+    "f2fs.nobarrier",
+    "f2fs.strict",
+    "xfs",
+)
 # Linux 6.12, as syslog(2) hands them over.
 MOUNTED = """\
 <5>[   18.950082] XFS (dm-1): Mounting V5 Filesystem 12345678-1234-1234-1234-123456789abc
@@ -34,12 +43,20 @@ BTRFS_WARNINGS = """\
 <3>[   54.320208] BTRFS error (device dm-1): bdev /dev/dm-1 errs: wr 0, rd 0, flush 0, corrupt 1, gen 0
 <3>[   75.929313] BTRFS error (device dm-1 state E): commit super ret -30
 """
+# A checkpoint with a wrong checksum is one that was being written at the cut: a warning, and no error.
+F2FS_RECOVERED = """\
+<4>[   31.000001] F2FS-fs (dm-1): invalid crc value
+<5>[   31.000002] F2FS-fs (dm-1): Mounted with checkpoint version = 6b8b4569
+"""
+F2FS_ERROR = """\
+<3>[   42.000001] F2FS-fs (dm-1): Cannot recover all fsync data errno=-117
+"""
 TEXT = st.text(st.characters(codec="ascii", exclude_characters="\n\r\x0b\x0c\x1c\x1d\x1e"), max_size=60)
 
 
 def test_every_module_is_in_the_image_after_those_that_it_needs() -> None:
-    on_demand = list(recipe().modules_on_demand)
     for one in filesystems():
+        on_demand = list(recipes.of_engine(named("sqlite"), one.kernel).modules_on_demand)
         places = [on_demand.index(name) for name in one.modules]
         assert sorted(places) == places
         assert bool(places) is (one.word in BEYOND_EXT)
@@ -58,7 +75,12 @@ def test_where_no_file_can_be_found_on_the_disk_no_recovery_is_cut() -> None:
 
 
 def test_a_late_discard_needs_a_mount_that_discards_and_no_other_has_one() -> None:
-    for word, options in (("btrfs", "discard=sync"), ("btrfs.zstd", "discard=sync"), ("xfs", "discard")):
+    for word, options in (
+        ("btrfs", "discard=sync"),
+        ("f2fs", "discard"),
+        ("btrfs.zstd", "discard=sync"),
+        ("xfs", "discard"),
+    ):
         (late,) = matrix.select([f"sqlite-{word}-wal_full_discard"])
         (other,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
         assert options == late.mount_options.split(",")[-1]
@@ -68,14 +90,22 @@ def test_a_late_discard_needs_a_mount_that_discards_and_no_other_has_one() -> No
 def test_a_recovery_after_a_cut_is_no_error() -> None:
     assert 0 == xfs.errors(MOUNTED, "/dev/dm-1")
     assert 0 == btrfs.warnings(MOUNTED, "/dev/dm-1")
+    assert 0 == f2fs.errors(F2FS_RECOVERED, "dm-1")
 
 
 def test_errors_of_a_device_are_counted_and_no_others() -> None:
-    everything = MOUNTED + XFS_ERRORS + BTRFS_WARNINGS
+    everything = MOUNTED + XFS_ERRORS + BTRFS_WARNINGS + F2FS_RECOVERED + F2FS_ERROR
     assert 2 == xfs.errors(everything, "/dev/dm-1")
     assert 3 == btrfs.warnings(everything, "/dev/dm-1")
+    assert 1 == f2fs.errors(everything, "dm-1")
     for other in ("/dev/dm-2", "/dev/dm-11", "/dev/dm-"):
         assert (0, 0) == (xfs.errors(everything, other), btrfs.warnings(everything, other))
+        assert 0 == f2fs.errors(everything, other.rpartition("/")[2])
+
+
+@pytest.mark.parametrize(("status", "needs"), [("0\n", False), ("1\n", False), ("8a\n", False), ("85\n", True)])
+def test_the_driver_says_by_a_bit_that_it_needs_a_check(status: str, needs: bool) -> None:
+    assert needs is f2fs.needs_check(status)
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), TEXT), max_size=8), st.integers(0, 7))
@@ -143,6 +173,21 @@ def test_a_check_is_told_without_its_progress() -> None:
     assert "bad primary superblock - bad CRC !!!" == xfs.complaints(said)
     said = "[3/8] checking extents\nref mismatch on [30720000 16384]\ntotal csum bytes: 0\nERROR: errors found\n"
     assert "ref mismatch on [30720000 16384] ERROR: errors found" == btrfs.complaints(said)
+
+    said = "[FSCK] Max image size: 20 MB\n[FSCK] other corrupted bugs          [Fail]\n[ASSERT] (chk:1) --> bad\nDone\n"
+    assert "[FSCK] other corrupted bugs [Fail] [ASSERT] (chk:1) --> bad" == f2fs.complaints(said)
+    assert "no superblock" == f2fs.complaints("no\nsuperblock\n")
+
+
+def test_what_dump_f2fs_says_of_the_format_is_told_without_its_checkpoint() -> None:
+    said = "Info: superblock features = 0 : \nInfo: total FS sectors = 524288 (256 MB)\nInfo: CKPT version = 6b8b4567\n"
+    assert "superblock features: 0 :; total FS sectors: 524288 (256 MB)" == f2fs.format_of(said)
+
+
+def test_variants_of_f2fs_differ_in_how_they_sync_and_read_it_back() -> None:
+    for one, mode in zip(f2fs.VARIANTS, ("posix", "strict", "nobarrier"), strict=True):
+        assert (f"fsync_mode={mode}",) == one.reads_back
+        assert f"nodiscard,fsync_mode={mode}" == one.mount_options
 
 
 def test_variants_of_btrfs_differ_in_what_they_mount_with_and_read_it_back() -> None:

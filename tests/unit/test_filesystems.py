@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,16 +20,16 @@ from rig.contract.errors import RecordingError, UsageError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from rig.filesystems import default_filesystems, filesystem_named, filesystems, unsafe
+from rig.filesystems import default_filesystems, filesystem_named, filesystems, holding, unsafe
 from rig.front.selection import chosen, with_controls
 from rig.planning import matrix
 from rig.recordings import soundness
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
 
-NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier")
+NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier", "f2fs.nobarrier")
 SOUND = (
     "btrfs", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.commit1", "ext4.commit30", "ext4.fastcommit",
-    "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "xfs",
+    "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict", "xfs",
 )  # fmt: skip
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
@@ -202,3 +204,29 @@ def test_a_mount_without_the_words_of_the_file_system_voids_a_recording(word: st
         others = ",".join(set(filesystem_named(word).reads_back) - {missing})
         with pytest.raises(RecordingError, match=f"it is void: it should be mounted with {missing}, and the kernel"):
             soundness.require_mounted("it is void", word, f"rw,{others},no{missing}")
+
+
+@pytest.mark.parametrize("word", ["ext2", "ext3", "ext4"])
+def test_a_file_system_with_a_fixed_number_of_files_has_room_for_those_of_an_engine(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The guest's agent is root, whose PATH has the tools of file systems; that of the user of these tests may not.
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin")
+    plain = filesystem_named(word)
+    assert plain is holding(plain, 0)
+    counts = []
+    for wanted in (0, 10, 1000):
+        disk = tmp_path / f"{word}-{wanted}"
+        with open(disk, "wb") as file:
+            file.truncate(plain.disk_mib_min << 20)
+        made = holding(plain, wanted)
+        made.make(str(disk))
+        (count,) = re.findall(r"Inode count: (\d+)", made.made_as(str(disk)))
+        counts.append(int(count))
+    assert counts[0] == counts[1] == 256
+    assert counts[2] >= 1000
+
+
+def test_a_file_system_that_makes_room_as_it_goes_is_left_as_it_is() -> None:
+    for word in ("xfs", "btrfs"):
+        assert filesystem_named(word) is holding(filesystem_named(word), 1000)

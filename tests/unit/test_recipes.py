@@ -1,4 +1,4 @@
-"""Which image an engine is measured in: the base image, or what `image.toml` in its package adds to it."""
+"""Which image a scenario is measured in: the base image, what `image.toml` of its engine adds, and another kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from rig.contract.errors import HostError, UsageError
 from rig.contract.processors import Processor
 from rig.engines import Engine, named
-from rig.machines import image, recipes, template
+from rig.filesystems import filesystems
+from rig.machines import guests, image, needs, recipes, template
+from rig.planning import matrix
 from tests.unit import engines
 
 
@@ -32,11 +34,13 @@ def test_an_engine_without_a_recipe_has_the_base_image(own: Path) -> None:
 
 
 def test_a_recipe_adds_to_the_base_image_and_never_takes_away(own: Path) -> None:
-    (own / recipes.FILE).write_text('packages = ["liblog1"]\nwheels = ["log==1.2"]\nroot_disk_mib = 64\n')
+    words = 'packages = ["liblog1"]\nwheels = ["log==1.2"]\nexclude = ["/usr/lib/log/*"]\nroot_disk_mib = 64\n'
+    (own / recipes.FILE).write_text(words)
     base, found = image.recipe(), recipes.of_engine(engine())
     assert "mylog" == found.name
     assert (*base.packages, "liblog1") == found.packages
     assert (*base.wheels, "log==1.2") == found.wheels
+    assert (*base.exclude, "/usr/lib/log/*") == found.exclude
     assert base.root_disk_mib == found.root_disk_mib
     assert (base.kernel, base.modules) == (found.kernel, found.modules)
     assert base.digest != found.digest
@@ -77,6 +81,32 @@ def test_an_image_of_a_wheel_has_no_more_of_debian_than_the_base_image() -> None
     assert "--hash=sha256:" in wheel
 
 
+def test_another_kernel_is_an_image_of_its_own_for_each_image_of_an_engine(own: Path) -> None:
+    assert own.is_dir()
+    base, found = image.recipe(), recipes.of_engine(named("sqlite"), "generic")
+    assert ("base-generic", "linux-image-amd64") == (found.name, found.kernel)
+    for field in ("packages", "modules", "modules_on_demand"):
+        assert getattr(base, field) == getattr(found, field)[: len(getattr(base, field))]
+    assert set(found.packages) > set(base.packages)
+    assert found == recipes.of_engine(engine(), "generic") == recipes.named("base-generic")
+    both = recipes.named("embedded-generic")
+    assert (found.kernel, recipes.named("embedded").wheels) == (both.kernel, both.wheels)
+    assert set(both.packages) == set(found.packages) | set(recipes.named("embedded").packages)
+
+
+def test_a_scenario_is_measured_in_the_image_that_has_its_engine_and_the_driver_of_its_file_system() -> None:
+    for word, name in (("ext4", "base"), ("xfs", "base"), ("f2fs", "base-generic"), ("f2fs.strict", "base-generic")):
+        (scenario,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
+        assert name == needs.recipe_of(scenario).name == guests.name_of(scenario)
+    (scenario,) = matrix.select(["lmdb-f2fs-default_powercut"])
+    assert "embedded-generic" == needs.recipe_of(scenario).name
+
+
+def test_no_file_system_needs_a_kernel_that_has_no_recipe() -> None:
+    kernels = {path.stem for path in (image.RECIPES / "kernels").glob("*.toml")}
+    assert kernels == {one.kernel for one in filesystems()} - {""}
+
+
 def test_an_unknown_image_names_those_of_the_engines() -> None:
     with pytest.raises(UsageError, match=r"unknown image 'nosuch'; there are: base, .*embedded"):
         recipes.named("nosuch")
@@ -87,9 +117,11 @@ def test_a_guest_has_the_engines_of_its_image_only(own: Path) -> None:
     base, alone = image.recipe(), recipes.of_engine(engine())
     served = {
         recipe.name: [each.name for each in template._served([], Processor.MODERN, recipe.digest)]
-        for recipe in (base, alone, recipes.named("embedded"))
+        for recipe in (base, alone, *map(recipes.named, ("embedded", "base-generic", "embedded-generic")))
     }
-    assert {"base": ["files", "sqlite"], "mylog": ["mylog"], "embedded": ["leveldb", "lmdb"]} == served
+    of_base, of_embedded = ["files", "sqlite"], ["leveldb", "lmdb"]
+    of_generic = {"base-generic": of_base, "embedded-generic": of_embedded}
+    assert {"base": of_base, "mylog": ["mylog"], "embedded": of_embedded, **of_generic} == served
 
 
 def test_a_package_or_wheel_that_does_not_exist_is_named_with_the_image(

@@ -12,15 +12,25 @@ import pytest
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
 from rig.filesystems import filesystem_named
+from rig.machines import needs
+from rig.machines.guests import guests
+from rig.machines.record import record
 from rig.machines.template import Template
 from rig.planning import matrix
+from rig.recordings import archive
+from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import SHORT, Entry, Recorder, findings, opened, write_log
+from tests.vm.samples import SHORT, Entry, findings, opened, write_log
 
 _RUN_BYTES = 1 << 16
 _UUID = uuid.UUID("12345678-1234-1234-1234-123456789abc")
 # XFS: the number of an inode, that of the first file, in the inode itself. Btrfs: the beginning of the database.
-_BROKEN = {"xfs": (131).to_bytes(8, "big") + _UUID.bytes, "btrfs": b"SQLite format 3\0"}
+# f2fs: the number of the database's inode, twice, and that it was synced, at the end of the inode.
+_BROKEN = {
+    "xfs": (131).to_bytes(8, "big") + _UUID.bytes,
+    "btrfs": b"SQLite format 3\0",
+    "f2fs": (4).to_bytes(4, "little") * 2 + (3).to_bytes(4, "little"),
+}
 
 
 def scenario_on(word: str) -> Scenario:
@@ -28,12 +38,20 @@ def scenario_on(word: str) -> Scenario:
     return replace(scenario, workload=SHORT)
 
 
-@pytest.mark.parametrize("word", ["xfs", "btrfs"])
-def test_what_was_synced_survives_and_a_flipped_bit_is_the_file_systems(
-    word: str, verifier: Template, recorded: Recorder, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("word", ["xfs", "btrfs", "f2fs"])
+def test_what_was_synced_survives_and_a_flipped_bit_is_the_file_systems(word: str, tmp_path: Path) -> None:
     scenario = scenario_on(word)
-    recording = recorded(scenario)
+    with guests() as source:
+        machines = source.of(scenario)
+        assert needs.recipe_of(scenario).digest in machines.verifier.image
+        record(scenario, machines.recorder, tmp_path / "recording")
+        recording = archive.load(tmp_path / "recording")
+        assert recording
+        _survives_and_breaks(scenario, recording, machines.verifier, tmp_path)
+
+
+def _survives_and_breaks(scenario: Scenario, recording: Recording, verifier: Template, tmp_path: Path) -> None:
+    word = scenario.filesystem
     assert filesystem_named(word).disk_mib_min == recording.facts.disk_mib
     with opened(recording) as (_, log):
         timeline = Timeline(log.marks)

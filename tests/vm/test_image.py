@@ -85,6 +85,14 @@ def test_packages_lists_the_kernel_and_what_the_recipe_asks_for(image: Image) ->
     assert all(versions.values())
 
 
+def test_what_is_on_the_root_disk_is_found_there_through_links_too(image: Image) -> None:
+    for path in ("/usr/bin/python3", "/bin/sh", "/usr/lib/x86_64-linux-gnu/libc.so.6"):
+        assert image.contents.has(path), path
+    for path in ("/usr/bin/node", "/usr/lib/x86_64-linux-gnu/libabsent.so.1", "/absent/sh"):
+        assert not image.contents.has(path), path
+    assert "libc6" in image.contents.packages
+
+
 def test_a_changed_recipe_has_another_digest_and_the_same_one_the_same() -> None:
     recipe = vm_image.recipe()
     changed = [
