@@ -208,10 +208,10 @@ def report(run_dir: Path | None) -> None:
 @click.argument("scenario")
 @click.argument("state")
 @_library_option
+@click.option("--image", metavar="RECIPE", help="The recipe of the run, if the cache has lost it.")
 @_run_dir_option
-def replay(scenario: str, state: str, library: str | None, run_dir: Path | None) -> None:
+def replay(scenario: str, state: str, library: str | None, image: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and compare the verdict with the stored one."""
-    from rig.engines.builds import library_of_run
     from rig.front.progress import shown
     from rig.machines.guests import guests
     from rig.machines.replay import replay as replay_state
@@ -219,7 +219,7 @@ def replay(scenario: str, state: str, library: str | None, run_dir: Path | None)
 
     target = Run.open(run_dir or newest_run(having=scenario))
     stored = target.scenario(scenario)
-    build = library_of_run(stored, library)
+    build = programs.of_run(stored, library, image)
     with shown() as progress, guests([build] if build else [], progress.says) as source:
         answer = replay_state(target, scenario, state, source.of(stored))
     for name, value in answer.facts.items():
@@ -264,7 +264,7 @@ def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> t
 
 def _asked(
     scenarios: tuple[str, ...], profile: Profile, library: str | None, program: str | None, *, controls: bool,
-    filesystem: str | None, faults: tuple[str, ...], promise: str | None,
+    **of_program: Any,
 ) -> tuple[list[Scenario], str, Library | None]:  # fmt: skip
     """Return the scenarios to measure, a line naming the controls that were added, and the user's build or program."""
     from rig.engines.builds import library_for
@@ -272,10 +272,10 @@ def _asked(
     if program:
         if scenarios or library:
             raise UsageError("--program is measured alone: leave out --library and the names of scenarios")
-        found = programs.chosen(program, filesystem, faults, promise, controls=controls)
+        found = programs.chosen(program, controls=controls, **of_program)
         return found.scenarios, found.added, found.build
-    if filesystem or faults or promise:
-        raise UsageError("--fs, --fault and --promise go with --program; scenarios are named: rig plan")
+    if any(of_program.values()):
+        raise UsageError("--fs, --fault, --promise and --image go with --program; scenarios are named: rig plan")
     chosen, added = _chosen(scenarios, profile, controls=controls)
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
 

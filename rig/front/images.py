@@ -17,30 +17,31 @@ def image() -> None:
 @image.command("build")
 @click.argument("name", default="base")
 def image_build(name: str) -> None:
-    """Build a guest image, unless the cache has it."""
+    """Build the guest image NAME, or that of your own recipe NAME.toml, unless the cache has it."""
     from rig.cache import require_cache
-    from rig.machines import recipes
+    from rig.machines import needs, recipes
     from rig.machines.image import build
 
-    wanted = recipes.named(name)
+    wanted = needs.of_file(Path(name)).recipe if name.endswith(needs.SUFFIX) else recipes.named(name)
     require_cache()
     click.echo(build(wanted, lambda text: click.echo(text, err=True)).folder)
 
 
 @image.command("list")
 def image_list() -> None:
-    """List the images that engines need, built or not, and all images and templates in the cache."""
+    """List the images that engines and file systems need, built or not, and all images and templates in the cache."""
     from rig.cache import cache_folder
     from rig.machines import recipes
     from rig.machines.image import images, is_built
 
     for wanted in recipes.recipes():
         if not is_built(wanted):
-            click.echo(f"image     {wanted.name:10} {wanted.digest}  not built: rig image build {wanted.name}")
-    current = {one.digest for one in recipes.recipes()}
+            click.echo(f"image     {wanted.name:16} {wanted.digest}  not built: rig image build {wanted.name}")
+    current = {one.digest: one.name for one in recipes.recipes()}
     for found in images():
-        old = "" if found.digest in current else "  of another version of its recipe"
-        click.echo(f"image     {found.name:10} {found.digest}  {_mib(found.folder)} MiB  {found.folder}{old}")
+        other = "of another version of its recipe" if found.name in current.values() else "of a recipe of your own"
+        old = "" if found.digest in current else f"  {other}"
+        click.echo(f"image     {found.name:16} {found.digest}  {_mib(found.folder)} MiB  {found.folder}{old}")
     for folder in sorted((cache_folder() / "templates").glob("*/identity")):
         click.echo(f"template  {folder.parent.name}  {_mib(folder.parent)} MiB")
 

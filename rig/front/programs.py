@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             help=f"A fault for --program; may be repeated [default: {DEFAULT_FAULT}].",
         ),
         click.option("--fs", "filesystem", help="The file system for --program."),
+        click.option("--image", metavar="RECIPE", help="What --program needs in the guest: a file RECIPE.toml."),
         click.option("--program", metavar="PATH", help="Your own program, instead of scenarios; README.md says how."),
     ):
         command = option(command)
@@ -48,7 +50,13 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(
-    path: str, filesystem: str | None, faults: Sequence[str], promise: str | None, *, controls: bool = True
+    path: str,
+    filesystem: str | None,
+    faults: Sequence[str],
+    promise: str | None,
+    image: str | Path | None = None,
+    *,
+    controls: bool = True,
 ) -> Chosen:
     """Return a program and the scenarios that measure it; raise UsageError naming the choices."""
     from rig.engines import named
@@ -56,6 +64,7 @@ def chosen(
     from rig.engines.program.spec import SPEC
     from rig.filesystems import filesystem_named, filesystems
     from rig.front import selection
+    from rig.machines import needs
     from rig.planning import matrix
 
     if filesystem is None:
@@ -71,4 +80,20 @@ def chosen(
         matrix.require_measurable(engine, filesystem_named(word), fault)
         asked.append(offered[f"{SPEC.name}-{word}-{promise}_{fault}"])
     measured = selection.with_own_controls(asked) if controls else asked
-    return Chosen(library_for({SPEC.name}, path), measured, selection.added_line(asked, measured))
+    build, added = library_for({SPEC.name}, path), selection.added_line(asked, measured)
+    if image:
+        build = replace(build, image=needs.of_file(Path(image)).name)
+        measured = [replace(one, tuning={**one.tuning, "image": build.image}) for one in measured]
+    return Chosen(build, measured, added)
+
+
+def of_run(stored: Scenario, library: str | None, image: str | None) -> Library | None:
+    """Return the build of a stored scenario with its image; `library` and `image` are what the user names again."""
+    from rig.engines.builds import library_of_run
+    from rig.machines import needs
+
+    wanted = stored.tuning.get("image", "")
+    if image:
+        needs.require_of_run(wanted, Path(image))
+    build = library_of_run(stored, library)
+    return replace(build, image=wanted) if build else None

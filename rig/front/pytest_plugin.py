@@ -12,7 +12,7 @@ workers of a session share one run directory.
     def test_my_program(durability_of):
         durability_of("./mydb", filesystem="FILESYSTEM", fault="powercut", promise="durable").check()
 
-measures a user's program; README.md says what the program has to do.
+measures a user's program; `image="recipe.toml"` says what it needs in the guest. README.md says what it has to do.
 """
 
 from __future__ import annotations
@@ -202,19 +202,24 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
     """Return a function that measures a user's program, as `rig run --program` does."""
 
     def measure(
-        program: str | Path, filesystem: str, fault: str = programs.DEFAULT_FAULT, promise: str | None = None
+        program: str | Path,
+        filesystem: str,
+        fault: str = programs.DEFAULT_FAULT,
+        promise: str | None = None,
+        image: str | Path | None = None,
     ) -> Measured:
         from rig.contract.errors import UsageError
         from rig.machines.guests import guests
 
         try:
-            chosen = programs.chosen(str(program), filesystem, [fault], promise)
+            chosen = programs.chosen(str(program), filesystem, [fault], promise, image)
         except UsageError as error:
             pytest.fail(str(error), pytrace=False)
         (asked,) = [one for one in chosen.scenarios if one.shim == "none"]
         with guests([chosen.build]) as source:
-            # Each program has a run of its own.
-            folder = rig_run_dir.with_name(f"{rig_run_dir.name}-{chosen.build.name}")
+            # Each program has a run of its own with each of its images.
+            names = filter(None, (rig_run_dir.name, chosen.build.name, chosen.build.image))
+            folder = rig_run_dir.with_name("-".join(names))
             return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, chosen.scenarios)
 
     return measure

@@ -143,7 +143,7 @@ def test_an_import_is_inside_where_importing_the_module_does_not_carry_it_out(so
 CLAIMS = "analysis/claims/"
 # Words of an engine or a file system -> where they may appear, besides tests, documentation and lists of engines.
 OWN_WORDS = {
-    r"sqlite|journal_mode|synchronous\b(?! Writes)|wal_autocheckpoint": (
+    r"sqlite|journal_mode|\bsynchronous\b(?! Writes)|wal_autocheckpoint": (
         "rig/engines/sqlite/",
         "analysis/dossiers/sqlite.py",
     ),
@@ -154,7 +154,12 @@ OWN_WORDS = {
         "analysis/dossiers/lmdb.py",
     ),
     r"rocksd|wal_recovery|manual_wal": ("rig/engines/rocksdb/", "analysis/dossiers/rocksdb.py"),
+    r"postgres|\blibpq|amcheck|full_page_writes|nofullpages|opendatasync": (
+        "rig/engines/postgresql/",
+        "analysis/dossiers/postgresql.py",
+    ),
     r"\bext[234]|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext.py", "analysis/dossiers/"),
+    r"f2fs|fsync_mode": ("rig/filesystems/f2fs.py", "analysis/dossiers/"),
 }
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
 OF_THE_IMAGE = ("rig/machines/image.py", "vm-images/")
@@ -196,6 +201,7 @@ def test_no_engine_and_no_file_system_is_named_outside_its_own_place() -> None:
         ("rig/filesystems/ext.py", "ext4", False),
         ("rig/planning/matrix.py", "if word == 'ext2':", True),
         ("rig/filesystems/xfs.py", "ext4", True),
+        ("rig/machines/recipes.py", "if word == 'f2fs':", True),
         ("README.md", "SQLite on ext4", False),
     ],
 )
@@ -318,7 +324,7 @@ def test_reading_what_is_stored_loads_nothing_that_starts_machines(module: str) 
 
 def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
     """The exceptions run as long as a VM, or inside one."""
-    allowed = ("rig.host", "rig.machines", "rig.guest", "rig.filesystems")
+    allowed = ("rig.host", "rig.machines", "rig.guest", "rig.filesystems", "rig.engines.postgresql")
     astray = [
         f"{path.relative_to(ROOT)}:{line} imports {imported}"
         for path in modules()

@@ -13,7 +13,7 @@ from rig import host
 from rig.contract.errors import HostError, StoreError, UsageError
 from rig.contract.results import PlanFacts
 from rig.engines import engines
-from rig.engines.builds import Library, guest_glibc
+from rig.engines.builds import Contents, Library, guest_glibc
 from rig.engines.sqlite import builds as libraries
 from rig.engines.sqlite.library import FUNCTIONS
 from rig.front import cli
@@ -38,8 +38,9 @@ def compiled(folder: Path, code: str, *flags: str) -> Path:
     return library
 
 
-def packages(glibc: str) -> str:
-    return f"libc-bin\t9.9-1\nlibc6:amd64\t{glibc}-12+deb13u4\nlibc6-dev\t1.0\n"
+def guest(glibc: str) -> Contents:
+    packages = f"libc-bin\t9.9-1\nlibc6:amd64\t{glibc}-12+deb13u4\nlibc6-dev\t1.0\n"
+    return Contents(packages, lambda path: path.endswith("/libc.so.6"))
 
 
 def index_with(folder: Path, version: str, member: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +102,13 @@ def test_what_is_no_sqlite_library_is_refused(tmp_path: Path) -> None:
 
 def test_what_the_guest_could_not_load_is_refused(tmp_path: Path) -> None:
     found = libraries.library(str(compiled(tmp_path, EVERY_FUNCTION + "int puts(char *);int f(void){return puts(0);}")))
-    libraries.require_loadable(found, packages("2.41"))
+    libraries.require_loadable(found, guest("2.41"))
     with pytest.raises(UsageError, match=r"needs the C library 2\.[\d.]+, the guest has 2\.1;"):
-        libraries.require_loadable(found, packages("2.1"))
+        libraries.require_loadable(found, guest("2.1"))
     (tmp_path / "libneedy.so").write_bytes(compiled(tmp_path, "int needy;", "-Wl,-soname,libneedy.so").read_bytes())
     needs = compiled(tmp_path, EVERY_FUNCTION + "extern int needy; int *p = &needy;", f"-L{tmp_path}", "-lneedy")
     with pytest.raises(UsageError, match=r"needs libneedy\.so, which the guest does not have"):
-        libraries.require_loadable(libraries.library(str(needs)), packages("2.41"))
+        libraries.require_loadable(libraries.library(str(needs)), guest("2.41"))
     with pytest.raises(HostError, match="lists no libc6"):
         guest_glibc("libc6-dev\t2.41\n")
 

@@ -20,12 +20,14 @@ from rig.analysis.protocol import NEVER_SYNCS, NOT_COMPARED, compare
 from rig.contract.errors import StoreError, UsageError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import MeasuredScenario, VerdictKind
+from rig.engines.builds import Contents
 from rig.engines.own import Grief, Process, Start, Task
 from rig.engines.program import builds, driver
 from rig.engines.program.answers import parsed
 from rig.engines.program.promises import PROMISES
 from rig.front import cli, programs
-from rig.guest.watch.children import Child, kill_children
+from rig.guest.watch.children import Child
+from rig.guest.watch.forks import kill_children
 from rig.planning import matrix
 from tests.unit.samples import durable, measured, verdict
 
@@ -263,6 +265,10 @@ def compiled(folder: Path, *flags: str) -> Path:
     return path
 
 
+def guest(glibc: str, *libraries: str) -> Contents:
+    return Contents(f"libc6:amd64\t{glibc}-1\n", lambda path: path.rpartition("/")[2] in libraries)
+
+
 def test_a_program_is_kept_under_its_digest_and_outlives_its_file(tmp_path: Path, own_cache: Path) -> None:
     path = compiled(tmp_path, "-static")
     found = builds.library(str(path))
@@ -283,15 +289,17 @@ def test_a_program_is_kept_under_its_digest_and_outlives_its_file(tmp_path: Path
 
 def test_what_the_guest_could_not_start_is_refused(tmp_path: Path) -> None:
     shared = compiled(tmp_path, "-lm", "-Wl,--no-as-needed", "-lm")
-    builds.require_loadable(builds.library(str(shared)), "libc6:amd64\t99.9-1\n")
+    builds.require_loadable(builds.library(str(shared)), guest("99.9", "libm.so.6", "libc.so.6"))
+    with pytest.raises(UsageError, match=r"the program needs libm\.so\.6, which the guest does not have"):
+        builds.require_loadable(builds.library(str(shared)), guest("99.9", "libc.so.6"))
     with pytest.raises(UsageError, match=r"the program needs the C library 2.*the guest has 2.1; build it on an older"):
-        builds.require_loadable(builds.library(str(shared)), "libc6:amd64\t2.1-1\n")
+        builds.require_loadable(builds.library(str(shared)), guest("2.1", "libm.so.6", "libc.so.6"))
     foreign = bytearray(shared.read_bytes())
     foreign[18:20] = (183).to_bytes(2, "little")  # EM_AARCH64
     for name, content, message in (
         ("foreign", bytes(foreign), "for another machine"),
         ("text", b"hello", "neither a script nor a program: it is not an ELF file"),
-        ("script", b"#!/usr/bin/perl\n", "a script for '/usr/bin/perl', which the guest does not have; there are: #!/"),
+        ("script", b"#!perl\n", "script is a script whose first line names no interpreter: '#!perl'"),
         ("cut", shared.read_bytes()[:2000], "neither a script nor a program"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -299,6 +307,23 @@ def test_what_the_guest_could_not_start_is_refused(tmp_path: Path) -> None:
             builds.library(str(tmp_path / name))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         builds.library(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("#!/usr/bin/node", "/usr/bin/node"),
+        ("#! /bin/bash -eu", "/bin/bash"),
+        ("#!/usr/bin/env node", "/usr/bin/node"),
+        ("#!/usr/bin/env  ruby3.3", "/usr/bin/ruby3.3"),
+    ],
+)
+def test_a_script_runs_where_its_interpreter_is_and_is_refused_elsewhere(line: str, path: str, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(f"{line}\n")
+    found = builds.library(str(tmp_path / "script"))
+    builds.require_loadable(found, Contents("", lambda asked: asked == path))
+    with pytest.raises(UsageError, match=rf"a script for {path}, which the guest does not have; .*--image"):
+        builds.require_loadable(found, Contents("", lambda asked: asked != path))
 
 
 def test_the_control_of_a_program_is_the_program_itself_with_the_same_promise(tmp_path: Path) -> None:

@@ -173,6 +173,19 @@ def test_a_sqlite_library_that_is_none_fails_with_a_sentence(project: pytest.Pyt
     result.stdout.fnmatch_lines(["*--rig-library: the SQLite library absent.so cannot be read*"])
 
 
+def test_the_recipe_of_a_program_is_read_before_anything_is_started(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(project.path / "cache"))
+    (project.path / "mydb").write_text("#!/bin/sh\n")
+    (project.path / "mydb.toml").write_text('package = ["nodejs"]\n')
+    call = 'durability_of("./mydb", filesystem="ext4", image="mydb.toml").check()'
+    project.makepyfile(test_mydb=f"def test_mydb(durability_of):\n    {call}\n")
+    result = project.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider", "test_mydb.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*mydb.toml: unknown key 'package'; there are: name, packages*"])
+
+
 def test_known_bugs_are_selected_by_that_name_and_may_name_scenarios_of_their_own() -> None:
     found = collected("-k", "known_bug", "tests/durability")
     assert {"tests/durability/test_known_bugs.py"} == {line.partition("::")[0] for line in found}

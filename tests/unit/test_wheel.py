@@ -43,6 +43,7 @@ def test_the_wheel_holds_what_the_repository_has_for_users_and_nothing_else(
     assert {
         "rig/vm-images/init",
         "rig/vm-images/base.toml",
+        "rig/vm-images/kernels/generic.toml",
         "rig/analysis/templates/report.css",
         "rig/py.typed",
         "rig/faults/powercut.py",

@@ -17,12 +17,15 @@ from pathlib import Path
 import pytest
 
 from rig import host
-from rig.contract.errors import EngineError
+from rig.contract.errors import EngineError, UsageError
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines import named
 from rig.engines.builds import Library, library_for
 from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.state import make_state
+from rig.front import programs
+from rig.machines import image as vm_image
+from rig.machines import needs
 from rig.machines.guests import Machines, guests
 from rig.machines.image import Image
 from rig.machines.record import record
@@ -31,6 +34,7 @@ from rig.recordings.timeline import Timeline
 from tests.vm.samples import findings, opened
 
 ROOT = Path(__file__).resolve().parents[2]
+NODELOG = ROOT / "examples" / "nodelog"
 _LIMIT_S = 900
 # Which transactions it finds decides what a recovery does; the seed decides what the run does.
 _ODD = """#!/bin/sh
@@ -57,6 +61,9 @@ while [ $i -lt "$5" ]; do
     32) cat /dev/zero > big || exit 4 ;;
     42) sleep 100000 ;;
     52) echo "ack 1" ;;
+    62) for each in /*; do
+            case $each in /proc | /sys | /dev | /run | /tmp | /mnt) ;; *) ls -alR "$each" && grep -r RIG "$each" ;; esac
+        done > /dev/null 2>&1 ;;
     esac
     echo $i >> log
     sync -d log
@@ -125,7 +132,7 @@ def odd(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 def scenario_of(library: Library, seed: int) -> Scenario:
     offered = {one.id: one for one in matrix.scenarios_of([named("program")])}
     workload = WorkloadSpec(transaction_count=9, think_ms=50, rest_ms=100, name="own")
-    tuning = {"library": library.name}
+    tuning = {"library": library.name, **({"image": library.image} if library.image else {})}
     return replace(offered["program-ext4-durable_powercut"], workload=workload, seed=seed, tuning=tuning)
 
 
@@ -160,6 +167,12 @@ def test_a_recovery_that_goes_wrong_costs_its_own_state_and_leaves_nothing_behin
     assert "Read-only file system" in told[5][2]
 
 
+def test_a_run_may_read_all_of_the_guest(odd: tuple[Library, Machines], tmp_path: Path) -> None:
+    library, machines = odd
+    # It would be void if anything had to come from the host's disk: a file, a folder that was never listed, a link.
+    record(scenario_of(library, 6), machines.recorder, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("seed", "words"),
     [
@@ -176,3 +189,26 @@ def test_a_run_that_goes_wrong_is_an_error_of_one_line(
     with pytest.raises(EngineError) as caught:
         record(scenario_of(library, seed), machines.recorder, tmp_path)
     assert words in str(caught.value)
+
+
+def test_a_script_for_another_interpreter_runs_in_the_image_of_its_recipe_with_the_files_beside_it(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(cache))
+    made = vm_image.build(needs.of_file(NODELOG / "recipe.toml").recipe)
+    chosen = programs.chosen(str(NODELOG / "nodelog"), "ext4", (), None, NODELOG / "recipe.toml")
+    scenario = scenario_of(chosen.build, 1)
+    with guests([chosen.build]) as source:
+        machines = source.of(scenario)
+        assert made.folder.name == machines.recorder.image == machines.verifier.image
+        recording = record(scenario, machines.recorder, tmp_path)
+        with opened(recording) as (_, log):
+            # The emulated interpreter takes seconds to start.
+            states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[3::5]]
+            found = findings(scenario, machines.verifier, log, states)
+    assert scenario.tuning["image"] == recording.facts.settings["image"]
+    assert [("prefix", 4), ("prefix", 9)] == [(one.kind, one.recovered) for one in found], found
+    without = programs.chosen(str(NODELOG / "nodelog"), "ext4", (), None)
+    words = "a script for /usr/bin/node, which the guest does not have"
+    with guests([without.build]) as source, pytest.raises(UsageError, match=words):
+        source.of(scenario_of(without.build, 1))

@@ -6,19 +6,21 @@ the guest could not start is refused before a machine is started.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rig.cache import require_cache
 from rig.contract.errors import UsageError
-from rig.engines.builds import Library, require_in_guest
+from rig.engines.builds import Contents, Library, require_in_guest
 from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
 from rig.libraries import keep, kept
 
-# What the guest has to run scripts with; Python 3.13 and busybox's shell, without further packages.
-_INTERPRETERS = ("/bin/sh", "/usr/bin/python3", "/usr/bin/env python3")
 _SCRIPT = b"#!"
+# The interpreter of a script: by its path, or by the name under which env finds it.
+_INTERPRETER = re.compile(r"\s*(?:/usr/bin/env\s+([\w.+-]+)|(/[\w./+-]+))(?:\s.*)?", re.ASCII)
+_REMEDY = "name the Debian package that has it in a recipe: --image recipe.toml"
 
 
 def library(word: str) -> Library:
@@ -42,20 +44,21 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
     return kept(SPEC.name, wanted, "program", digest_name)
 
 
-def require_loadable(found: Library, packages: str) -> None:
-    """Raise UsageError if a program needs more than a guest with these packages has."""
+def require_loadable(found: Library, guest: Contents) -> None:
+    """Raise UsageError if a program needs more than this guest has."""
     content = found.path.read_bytes()
     if not content.startswith(_SCRIPT):
         facts = executable(content)
-        require_in_guest("the program", facts.needed, facts.glibc, packages)
+        require_in_guest("the program", facts.needed, facts.glibc, guest)
+    elif not guest.has(path := _interpreter(content)):
+        raise UsageError(f"the program is a script for {path}, which the guest does not have; {_REMEDY}")
 
 
 def _require_program(word: str, content: bytes) -> None:
     if content.startswith(_SCRIPT):
-        line = content.splitlines()[0].removeprefix(_SCRIPT).decode(errors="replace").strip()
-        if line not in _INTERPRETERS:
-            choices = ", ".join(f"#!{one}" for one in _INTERPRETERS)
-            raise UsageError(f"{word} is a script for {line!r}, which the guest does not have; there are: {choices}")
+        if not _interpreter(content):
+            line = content.splitlines()[0].decode(errors="replace")
+            raise UsageError(f"{word} is a script whose first line names no interpreter: {line!r}")
         return
     try:
         facts = executable(content)
@@ -63,3 +66,11 @@ def _require_program(word: str, content: bytes) -> None:
         raise UsageError(f"{word} is neither a script nor a program: {error}") from None
     if not facts.is_x86_64:
         raise UsageError(f"{word} is a program for another machine; the guest is x86-64")
+
+
+def _interpreter(content: bytes) -> str:
+    """Return the path of a script's interpreter, empty if its first line names none."""
+    match = _INTERPRETER.fullmatch(content.splitlines()[0].removeprefix(_SCRIPT).decode(errors="replace"))
+    if not match:
+        return ""
+    return f"/usr/bin/{match[1]}" if match[1] else match[2]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines.answers import Answer
-from rig.engines.builds import FOLDER
+from rig.engines.builds import FOLDER, IMAGE
 from rig.engines.own import Grief, Process, Start, Task
 from rig.engines.program.answers import parsed, shown
 from rig.engines.program.promises import Promised
@@ -47,9 +47,10 @@ class Session:
             raise _broken(f"said {shown(line)} where `{due}` was due{self._process.said}")
 
     def settings(self) -> dict[str, str]:
-        """Return the promise that the program must keep, and the digest of the program as the guest has it."""
+        """Return the promise that the program must keep, the program's digest and its image as the guest has them."""
         name = digest_name(_content(self._task))
-        return {"promise": self._task.settings["promise"], "library": name, "version": name.removeprefix(KIND)}
+        read = {"promise": self._task.settings["promise"], "library": name, "version": name.removeprefix(KIND)}
+        return read | ({"image": _read(IMAGE).decode()} if os.path.exists(IMAGE) else {})
 
     def close(self) -> None:
         """Let the program end; it must exit with code 0 and say nothing more."""
@@ -117,7 +118,11 @@ def _path(task: Task) -> str:
 
 
 def _content(task: Task) -> bytes:
-    with open(_path(task), "rb") as file:
+    return _read(_path(task))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
         return file.read()
 
 
