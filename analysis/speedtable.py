@@ -63,6 +63,15 @@ def _table(heading: str, title: str = "") -> Table:
 
 
 def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
+    yield from _of_virtual(speeds) if speeds.virtual else _of_disk(speeds)
+    for line in (*speeds.warnings, *noises(speeds)):
+        yield f"warning: {line}"
+    for arm in arms:
+        if shown := {name: count for name, count in arm.counts.items() if count}:
+            yield f"{arm.name}: " + ", ".join(f"{name} {count:g}" for name, count in shown.items())
+
+
+def _of_disk(speeds: Speeds) -> Iterable[str]:
     disks = ", ".join(filter(None, (" ".join(filter(None, (one.name, one.model))) for one in speeds.disks)))
     yield (
         f"{speeds.repeats} rounds after a warm-up, seed {speeds.seed}; {speeds.filesystem} on "
@@ -73,11 +82,21 @@ def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
         "ratios of medians to the base above, with 95 % intervals; latencies of whole transactions, all rounds; "
         "flushes of the whole disk, the fewest of a round; bytes that the processes wrote"
     )
-    for line in (*speeds.warnings, *noises(speeds)):
-        yield f"warning: {line}"
-    for arm in arms:
-        if shown := {name: count for name, count in arm.counts.items() if count}:
-            yield f"{arm.name}: " + ", ".join(f"{name} {count:g}" for name, count in shown.items())
+
+
+def _of_virtual(speeds: Speeds) -> Iterable[str]:
+    said, count = speeds.virtual, speeds.repeats + 1
+    yield (
+        f"virtual: {said['filesystem']} on the device {said['device']} ({said['delays']}); {said['clock']}; "
+        f"a sync takes {speeds.probe.sync_s * 1e3:.2g} ms; seed {speeds.seed}"
+    )
+    if not speeds.spread:
+        yield f"all {count} runs of each arm took the same time, to the last nanosecond"
+    else:
+        yield (
+            f"the {count} runs of an arm differ by {speeds.spread:.1g} of their time; on a quiet host they would not "
+            "(a race in QEMU, see docs/design.md)"
+        )
 
 
 def _of_document(speeds: Speeds) -> Table:

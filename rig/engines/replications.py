@@ -1,8 +1,8 @@
 """Replications: what a document measured about an engine's speed, measured again with the document's own workload.
 
 A module `replications` of an engine's package has `REPLICATIONS`, each a `Replication`. Its workload is a function that
-carries out one arm once, in an empty directory on the user's disk, in a process of its own. It tells a
-`Stopwatch` what is measured and what is not. Nothing here runs in a virtual machine.
+carries out one arm once, in an empty directory, in a process of its own: on the user's disk, or in the guest. It tells
+a `Stopwatch` what is measured and what is not. Shipped to the guest: standard library only.
 """
 
 from __future__ import annotations

@@ -373,11 +373,17 @@ def _conclude(target: Run, exposure_min: int) -> int:
 
 
 def _speeds(target: Run) -> Speeds | None:
-    """Return the real figures that a user has put beside a run, None if there are none."""
+    """Return the real figures that a user has put beside a run, None if there are none. Raise StoreError for others."""
     from rig.speed import speeds
 
     path = target.folder / _SPEEDS
-    return speeds.load(path) if path.exists() else None
+    found = speeds.load(path) if path.exists() else None
+    if found and found.virtual:
+        raise StoreError(
+            f"{path} is from a virtual machine, and a run has virtual figures of its own; "
+            f"measure a real disk: rig speed --dir DIR --json {path}"
+        )
+    return found
 
 
 def _report(target: Run) -> Path:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import RigError, UsageError
 from rig.front.numbers import Finite
 
 if TYPE_CHECKING:
-    from rig.speed.session import Plan
+    from rig.speed.session import Bench, Plan
 
-_REPEATS = 10
+_REPEATS, _REPEATS_VIRTUAL = 10, 1
 
 
 def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
@@ -38,9 +41,10 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    required=True,
     help="A directory on the disk to measure.",
 )
+@click.option("--fs", "filesystem", metavar="WORD", help="Measure in a virtual machine instead, on this file system.")
+@click.option("--device", metavar="NAME", help=f"The modelled disk for --fs.  [default: {DEFAULT_DEVICE}]")
 @click.option("--document", metavar="NAME", help="Carry out a document's own workload, such as S0, beside its figures.")
 @click.option(
     "--transactions",
@@ -76,9 +80,7 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
-    default=_REPEATS,
-    show_default=True,
-    help="Counted rounds, after a warm-up.",
+    help=f"Counted rounds, after a warm-up.  [default: {_REPEATS}; with --fs {_REPEATS_VIRTUAL}, to see both agree]",
 )
 @click.option(
     "--seed",
@@ -91,10 +93,14 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     "--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Where to store every single measurement."
 )
 def speed(
-    *, arms: tuple[str, ...], folder: Path, document: str | None, transactions: int, rows: tuple[int, ...], filled: int,
-    writers: int, changes: dict[str, str], scale: float, repeats: int, seed: int, file: Path | None,
+    *, arms: tuple[str, ...], folder: Path | None, filesystem: str | None, device: str | None, document: str | None,
+    transactions: int, rows: tuple[int, ...], filled: int, writers: int, changes: dict[str, str], scale: float,
+    repeats: int | None, seed: int, file: Path | None,
 ) -> None:  # fmt: skip
-    """Measure how fast settings are on your own disk, without a virtual machine.
+    """Measure how fast settings are: with --dir on your own disk, without a virtual machine; with --fs in one.
+
+    In a virtual machine the clock counts instructions and the disk is a model, so the figures are the same on every
+    run and every host, and about the software alone.
 
     ARM is a setting as in the names of scenarios, such as wal_full or 'wal_*', or with its engine: ENGINE-SETTING. The
     others are compared with the first. Without any, all settings of the default engine are measured.
@@ -104,35 +110,76 @@ def speed(
     from rig.front.terminal import standard_output
     from rig.speed import session, speeds
     from rig.speed.arms import arms_of
-    from rig.speed.loads import Load
+    from rig.trials.loads import Load
 
+    _require_consistent(folder, filesystem, device)
+    if document and (arms or rows or filled or changes or writers > 1):
+        raise UsageError(
+            "--document brings its own arms and load: leave out ARM, --rows, --filled, --writers and --set"
+        )
+    if not document and not rows and (filled or writers > 1):
+        raise UsageError("--filled and --writers go with --rows: the ledger is the work of one connection")
+    repeats = repeats or (_REPEATS_VIRTUAL if filesystem else _REPEATS)
     if document:
-        if arms or rows or filled or changes or writers > 1:
-            raise UsageError(
-                "--document brings its own arms and load: leave out ARM, --rows, --filled, --writers and --set"
-            )
         plan = _of_document(document, seed, scale)
     else:
-        if not rows and (filled or writers > 1):
-            raise UsageError("--filled and --writers go with --rows: the ledger is the work of one connection")
         loads = [Load(each, transactions, writers, seed, filled) for each in rows or (0,)]
         plan = session.of_arms(arms_of(arms, loads, changes), seed)
     if file:
         _require_storable(file)
     try:
         with shown("measuring", "trials measured") as progress:
-            if repeats < _REPEATS:
+            if repeats < _REPEATS and not filesystem:
                 progress.says(
                     f"warning: intervals need at least {_REPEATS} rounds; --repeats {repeats} is only for a first look"
                 )
-            found = session.measure(plan, folder, repeats, seed, progress)
+            with _bench(plan, folder, filesystem, device or DEFAULT_DEVICE, progress.says) as bench:
+                found = session.measure(plan, bench, repeats, seed, progress)
     except KeyboardInterrupt:
-        raise RigError(f"stopped; nothing is kept, and nothing is left in {folder}") from None
+        raise RigError(f"stopped; nothing is kept{f', and nothing is left in {folder}' if folder else ''}") from None
     if file:
         speeds.save(found, file)
     print_speeds(found, standard_output())
     if file:
         click.echo(f"every measurement: {file}")
+
+
+def _require_consistent(folder: Path | None, filesystem: str | None, device: str | None) -> None:
+    """Raise UsageError unless the options say where to measure, once."""
+    if (folder is None) == (filesystem is None):
+        raise UsageError("say where: --dir DIRECTORY for your own disk, or --fs WORD for a virtual machine")
+    if device and not filesystem:
+        raise UsageError("--device goes with --fs: your own disk is as fast as it is")
+
+
+@contextmanager
+def _bench(
+    plan: Plan, folder: Path | None, filesystem: str | None, device: str, says: Callable[[str], None]
+) -> Iterator[Bench]:
+    """Give the place that is measured for the length of a block."""
+    if folder:
+        from rig.speed.ondisk import on_disk
+
+        with on_disk(folder, plan.needed_bytes) as bench:
+            yield bench
+        return
+    from rig.contract.devices import device_named
+    from rig.engines import load
+    from rig.filesystems import filesystem_named
+    from rig.machines.guests import guests
+    from rig.machines.speed import InGuest, disk_mib
+    from rig.planning import matrix
+
+    assert filesystem
+    on, disk, first = filesystem_named(filesystem), device_named(device), next(iter(plan.arms.values()))[0]
+    # Any scenario of an engine on this file system has the machine that both need.
+    scenarios = {
+        module: matrix.select([f"{load(module).name}-{filesystem}-*_powercut"])[0]
+        for module in {orders.engine_module for orders, _ in plan.arms.values()}
+    }
+    size_mib = disk_mib(on, plan.needed_bytes)
+    with guests([], says) as source:
+        yield InGuest(lambda module: source.of(scenarios[module]).recorder, on, disk, first, size_mib)
 
 
 def _require_storable(file: Path) -> None:

@@ -23,7 +23,7 @@ from rig.contract.injections import LIVE_CUTS
 from rig.contract.orders import FAILED, READY, Orders
 from rig.engines import load
 from rig.filesystems import default_filesystems, filesystem_named
-from rig.guest import fileprobe, livecuts, recorder, verifier
+from rig.guest import fileprobe, livecuts, recorder, speedtrial, verifier
 from rig.guest.devices import disks
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
@@ -73,7 +73,11 @@ def _record(port: int) -> None:
     print(READY, flush=True)
     told = awaited(_ORDERS.read_bytes)
     _meet_the_clock()
-    orders = Orders.of(json.loads(told))
+    message = json.loads(told)
+    if "trial" in message:
+        _send(port, speedtrial.answer(**message["trial"]))
+        return
+    orders = Orders.of(message)
     # Only where it is needed: before the save, all machines would pay for it.
     disks.require_modules(filesystem_named(orders.filesystem).modules)
     record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record

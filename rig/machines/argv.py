@@ -69,7 +69,10 @@ RECORDING = "recording"
 _TCG_CPU = {Processor.PLAIN: "qemu64,cx16=off", Processor.MODERN: "max,cx16=off,rdrand=off,rdseed=off"}
 _KVM_CPU = {Accelerator.KVM: "host", Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES: "host,-arch-capabilities"}
 # Virtual time advances by 2 ns with each guest instruction, and jumps to the next timer when the guest sleeps.
-_ICOUNT = "shift=1,sleep=off,align=off"
+_ICOUNT_SHIFT = 1
+_ICOUNT = f"shift={_ICOUNT_SHIFT},sleep=off,align=off"
+# An instruction takes 2^shift virtual nanoseconds.
+INSTRUCTIONS_PER_S = 10**9 >> _ICOUNT_SHIFT
 # no_timer_check: on a busy host the kernel may see no tick while it tests its timer, and Linux 6.12 then panics. KVM
 # guests skip that test. rcu_expedited: removing a dm device waits for RCU grace periods; this makes them far shorter.
 # The last line is Debian's hardening, which takes a tenth of each crash state under emulation.

@@ -52,7 +52,10 @@ _SETTLE_S = 0.5
 _RAM = "ram"
 _NO_RECORDING = "no-recording"
 _MEMORY_MIB = {Role.RECORDER: 1280, Role.VERIFIER: 640}
-_GUEST_CODE = ("__init__.py", "contract/*.py", "guest/**/*.py", "engines/*.py", "filesystems/*.py", "workloads/*.py")
+_GUEST_CODE = (
+    "__init__.py", "contract/*.py", "guest/**/*.py", "engines/*.py", "filesystems/*.py", "trials/*.py",
+    "workloads/*.py",
+)  # fmt: skip
 # Of an engine's package.
 _PACKAGE = ("**/*.py", "**/*.so", "**/*.so.*")
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from rig.contract.errors import UsageError
 from rig.engines import Engine, engines, found, settings_name
-from rig.speed.loads import Load
+from rig.trials.loads import Load
 
 
 @dataclass(frozen=True)

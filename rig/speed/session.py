@@ -1,41 +1,28 @@
 """A measurement from its first trial to its last: rounds in random order, each trial in a fresh folder and process.
 
 A round holds every arm once, in an order drawn from the seed, so that other activity on the host affects all arms
-alike. Round 0 is the warm-up and is stored, but not counted. Everything that is written lies in one folder below the
-user's directory, which is removed at the end, even after an error or an interrupt.
+alike. Round 0 is the warm-up and is stored, but not counted.
 """
 
 from __future__ import annotations
 
-import json
-import platform
 import random
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Protocol
 
-from rig import host
-from rig.contract.errors import EngineError, HostError, UsageError
+from rig.contract.errors import EngineError, UsageError
 from rig.engines import Engine
 from rig.engines.replications import Metric, Replication
-from rig.speed import disks
 from rig.speed.arms import Arm
-from rig.speed.place import Place, place_of
-from rig.speed.probe import probe
 from rig.speed.speeds import WARM_UP, ArmFacts, Speeds, Trial
-from rig.speed.trial import Orders
+from rig.trials import disks
+from rig.trials.disks import Disk
+from rig.trials.probe import Probe
+from rig.trials.trial import Orders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
-_TRIAL_LIMIT_S = 1800
-# For the processes, the probe, and the file system's own needs.
-_SPACE_BYTES = 256 << 20
 
 
 class Progress(Protocol):
@@ -53,85 +40,103 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: for each arm a function that makes its orders, and its facts."""
+    """What is measured: for each arm its orders and its facts."""
 
     experiment: str
     replication: Replication | None
     metrics: Sequence[Metric]
-    arms: Mapping[str, tuple[Callable[[str, tuple[str, ...]], Orders], ArmFacts]]
+    arms: Mapping[str, tuple[Orders, ArmFacts]]
+    # Roughly how much one trial keeps on the disk.
     needed_bytes: int
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is said of a bench beside the figures; of a virtual one more, see `rig.speed.speeds`."""
+
+    filesystem: str
+    options: Sequence[str]
+    disks: Sequence[Disk]
+    versions: Mapping[str, str]
+    probe: Probe
+    warnings: tuple[str, ...] = ()
+    virtual: Mapping[str, str] = field(default_factory=dict)
+
+
+class Bench(Protocol):
+    """Where trials are carried out: a directory on the user's disk, or a virtual machine."""
+
+    def survey(self) -> Survey:
+        """Return what is said of it, once its sync has been measured."""
+
+    def hindrance(self, orders: Orders) -> str:
+        """Return why a trial cannot be carried out here; empty if it can."""
+
+    def carried_out(self, orders: Orders) -> dict[str, Any]:
+        """Carry out a trial in an empty directory; return its facts, or `error` with the reason."""
 
 
 def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
     """Return the plan of settings under loads."""
-
-    def order(arm: Arm) -> Callable[[str, tuple[str, ...]], Orders]:
-        return lambda folder, below: Orders(arm.engine.module, folder, below, seed, arm.all_settings, arm.load)
-
     # Each arm is compared with the first of the same load.
     base_of = {arm.load: arm.name for arm in reversed(arms)}
     facts = {
-        arm.name: (order(arm), ArmFacts(arm.engine.name, arm.all_settings, arm.load.name, base_of[arm.load], {}))
+        arm.name: (
+            Orders(arm.engine.module, seed, arm.all_settings, arm.load),
+            ArmFacts(arm.engine.name, arm.all_settings, arm.load.name, base_of[arm.load], {}),
+        )
         for arm in arms
     }
-    needed = _SPACE_BYTES + max(arm.load.estimated_bytes for arm in arms)
-    return Plan("settings", None, (_PER_SECOND,), facts, needed)
+    return Plan("settings", None, (_PER_SECOND,), facts, max(arm.load.estimated_bytes for arm in arms))
 
 
 def of_replication(engine: Engine, replication: Replication, seed: int, scale: float) -> Plan:
     """Return the plan of a document's own workload."""
-
-    def order(arm: str) -> Callable[[str, tuple[str, ...]], Orders]:
-        return lambda folder, below: Orders(
-            engine.module, folder, below, seed, {}, document=replication.name, arm=arm, scale=scale
-        )
-
     load = f"scale {scale:g}"
     facts = {
-        arm: (order(arm), ArmFacts(engine.name, {}, load, replication.bases.get(arm, replication.arms[0]), {}))
+        arm: (
+            Orders(engine.module, seed, {}, document=replication.name, arm=arm, scale=scale),
+            ArmFacts(engine.name, {}, load, replication.bases.get(arm, replication.arms[0]), {}),
+        )
         for arm in replication.arms
     }
-    return Plan(replication.name, replication, replication.metrics, facts, _SPACE_BYTES + replication.needed_bytes)
+    return Plan(replication.name, replication, replication.metrics, facts, replication.needed_bytes)
 
 
-def measure(plan: Plan, folder: Path, repeats: int, seed: int, progress: Progress) -> Speeds:
-    """Measure a plan in a folder below the user's directory, and leave nothing there.
+def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progress) -> Speeds:
+    """Measure a plan on a bench.
 
-    Raise UsageError for a place that has no disk, HostError if it lacks space or permission, EngineError for a trial
-    that failed.
+    Raise UsageError if no arm can be carried out there, EngineError for a trial that failed.
     """
-    place = place_of(folder)
-    host.require_writable(folder, "choose a directory that is yours: rig speed --dir PATH")
-    host.require_space(folder, plan.needed_bytes, "measuring speed")
-    with _scratch(folder) as scratch:
-        hindered = _hindered(plan, scratch)
-        arms = [name for name in plan.arms if name not in hindered]
-        if len(arms) < 1:
-            raise UsageError("nothing can be measured here: " + "; ".join(f"{k}: {v}" for k, v in hindered.items()))
-        found = probe(scratch, place.disks)
-        for line in (*place.warnings, *found.warnings, *(f"{arm} is left out: {why}" for arm, why in hindered.items())):
-            progress.says(f"warning: {line}")
-        progress.planned(len(arms) * (repeats + 1))
-        trials, read_back = [], dict[str, Mapping[str, str]]()
-        for number, name in schedule(arms, repeats, seed):
-            told = _carried_out(plan, name, scratch, place)
-            read_back[name] = told.pop("read_back")
-            trials.append(_trial(told, number, name))
-            progress.judged(1)
+    hindered = {arm: why for arm, (orders, _) in plan.arms.items() if (why := bench.hindrance(orders))}
+    arms = [name for name in plan.arms if name not in hindered]
+    if not arms:
+        raise UsageError("nothing can be measured here: " + "; ".join(f"{k}: {v}" for k, v in hindered.items()))
+    survey = bench.survey()
+    for line in (*survey.warnings, *(f"{arm} is left out: {why}" for arm, why in hindered.items())):
+        progress.says(f"warning: {line}")
+    progress.planned(len(arms) * (repeats + 1))
+    trials, read_back = [], dict[str, Mapping[str, str]]()
+    for number, name in schedule(arms, repeats, seed):
+        told = _carried_out(plan, name, bench)
+        read_back[name] = told.pop("read_back")
+        trials.append(_trial(told, number, name))
+        progress.judged(1)
     replication = plan.replication
     return Speeds(
         experiment=plan.experiment,
         document=replication.file if replication else "",
         metrics=plan.metrics,
-        versions=_versions(),
-        filesystem=place.filesystem,
-        options=place.options,
-        disks=[disks.described(disk) for disk in place.disks],
-        probe=found,
-        warnings=(*place.warnings, *found.warnings),
+        versions=survey.versions,
+        filesystem=survey.filesystem,
+        options=survey.options,
+        disks=survey.disks,
+        virtual=survey.virtual,
+        probe=survey.probe,
+        warnings=survey.warnings,
         seed=seed,
         repeats=repeats,
-        arms={name: _with(plan.arms[name][1], read_back[name]) for name in arms},
+        arms={name: replace(plan.arms[name][1], read_back=read_back[name]) for name in arms},
         trials=trials,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         figures=[one for one in replication.figures if {one.arm, one.base} <= set(arms)] if replication else (),
@@ -148,37 +153,9 @@ def schedule(arms: Sequence[str], repeats: int, seed: int) -> Iterator[tuple[int
         yield from ((number, name) for name in order)
 
 
-@contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="rig-speed-", dir=folder))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        if made.exists():
-            raise HostError(f"{made} could not be removed completely; remove it: rm -r {made}")
-
-
-def _hindered(plan: Plan, scratch: Path) -> dict[str, str]:
-    """Return the arms that cannot be carried out here, each with the reason."""
-    replication = plan.replication
-    if not replication:
-        return {}
-    return {arm: why for arm in plan.arms if (why := replication.hindrance(arm, str(scratch)))}
-
-
-def _carried_out(plan: Plan, name: str, scratch: Path, place: Place) -> dict[str, Any]:
-    folder = scratch / "trial"
-    folder.mkdir()
-    make_orders, facts = plan.arms[name]
-    orders = make_orders(str(folder), tuple(map(str, place.disks)))
-    try:
-        told = host.run([sys.executable, "-m", "rig.speed.trial"], timeout_s=_TRIAL_LIMIT_S, input=orders.message)
-    except HostError as error:
-        raise EngineError(f"{name} could not be measured: {error}") from None
-    finally:
-        shutil.rmtree(folder)
-    found: dict[str, Any] = json.loads(told)
+def _carried_out(plan: Plan, name: str, bench: Bench) -> dict[str, Any]:
+    orders, facts = plan.arms[name]
+    found = bench.carried_out(orders)
     if "error" in found:
         raise EngineError(f"{name} could not be measured: {found['error']}")
     for setting, asked in facts.settings.items():
@@ -192,16 +169,3 @@ def _carried_out(plan: Plan, name: str, scratch: Path, place: Place) -> dict[str
 def _trial(told: dict[str, Any], number: int, name: str) -> Trial:
     disk = disks.Counters(**told["disk"]) if told["disk"] else None
     return Trial(**{**told, "disk": disk, "round": number, "arm": name})
-
-
-def _with(facts: ArmFacts, read_back: Mapping[str, str]) -> ArmFacts:
-    return ArmFacts(**{**asdict(facts), "read_back": read_back})
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "rig": version("powercut-rig"),
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-    }

@@ -1,6 +1,6 @@
 """The stored form of `rig speed --json FILE`: one JSON object with every single measurement.
 
-    format      "powercut-rig speed 1"; a reader must refuse what it does not know
+    format      "powercut-rig speed 2"; a reader must refuse what it does not know; 1 had no `virtual`
     made        when, as UTC in ISO 8601
     experiment  "settings", or the name of a document such as "S0"
     document    the document's file; empty for settings
@@ -8,7 +8,10 @@
     figures     what the document says: list of {arm, base, metric, ratio, line, value, base_value, what}
     absent      what was not measured -> why
     versions    of the rig, Python and the kernel; what the engines read back is in the arms
-    place       {filesystem, options, disks: list of {name, model, write_cache, rotational}}; no paths
+    place       {filesystem, options, disks: list of {name, model, write_cache, rotational}, virtual}; no paths.
+                `virtual` is empty for a real disk. For one in a virtual machine, whose clock counts instructions and
+                the delays of a modelled disk, it has {filesystem, device, delays, clock, qemu} as texts; `filesystem`
+                is then the word of the rig, such as btrfs.zstd
     probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before the first trial
     warnings    what a reader has to know about the disk, as sentences
     seed        of the order of the arms and of what is written
@@ -42,10 +45,11 @@ from typing import Any
 from rig import host
 from rig.contract.errors import StoreError
 from rig.engines.replications import Figure, Metric
-from rig.speed.disks import Counters, Disk
-from rig.speed.probe import Probe
+from rig.trials.disks import Counters, Disk
+from rig.trials.probe import Probe
 
-FORMAT = "powercut-rig speed 1"
+FORMAT = "powercut-rig speed 2"
+_FORMATS = {FORMAT, "powercut-rig speed 1"}
 WARM_UP = 0
 # The load of a document's own workload at the sizes that the document has.
 WHOLE = "scale 1"
@@ -101,6 +105,13 @@ class Speeds:
     made: str
     figures: Sequence[Figure] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
+    virtual: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spread(self) -> float:
+        """Return by what share the measured times of an arm differ at most, the warm-up included; 0 if in no digit."""
+        times = [[trial.wall_ns for trial in self.trials if trial.arm == arm] for arm in self.arms]
+        return max((max(each) / min(each) - 1 for each in times), default=0.0)
 
     def counted(self, arm: str) -> list[Trial]:
         """Return the trials of an arm by round, without the warm-up."""
@@ -111,7 +122,7 @@ class Speeds:
 def save(speeds: Speeds, path: Path) -> None:
     """Store what was measured, durably or not at all."""
     message = {"format": FORMAT, **asdict(speeds)}
-    place = {name: message.pop(name) for name in ("filesystem", "options", "disks")}
+    place = {name: message.pop(name) for name in ("filesystem", "options", "disks", "virtual")}
     text = json.dumps({**message, "place": place}, indent=1, allow_nan=False)
     host.atomic_write(path, text.encode() + b"\n")
 
@@ -120,7 +131,7 @@ def load(path: Path) -> Speeds:
     """Return what was stored; raise StoreError if it is something else."""
     try:
         message = json.loads(path.read_bytes())
-        if message.pop("format") != FORMAT:
+        if message.pop("format") not in _FORMATS:
             raise StoreError(f"{path} is not of the format {FORMAT!r}; measure again: rig speed --json {path}")
         return _checked(_speeds(message))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -142,6 +153,7 @@ def _speeds(message: dict[str, Any]) -> Speeds:
             "filesystem": place["filesystem"],
             "options": place["options"],
             "disks": [Disk(**one) for one in place["disks"]],
+            "virtual": dict(place.get("virtual", {})),
         }
     )
 

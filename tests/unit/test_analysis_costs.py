@@ -83,6 +83,9 @@ def test_the_report_of_a_run_takes_the_figures_that_lie_in_its_directory(tmp_pat
     found = cli._speeds(run)
     assert found
     assert ["mine"] == list(found.arms)
+    speeds.save(replace(real(), virtual={"device": "hdd"}), tmp_path / "speed.json")
+    with pytest.raises(StoreError, match=r"speed.json is from a virtual machine, and a run has virtual figures"):
+        cli._speeds(run)
     (tmp_path / "speed.json").write_text("{}")
     with pytest.raises(StoreError, match="measure again: rig speed --json"):
         cli._speeds(run)

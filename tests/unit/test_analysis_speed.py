@@ -16,9 +16,9 @@ from rig.analysis import speed
 from rig.analysis.latencies import Latencies, percentile
 from rig.analysis.speedtable import print_speeds
 from rig.engines.replications import Figure, Metric
-from rig.speed.disks import Counters, Disk
-from rig.speed.probe import Probe
 from rig.speed.speeds import ArmFacts, Speeds, Trial
+from rig.trials.disks import Counters, Disk
+from rig.trials.probe import Probe
 
 POSITIVE = st.floats(0.01, 1e6, allow_nan=False)
 ROUNDS = st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=12)

@@ -23,10 +23,10 @@ from rig.contract.results import MeasuredScenario, VerdictKind
 from rig.engines import engines
 from rig.engines.replications import Figure, Metric, replications_of
 from rig.front import cli
-from rig.speed.disks import Disk
-from rig.speed.probe import Probe
 from rig.speed.session import of_replication
 from rig.speed.speeds import WHOLE, ArmFacts, Speeds, Trial
+from rig.trials.disks import Disk
+from rig.trials.probe import Probe
 from tests.unit import samples
 from tests.unit.storedruns import stored
 
@@ -237,6 +237,28 @@ def test_the_last_measurement_where_a_claim_has_to_be_measured_counts() -> None:
     on_btrfs = replace(speeds(10, 400, 100), filesystem="btrfs")
     claim = replace(OF_SPEED, experiment=Speed("S9", "wal", "delete", filesystem="btrfs"))
     assert Verdict.CONFIRMED is speed.judge(claim, [on_btrfs, speeds(10, 400, 100)]).verdict
+
+
+def virtual(found: Speeds, wall_ns: int = 1) -> Speeds:
+    last = replace(found.trials[-1], wall_ns=wall_ns)
+    said = {"filesystem": "fs.variant", "device": "hdd", "delays": "flush 8 ms", "clock": "slow"}
+    return replace(found, trials=[*found.trials[:-1], last], virtual=said)
+
+
+def test_one_round_of_a_virtual_machine_decides_and_is_named() -> None:
+    answer = speed.judge(OF_SPEED, [virtual(speeds(1, 400, 100))])
+    assert Verdict.CONFIRMED is answer.verdict
+    assert "in a virtual machine, on fs.variant on the modelled disk hdd" in answer.seen
+
+
+def test_a_real_disk_is_preferred_to_a_virtual_one_whichever_came_last() -> None:
+    both = [speeds(10, 400, 100), virtual(speeds(1, 100, 400))]
+    assert [Verdict.CONFIRMED] * 2 == [speed.judge(OF_SPEED, one).verdict for one in (both, both[::-1])]
+
+
+def test_virtual_runs_that_differ_decide_nothing() -> None:
+    answer = speed.judge(OF_SPEED, [virtual(speeds(1, 400, 100), wall_ns=2)])
+    assert "the virtual runs of an arm differ by 1 of their time" == answer.why
 
 
 def loaded(found: Speeds, load: str) -> Speeds:

@@ -17,7 +17,8 @@ from rig.engines.replications import Replication, Task, replications_of
 from rig.engines.sqlite.replications import s0, s1, s2, s3
 from rig.front import cli
 from rig.speed import session
-from rig.speed.stopwatch import Stopwatch
+from rig.speed.ondisk import on_disk
+from rig.trials.stopwatch import Stopwatch
 
 SQLITE = named("sqlite")
 REPLICATIONS = {replication.name: replication for replication in replications_of(SQLITE)}
@@ -143,7 +144,9 @@ def test_the_size_of_the_table_is_that_of_the_arm(tmp_path: Path) -> None:
 
 
 def test_a_document_is_measured_beside_its_own_ratios(tmp_path: Path) -> None:
-    found = session.measure(session.of_replication(SQLITE, s3.REPLICATION, 1, SCALE), tmp_path, 2, 1, Silent())
+    plan = session.of_replication(SQLITE, s3.REPLICATION, 1, SCALE)
+    with on_disk(tmp_path, plan.needed_bytes) as bench:
+        found = session.measure(plan, bench, 2, 1, Silent())
     assert "003_4d9a875d495f2087.txt" == found.document
     lines = {one.figure.line for one in compared(found)}
     assert 50 in lines

@@ -23,11 +23,13 @@ from rig.contract.errors import EngineError, HostError, StoreError
 from rig.engines import engines, named
 from rig.engines.replications import Figure
 from rig.front import cli
-from rig.speed import session, speeds, trial
+from rig.speed import session, speeds
 from rig.speed.arms import arms_of
-from rig.speed.loads import Carried, Load
-from rig.speed.stopwatch import Stopwatch
-from rig.speed.trial import Orders
+from rig.speed.ondisk import on_disk
+from rig.trials import trial
+from rig.trials.loads import Carried, Load
+from rig.trials.stopwatch import Stopwatch
+from rig.trials.trial import Orders
 from rig.workloads.operations import apply
 from tests.unit.test_analysis_speed import measured
 
@@ -55,9 +57,14 @@ def small(*patterns: str, rows: int = 0, writers: int = 1, **changes: str) -> se
     return session.of_arms(arms_of(patterns, [Load(rows, 5, writers, 3, rows)], changes), 3)
 
 
+def on_this_disk(plan: session.Plan, folder: Path, repeats: int, seed: int, told: Told) -> speeds.Speeds:
+    with on_disk(folder, plan.needed_bytes) as bench:
+        return session.measure(plan, bench, repeats, seed, told)
+
+
 def test_every_arm_is_measured_in_every_round_and_nothing_is_left(tmp_path: Path) -> None:
     told = Told()
-    found = session.measure(small("wal_full", "delete_off"), tmp_path, 3, 3, told)
+    found = on_this_disk(small("wal_full", "delete_off"), tmp_path, 3, 3, told)
     assert [] == list(tmp_path.iterdir())
     assert (8, 8) == (told.planned_count, told.done_count)
     rounds = [(one.round, one.arm) for one in found.trials]
@@ -79,7 +86,7 @@ def test_the_order_comes_from_the_seed_and_is_not_always_the_same() -> None:
 
 
 def test_a_setting_that_syncs_flushes_where_flushes_are_counted(tmp_path: Path) -> None:
-    found = session.measure(small("delete_full"), tmp_path, 2, 1, Told())
+    found = on_this_disk(small("delete_full"), tmp_path, 2, 1, Told())
     if not found.disks or not found.probe.flush_per_sync:
         # Where no disk counts flushes, no trial may claim any.
         assert not any(one.disk and one.disk.flush_count for one in found.trials)
@@ -90,7 +97,7 @@ def test_a_setting_that_syncs_flushes_where_flushes_are_counted(tmp_path: Path) 
 
 
 def test_what_is_stored_is_what_was_measured_in_the_order_of_the_arms(tmp_path: Path) -> None:
-    found = session.measure(small("wal_off", "delete_off", rows=2), tmp_path, 1, 1, Told())
+    found = on_this_disk(small("wal_off", "delete_off", rows=2), tmp_path, 1, 1, Told())
     speeds.save(found, tmp_path / "speed.json")
     back = speeds.load(tmp_path / "speed.json")
     assert list(found.arms) == list(back.arms)
@@ -147,10 +154,28 @@ def test_a_measurement_that_was_cut_or_edited_is_refused_with_the_reason(
         speeds.load(tmp_path / "speed.json")
 
 
+def test_what_was_stored_before_there_were_virtual_disks_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "speed.json"
+    speeds.save(replace(measured({"a": [1.0]}), virtual={"device": "hdd"}), path)
+    message = json.loads(path.read_text())
+    assert {"device": "hdd"} == speeds.load(path).virtual
+    del message["place"]["virtual"]
+    path.write_text(json.dumps(message | {"format": "powercut-rig speed 1"}))
+    assert {} == speeds.load(path).virtual
+
+
+def test_the_spread_is_that_of_the_arm_whose_runs_differ_most() -> None:
+    one = measured({"a": [1.0], "b": [1.0]})
+    assert 0 == one.spread
+    first, *others = one.trials
+    times = [replace(first, wall_ns=first.wall_ns * 3 // 2), *others]
+    assert pytest.approx(0.5) == replace(one, trials=times).spread
+
+
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "speed.json"
-    path.write_text(json.dumps({"format": "powercut-rig speed 2"}))
-    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 1'"):
+    path.write_text(json.dumps({"format": "powercut-rig speed 3"}))
+    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 2'"):
         speeds.load(path)
 
 
@@ -169,7 +194,7 @@ def test_writers_insert_rows_that_nobody_else_inserts(
 
 
 def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:
-    (one, *_) = session.measure(small("wal_off", rows=3, writers=3), tmp_path, 1, 1, Told()).trials
+    (one, *_) = on_this_disk(small("wal_off", rows=3, writers=3), tmp_path, 1, 1, Told()).trials
     assert (15, 45, 15) == (one.transactions, one.rows, len(one.latencies_ns))
 
 
@@ -198,10 +223,10 @@ def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) ->
 
 
 @given(st.integers(0, 9), st.integers(0, 100), st.text(max_size=5))
-def test_orders_arrive_as_they_were_sent(seed: int, rows: int, folder: str) -> None:
+def test_orders_arrive_as_they_were_sent(seed: int, rows: int, value: str) -> None:
     for load in (None, Load(rows, 5, 1, seed)):
-        sent = Orders("rig.engines.sqlite", folder, ("/sys/x",), seed, {"page_size": "4096"}, load)
-        assert sent == Orders.of(sent.message)
+        sent = Orders("rig.engines.sqlite", seed, {"page_size": value}, load)
+        assert sent == Orders.of(json.loads(json.dumps(sent.message)))
 
 
 def test_without_names_all_settings_that_differ_are_measured_the_strict_one_first() -> None:
@@ -241,6 +266,22 @@ def test_what_cannot_be_measured_is_a_usage_error(tmp_path: Path, words: list[st
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "say where: --dir DIRECTORY for your own disk, or --fs WORD"),
+        (["--dir", ".", "--fs", "ext4"], "say where: --dir DIRECTORY for your own disk, or --fs WORD"),
+        (["--dir", ".", "--device", "hdd"], "--device goes with --fs"),
+        (["--fs", "ext5"], "ext5"),
+        (["--fs", "ext4", "--device", "floppy"], "unknown device 'floppy'; there are: none, ssd"),
+        (["--fs", "ext4", "wal_full", "--rows", "2000", "--transactions", "9999"], "a virtual one has at most 640"),
+    ],
+)
+def test_where_to_measure_is_said_once_and_exists(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli.main, ["speed", *words])
+    assert (2, True) == (result.exit_code, message in result.output), result.output
+
+
 def test_a_file_that_cannot_be_stored_is_named_before_anything_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "gone" / "speed.json"
     words = ["speed", "--dir", str(tmp_path), "wal_off", "--transactions", "1", "--repeats", "1", "--json", str(file)]
@@ -256,24 +297,24 @@ def test_memory_is_refused_by_the_command() -> None:
 
 def test_settings_that_the_engine_does_not_take_measure_nothing(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="page_size=777 was asked for, 4096 was read back"):
-        session.measure(small("wal_full", page_size="777"), tmp_path, 1, 1, Told())
+        on_this_disk(small("wal_full", page_size="777"), tmp_path, 1, 1, Told())
     assert [] == list(tmp_path.iterdir())
 
 
 def test_a_setting_that_the_engine_does_not_know_measures_nothing(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="pagesize=512 was asked for, nothing was read back"):
-        session.measure(small("wal_full", pagesize="512"), tmp_path, 1, 1, Told())
+        on_this_disk(small("wal_full", pagesize="512"), tmp_path, 1, 1, Told())
 
 
 def test_an_engine_whose_package_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"lmdb-default could not be measured: it needs the Python package lmdb"):
-        session.measure(small("lmdb-default"), tmp_path, 1, 1, Told())
+        on_this_disk(small("lmdb-default"), tmp_path, 1, 1, Told())
 
 
 def test_a_disk_without_space_is_named_before_anything_is_written(tmp_path: Path) -> None:
     plan = replace(small("wal_full"), needed_bytes=1 << 62)
     with pytest.raises(HostError, match=r"measuring speed needs .* Nothing was written"):
-        session.measure(plan, tmp_path, 1, 1, Told())
+        on_this_disk(plan, tmp_path, 1, 1, Told())
 
 
 def test_the_command_prints_the_table_and_stores_every_measurement(tmp_path: Path) -> None:

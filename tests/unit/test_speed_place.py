@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.contract.errors import UsageError
-from rig.speed import disks
-from rig.speed.disks import Counters
 from rig.speed.place import Mount, mount_of, mounts_in, place_of
-from rig.speed.probe import MEDIUM_S_MIN, Probe, probe
+from rig.trials import disks
+from rig.trials.disks import Counters
+from rig.trials.probe import MEDIUM_S_MIN, Probe, probe
 
 MEMORY = "/dev/shm"  # noqa: S108 - it is memory, which is the point
 WORD = st.text(

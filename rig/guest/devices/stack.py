@@ -53,6 +53,14 @@ def disks_in_ram(count: int) -> Iterator[None]:
 
 
 @contextmanager
+def delayed_disk(mapper: DeviceMapper, device: Device, size_mib: int, number: int = 0) -> Iterator[tuple[str, str]]:
+    """Give the node of disk `number`, in guest RAM, and that of the same disk with delays for the length of a block."""
+    disk = disks.add_cached_disk(number, size_mib)
+    with mapper.created(f"delay{number}", _delaying(disk, device, size_mib * 2048)) as delayed:
+        yield disk, delayed
+
+
+@contextmanager
 def stacked(
     mapper: DeviceMapper,
     device: Device,
@@ -65,8 +73,7 @@ def stacked(
     """Build the devices of disk `number` for the length of a block; raise RuntimeError if the log is full then."""
     sector_count, log_disk = size_mib * 2048, f"/dev/ram{number}"
     with ExitStack() as layers:
-        disk = disks.add_cached_disk(number, size_mib)
-        delayed = layers.enter_context(mapper.created(f"delay{number}", _delaying(disk, device, sector_count)))
+        disk, delayed = layers.enter_context(delayed_disk(mapper, device, size_mib, number))
         below_log = delayed
         if can_cut:
             below_log = layers.enter_context(mapper.created(CUT, Target("linear", f"{delayed} 0", sector_count)))

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rig.speed import disks
+from rig.trials import disks
 
 _IO = Path("/proc/self/io")
 

@@ -1,4 +1,4 @@
-"""One arm carried out once, as a program of its own: orders as JSON on standard input, facts on standard output.
+"""One arm carried out once: on the host by this module as a program, orders as JSON on standard input, facts on output.
 
 So every trial begins with a fresh process, and an engine that dies costs only the trial. Making the database and
 closing it are outside the measured time, unless a document's own workload says otherwise. Several writers are
@@ -22,9 +22,9 @@ from typing import Any
 
 from rig.contract.errors import EngineError
 from rig.engines import Database, EnduringDatabase, Engine, load
-from rig.engines.replications import Task, replications_of
-from rig.speed.loads import Carried, Load
-from rig.speed.stopwatch import Stopwatch
+from rig.engines.replications import Replication, Task, replications_of
+from rig.trials.loads import Carried, Load
+from rig.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation
 
 # How often a transaction is tried that is refused because another writer is at work.
@@ -36,9 +36,6 @@ class Orders:
     """What a trial has to do: a load under settings, or an arm of a document."""
 
     engine_module: str
-    directory: str
-    # The sysfs folders of the disks.
-    disks: tuple[str, ...]
     seed: int
     settings: Mapping[str, str]
     load: Load | None = None
@@ -47,26 +44,35 @@ class Orders:
     scale: float = 1.0
 
     @property
-    def message(self) -> bytes:
-        """Return the orders as they are sent."""
-        return json.dumps(asdict(self)).encode()
+    def message(self) -> dict[str, Any]:
+        """Return the orders in JSON's types."""
+        return asdict(self)
 
     @classmethod
-    def of(cls, message: bytes) -> Orders:
-        """Return the orders that were sent."""
-        fields = json.loads(message)
-        of_load = fields.pop("load")
-        return cls(**{**fields, "disks": tuple(fields["disks"]), "load": Load(**of_load) if of_load else None})
+    def of(cls, message: Mapping[str, Any]) -> Orders:
+        """Return the orders in a message."""
+        return cls(**{**message, "load": Load(**message["load"]) if message["load"] else None})
+
+    @property
+    def replication(self) -> Replication | None:
+        """Return the document's workload; None for a load under settings."""
+        return next((one for one in replications_of(load(self.engine_module)) if one.name == self.document), None)
 
 
-def carry_out(orders: Orders) -> dict[str, Any]:
-    """Carry out one trial and return its facts."""
-    engine = load(orders.engine_module)
-    watch = Stopwatch(Path(orders.directory), [Path(disk) for disk in orders.disks])
+def hindrance(orders: Orders, directory: str) -> str:
+    """Return why a trial cannot be carried out in a directory; empty if it can."""
+    replication = orders.replication
+    return replication.hindrance(orders.arm, directory) if replication else ""
+
+
+def carry_out(orders: Orders, directory: str, disks: Sequence[str]) -> dict[str, Any]:
+    """Carry out one trial in a directory and return its facts; `disks` are the sysfs folders of the disks below it."""
+    watch = Stopwatch(Path(directory), [Path(disk) for disk in disks])
     if orders.load:
-        return _of_settings(engine, orders, orders.load, watch)
-    replication = next(one for one in replications_of(engine) if one.name == orders.document)
-    replication.carry_out(Task(orders.arm, orders.directory, orders.seed, orders.scale), watch)
+        return _of_settings(load(orders.engine_module), orders, orders.load, directory, watch)
+    replication = orders.replication
+    assert replication, f"no document {orders.document}"
+    replication.carry_out(Task(orders.arm, directory, orders.seed, orders.scale), watch)
     facts = watch.facts
     counts = facts["counts"]
     metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
@@ -74,9 +80,9 @@ def carry_out(orders: Orders) -> dict[str, Any]:
     return {**facts, **told, "metrics": metrics}
 
 
-def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -> dict[str, Any]:
+def _of_settings(engine: Engine, orders: Orders, load: Load, directory: str, watch: Stopwatch) -> dict[str, Any]:
     carried = Carried(load, engine.spec)
-    opened = partial(engine.driver().open_database, orders.directory, orders.settings)
+    opened = partial(engine.driver().open_database, directory, orders.settings)
     database = opened()
     database.create(carried.tables, carried.initial)
     watch.reads_back(database.settings())
@@ -195,7 +201,8 @@ def _told(pipe: Connection) -> Any:
 def main() -> None:
     """Carry out the orders, and print the facts, or one line that says why there are none."""
     try:
-        told = carry_out(Orders.of(sys.stdin.buffer.read()))
+        message = json.loads(sys.stdin.buffer.read())
+        told = carry_out(Orders.of(message["orders"]), message["directory"], message["disks"])
     except ModuleNotFoundError as error:
         told = {"error": f"it needs the Python package {error.name}, which is not installed beside the rig"}
     except Exception as error:

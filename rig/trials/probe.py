@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig.speed import disks
+from rig.trials import disks
 
 MEDIUM_S_MIN = 75e-6
 _BLOCK_BYTES = 4096

@@ -1,0 +1,72 @@
+"""Carry out one trial of speed in this guest, on a file system of its own, in virtual time.
+
+The disk is that of a recording without the log, see `rig.guest.devices.stack`: in guest RAM, with the delays of the
+device.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rig.contract.devices import Device
+from rig.engines import load
+from rig.filesystems import filesystem_named, holding
+from rig.guest.devices import disks, mounts
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.devices.stack import delayed_disk
+from rig.guest.watch.forks import Fork
+from rig.guest.watch.patience import Limits
+from rig.trials import trial
+from rig.trials.probe import probe
+from rig.trials.trial import Orders
+
+# Of virtual time. A document's own workload may take minutes of it, and looking wakes the machine.
+_LIMITS = Limits(processor_s=10_000, wall_s=100_000, memory_mib=600, look_s=10)
+
+
+def answer(what: str, orders: Mapping[str, Any], filesystem: str, device: Mapping[str, Any], size_mib: int) -> Any:
+    """Return what is asked for: the `survey` of the bench, the `hindrance` of orders, or the facts of a trial."""
+    asked = Orders.of(orders)
+    with _mounted(asked, filesystem, Device.of(device), size_mib) as (directory, disk, options):
+        if what == "survey":
+            return _survey(directory, disk, options)
+        if what == "hindrance":
+            return {"hindrance": trial.hindrance(asked, directory)}
+        return {"facts": _apart(lambda: trial.carry_out(asked, directory, [disk]))}
+
+
+@contextmanager
+def _mounted(orders: Orders, word: str, device: Device, size_mib: int) -> Iterator[tuple[str, str, str]]:
+    """Give the directory of a new file system, the sysfs folder of its disk, and how it is mounted."""
+    filesystem = holding(filesystem_named(word), load(orders.engine_module).spec.file_count)
+    disks.require_modules(filesystem.modules)
+    try:
+        with delayed_disk(DeviceMapper(), device, size_mib) as (disk, node):
+            filesystem.make(node)
+            with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as directory:
+                disks.settle(node)
+                yield directory, f"/sys/block/{Path(disk).name}", filesystem.mounted_with(node)
+    finally:
+        disks.remove_cached_disks()
+
+
+def _survey(directory: str, disk: str, options: str) -> dict[str, Any]:
+    return {
+        "probe": asdict(probe(Path(directory), [Path(disk)])),
+        "options": options,
+        "versions": {"python": platform.python_version(), "kernel": platform.release(), "machine": platform.machine()},
+    }
+
+
+def _apart(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a fork measured, or `error` with the reason: an engine that dies must not take us along."""
+    ending = Fork(lambda send: send(measured()), _LIMITS).wait()
+    if ending.exit_code or not ending.messages:
+        return {"error": ending.why.strip().splitlines()[-1]}
+    (facts,) = ending.messages
+    return dict(facts)

@@ -1,0 +1,85 @@
+"""Trials of speed in virtual machines: a recorder's clock counts instructions, and the disk has modelled delays.
+
+So a figure is the same on every run, on any host, and is about the software and the model of the disk: nothing of the
+host's own disk or processor is in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from rig.contract.devices import Device
+from rig.contract.errors import UsageError
+from rig.filesystems import FileSystem
+from rig.machines.argv import INSTRUCTIONS_PER_S
+from rig.machines.template import Template, qemu_version
+from rig.speed.session import Survey
+from rig.trials.probe import Probe
+from rig.trials.trial import Orders
+
+_LIMIT_S = 3600
+# A recorder has 1280 MiB, with which the guest has to do as well.
+_DISK_MIB_MAX = 640
+
+
+@dataclass(frozen=True)
+class InGuest:
+    """A file system on a modelled disk, anew for each trial."""
+
+    # For the module of an engine.
+    recorder_of: Callable[[str], Template]
+    filesystem: FileSystem
+    device: Device
+    # Those of any trial: the bench is surveyed in its machine.
+    first: Orders
+    disk_mib: int
+
+    def survey(self) -> Survey:
+        """Return what is said of the machine and its disk, once its sync has been measured."""
+        told = self._told("survey", self.first)
+        device = self.device
+        virtual = {
+            "filesystem": self.filesystem.word,
+            "device": device.name,
+            "delays": f"read {device.read_ms}, write {device.write_ms}, flush {device.flush_ms} ms: {device.source}",
+            "clock": f"{INSTRUCTIONS_PER_S // 10**6} million instructions a second, one processor",
+            "qemu": qemu_version(),
+        }
+        versions = {"rig": version("powercut-rig"), **told["versions"]}
+        options = told["options"].split(",")
+        return Survey(self.filesystem.kernel_type, options, [], versions, Probe(**told["probe"]), virtual=virtual)
+
+    def hindrance(self, orders: Orders) -> str:
+        """Return why a trial cannot be carried out here; empty if it can."""
+        return str(self._told("hindrance", orders)["hindrance"]) if orders.document else ""
+
+    def carried_out(self, orders: Orders) -> dict[str, Any]:
+        """Carry out a trial in a machine of its own; return its facts, or `error` with the reason."""
+        found: dict[str, Any] = self._told("facts", orders)["facts"]
+        return found
+
+    def _told(self, what: str, orders: Orders) -> dict[str, Any]:
+        asked = {
+            "what": what, "orders": orders.message, "filesystem": self.filesystem.word,
+            "device": self.device.message, "size_mib": self.disk_mib,
+        }  # fmt: skip
+        message = json.dumps({"trial": asked}).encode()
+        with self.recorder_of(orders.engine_module).clone(orders=message) as machine:
+            told: dict[str, Any] = machine.receive(_LIMIT_S)
+        return told
+
+
+def disk_mib(filesystem: FileSystem, needed_bytes: int) -> int:
+    """Return how large a disk a load gets; raise UsageError if a machine's memory has no room for it."""
+    # A file system that copies on write needs room to do so.
+    found = max(filesystem.disk_mib_min, 4 * (needed_bytes >> 20))
+    if found > _DISK_MIB_MAX:
+        raise UsageError(
+            f"this load needs a disk of {found} MiB, and a virtual one has at most {_DISK_MIB_MAX}: "
+            "give fewer --transactions or --rows, or a real disk with --dir"
+        )
+    return found

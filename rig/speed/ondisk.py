@@ -1,0 +1,93 @@
+"""Trials on the user's own disk, as that user.
+
+Everything that is written lies in one folder below the user's directory, which is removed at the end, even after an
+error or an interrupt.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rig import host
+from rig.contract.errors import HostError
+from rig.speed.place import Place, place_of
+from rig.speed.session import Survey
+from rig.trials import disks, trial
+from rig.trials.probe import probe
+from rig.trials.trial import Orders
+
+_TRIAL_LIMIT_S = 1800
+# For the processes, the probe, and the file system's own needs.
+_SPACE_BYTES = 256 << 20
+
+
+class OnDisk:
+    """A folder of ours on the user's disk."""
+
+    def __init__(self, place: Place, scratch: Path) -> None:
+        self._place = place
+        self._scratch = scratch
+
+    def survey(self) -> Survey:
+        """Return what is said of the place, once its sync has been measured."""
+        place = self._place
+        found = probe(self._scratch, place.disks)
+        described = [disks.described(disk) for disk in place.disks]
+        return Survey(
+            place.filesystem, place.options, described, _versions(), found, (*place.warnings, *found.warnings)
+        )
+
+    def hindrance(self, orders: Orders) -> str:
+        """Return why a trial cannot be carried out here; empty if it can."""
+        return trial.hindrance(orders, str(self._scratch))
+
+    def carried_out(self, orders: Orders) -> dict[str, Any]:
+        """Carry out a trial in a process of its own; return its facts, or `error` with the reason."""
+        folder = self._scratch / "trial"
+        folder.mkdir()
+        message = {"orders": orders.message, "directory": str(folder), "disks": list(map(str, self._place.disks))}
+        command = [sys.executable, "-m", trial.__name__]
+        try:
+            told = host.run(command, timeout_s=_TRIAL_LIMIT_S, input=json.dumps(message).encode())
+        except HostError as error:
+            return {"error": str(error)}
+        finally:
+            shutil.rmtree(folder)
+        found: dict[str, Any] = json.loads(told)
+        return found
+
+
+@contextmanager
+def on_disk(folder: Path, needed_bytes: int) -> Iterator[OnDisk]:
+    """Give a bench in a folder below the user's directory for the length of a block, and leave nothing there.
+
+    Raise UsageError for a place that has no disk, HostError if it lacks space or permission.
+    """
+    place = place_of(folder)
+    host.require_writable(folder, "choose a directory that is yours: rig speed --dir PATH")
+    host.require_space(folder, _SPACE_BYTES + needed_bytes, "measuring speed")
+    made = Path(tempfile.mkdtemp(prefix="rig-speed-", dir=folder))
+    try:
+        yield OnDisk(place, made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        if made.exists():
+            raise HostError(f"{made} could not be removed completely; remove it: rm -r {made}")
+
+
+def _versions() -> Mapping[str, str]:
+    return {
+        "rig": version("powercut-rig"),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }

@@ -1,0 +1,57 @@
+"""`rig speed --fs` in real machines: virtual time, the modelled disk, and what only another file system can measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from rig.front import cli
+from rig.speed import speeds
+from rig.speed.speeds import Speeds
+
+# A recording differs by a few nanoseconds on a busy host at times, see docs/design.md.
+SPREAD_MAX = 1e-4
+
+
+def measured(folder: Path, *words: str) -> tuple[Speeds, str]:
+    file = folder / "speed.json"
+    result = CliRunner().invoke(cli.main, ["speed", *words, "--json", str(file)], env={"COLUMNS": "160"})
+    assert 0 == result.exit_code, result.output
+    return speeds.load(file), result.output
+
+
+def test_virtual_figures_repeat_and_a_slower_disk_costs_those_that_flush(tmp_path: Path) -> None:
+    found = {
+        device: measured(tmp_path, "--fs", "ext4", "--device", device, "wal_full", "wal_off", "--transactions", "8")[0]
+        for device in ("none", "hdd")
+    }
+    for device, one in found.items():
+        assert one.spread < SPREAD_MAX
+        assert (device, "ext4") == (one.virtual["device"], one.virtual["filesystem"])
+        assert 1 == one.probe.flush_per_sync
+        (disk,) = {trial.disk for trial in one.counted("wal_full")}
+        assert disk
+        assert disk.flush_count
+        assert disk.flush_count >= 8
+    slower = {
+        arm: found["hdd"].counted(arm)[0].wall_ns / found["none"].counted(arm)[0].wall_ns
+        for arm in ("wal_full", "wal_off")
+    }
+    assert slower["wal_full"] > 2 > slower["wal_off"] > 0.5
+    assert found["hdd"].probe.sync_s > 0.008 > found["none"].probe.sync_s
+
+
+def test_a_document_is_measured_on_the_file_system_that_it_is_about(tmp_path: Path) -> None:
+    found, shown = measured(tmp_path, "--fs", "btrfs.zstd", "--device", "hdd", "--document", "S3", "--scale", "0.002")
+    assert {"delete", "delete-nocow", "wal", "wal-nocow"} <= set(found.arms)
+    assert not found.absent
+    assert "btrfs" == found.filesystem
+    assert any(option.startswith("compress-force=zstd") for option in found.options)
+    assert "virtual: btrfs.zstd on the device hdd" in shown
+
+
+def test_an_arm_that_the_file_system_cannot_have_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    found, _ = measured(tmp_path, "--fs", "ext4", "--device", "none", "--document", "S3", "--scale", "0.0005")
+    assert {"delete", "wal"} == set(found.arms)
+    assert "this file system does not know the attribute nocow" in found.absent["wal-nocow"]
