@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from rig.machines.campaign import Progress
     from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
-    from rig.speed.speeds import Speeds
     from rig.store import Run
 
 _USAGE, _INCONCLUSIVE = 2, 3
-# In a run directory, what `rig speed --json` stored: the report shows it beside the virtual figures.
-_SPEEDS = "speed.json"
 
 
 class _Rig(click.Group):
@@ -350,6 +347,7 @@ def _conclude(target: Run, exposure_min: int) -> int:
     from rig.analysis.report import write_report
     from rig.analysis.table import print_table
     from rig.front.terminal import standard_output
+    from rig.speed.speeds import beside
     from rig.store import write_parquet
 
     results, damaged = target.results()
@@ -361,7 +359,7 @@ def _conclude(target: Run, exposure_min: int) -> int:
     # Files first: whatever reads the table may close the pipe halfway.
     write_parquet(results, target.folder / "verdicts.parquet")
     run_info = {"run": target.folder.name, "profile": target.profile}
-    write_report(summary, run_info, _report(target), run_dir, _speeds(target))
+    write_report(summary, run_info, _report(target), run_dir, beside(target.folder))
     print_table(summary, standard_output(), run_dir)
     failures = target.failures()
     for scenario, message in failures.items():
@@ -370,20 +368,6 @@ def _conclude(target: Run, exposure_min: int) -> int:
         click.echo(f"damaged: {error}; to judge it again, repeat the command", err=True)
     click.echo(f"report: {_report(target)}")
     return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
-
-
-def _speeds(target: Run) -> Speeds | None:
-    """Return the real figures that a user has put beside a run, None if there are none. Raise StoreError for others."""
-    from rig.speed import speeds
-
-    path = target.folder / _SPEEDS
-    found = speeds.load(path) if path.exists() else None
-    if found and found.virtual:
-        raise StoreError(
-            f"{path} is from a virtual machine, and a run has virtual figures of its own; "
-            f"measure a real disk: rig speed --dir DIR --json {path}"
-        )
-    return found
 
 
 def _report(target: Run) -> Path:

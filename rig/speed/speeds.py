@@ -51,6 +51,8 @@ from rig.trials.probe import Probe
 FORMAT = "powercut-rig speed 2"
 _FORMATS = {FORMAT, "powercut-rig speed 1"}
 WARM_UP = 0
+# The name in a run directory, whose report shows these figures beside its virtual ones.
+BESIDE = "speed.json"
 # The load of a document's own workload at the sizes that the document has.
 WHOLE = "scale 1"
 
@@ -138,6 +140,21 @@ def load(path: Path) -> Speeds:
         raise StoreError(
             f"{path} holds no measurement of speed ({error}); measure again: rig speed --json {path}"
         ) from None
+
+
+def beside(folder: Path) -> Speeds | None:
+    """Return the real figures that a user has put into a run directory, None if there are none.
+
+    Raise StoreError for anything else.
+    """
+    path = folder / BESIDE
+    found = load(path) if path.exists() else None
+    if found and found.virtual:
+        raise StoreError(
+            f"{path} is from a virtual machine, and a run has virtual figures of its own; "
+            f"measure a real disk: rig speed --dir DIR --json {path}"
+        )
+    return found
 
 
 def _speeds(message: dict[str, Any]) -> Speeds:

@@ -11,7 +11,6 @@ from rig.analysis.costs import costs
 from rig.analysis.outcome import Summary, summarise
 from rig.analysis.report import report_html
 from rig.contract.errors import StoreError
-from rig.front import cli
 from rig.speed import speeds
 from rig.speed.speeds import ArmFacts, Speeds
 from rig.store import Run
@@ -78,14 +77,14 @@ def test_the_report_shows_virtual_and_real_side_by_side(summary: Summary) -> Non
 
 def test_the_report_of_a_run_takes_the_figures_that_lie_in_its_directory(tmp_path: Path) -> None:
     run = Run.create(tmp_path, {"profile": "quick"})
-    assert cli._speeds(run) is None
+    assert speeds.beside(run.folder) is None
     speeds.save(real(), tmp_path / "speed.json")
-    found = cli._speeds(run)
+    found = speeds.beside(run.folder)
     assert found
     assert ["mine"] == list(found.arms)
     speeds.save(replace(real(), virtual={"device": "hdd"}), tmp_path / "speed.json")
     with pytest.raises(StoreError, match=r"speed.json is from a virtual machine, and a run has virtual figures"):
-        cli._speeds(run)
+        speeds.beside(run.folder)
     (tmp_path / "speed.json").write_text("{}")
     with pytest.raises(StoreError, match="measure again: rig speed --json"):
-        cli._speeds(run)
+        speeds.beside(run.folder)
