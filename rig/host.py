@@ -53,6 +53,7 @@ PACKAGE_OF_PROGRAM: Mapping[str, str] = {
 _SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _STDERR_LINES_SHOWN = 8
 _MIB = 1 << 20
+_MEMORY = Path("/proc/meminfo")
 
 
 def run(
@@ -139,6 +140,15 @@ def require_space(path: Path, needed_bytes: int, what: str) -> None:
         f"{what} needs {_mib(needed_bytes)} in {path}, which has {_mib(available_bytes)} free; free "
         f"{_mib(needed_bytes - available_bytes)} there, or choose a directory on another disk. Nothing was written."
     )
+
+
+def available_memory_bytes() -> int:
+    """Return how much memory programs can get without swapping, which includes the page cache (proc(5), MemAvailable).
+
+    What sysconf calls available is only what nobody uses for anything: on a host that has read many files, next to none.
+    """
+    fields = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
+    return int(fields["MemAvailable"].split()[0]) << 10
 
 
 def atomic_write(path: Path, data: bytes) -> None:

@@ -46,7 +46,7 @@ def examine() -> Iterator[Check]:
     yield qemu
     yield from (_program(program) for program in _PROGRAMS)
     yield _keyring()
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = host.available_memory_bytes()
     yield Check(
         available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run needs {_MEMORY_BYTES >> 20} MiB"
     )

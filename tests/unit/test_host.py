@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import HostError, StoreError
-from rig.host import PACKAGE_OF_PROGRAM, atomic_write, free_bytes, require_space, run
+from rig.host import PACKAGE_OF_PROGRAM, atomic_write, available_memory_bytes, free_bytes, require_space, run
 from tests.unit.littleroom import little_room, output
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,3 +206,15 @@ def test_beyond_the_limit_on_file_size_the_old_content_stays_and_the_error_says_
     assert os.strerror(errno.EFBIG) in message
     assert "its earlier content is unchanged. The limit on the size of files is too low" in message
     assert kept == "b'old' ['manifest.json']"
+
+
+def test_memory_that_the_page_cache_takes_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A host that has read many files: next to nothing is free, and most can be had.
+    table = tmp_path / "meminfo"
+    table.write_text("MemTotal: 24684544 kB\nMemFree: 1024 kB\nMemAvailable: 8388608 kB\nHugePages_Total: 0\n")
+    monkeypatch.setattr("rig.host._MEMORY", table)
+    assert 8 << 30 == available_memory_bytes()
+
+
+def test_the_memory_of_this_host_is_read() -> None:
+    assert 0 < available_memory_bytes() < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
