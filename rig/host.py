@@ -145,7 +145,7 @@ def require_space(path: Path, needed_bytes: int, what: str) -> None:
 def available_memory_bytes() -> int:
     """Return how much memory programs can get without swapping, which includes the page cache (proc(5), MemAvailable).
 
-    What sysconf calls available is only what nobody uses for anything: on a host that has read many files, next to none.
+    What sysconf calls available is what nobody uses for anything: next to none on a host that has read many files.
     """
     fields = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
     return int(fields["MemAvailable"].split()[0]) << 10
