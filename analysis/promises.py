@@ -16,7 +16,7 @@ from rig.filesystems import unsafe
 
 def promise_of(scenario: MeasuredScenario) -> Promise | None:
     """Return what is promised for a scenario on its file system, or None if it is not known."""
-    promised = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    promised = promise_for(scenario.engine, scenario.all_settings, scenario.fault, scenario.shim)
     why = unsafe(scenario.filesystem, scenario.fault)
     if not promised or not why:
         return promised

@@ -242,6 +242,7 @@ _BODY_FIRST = spared("NORMAL omits it: pages and their number are synced togethe
 _END = matters(
     "the journal may come back and roll an acknowledged commit back", f"{_ATOMIC}, Deleting The Rollback Journal [DOC]"
 )
+_LAST_MAY_GO = spared("only the last transaction depends on it, and DELETE may lose that", f"{_PRAGMA} EXTRA [DOC]")
 _COMMIT = matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
 _HEADER = matters(
     "the end of a new WAL may land before its header, and then the beginning of the old WAL is read again",
@@ -262,6 +263,9 @@ def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expe
             "wal-commit": _COMMIT, "wal-header": _HEADER, "wal-checkpoint": frames, "database-checkpoint": _PAGES
         }.get(kind)  # fmt: skip
     is_normal = level == "normal"
+    # With an exclusive lock DELETE ends as PERSIST does: the journal's header is zeroed.
+    if mode == "delete" and kind == ("journal2" if is_normal else "journal3"):
+        return _LAST_MAY_GO
     return {
         "journal1": _UNDO if is_normal else _BODY_FIRST,
         # PERSIST at NORMAL has no separate sync for the number of pages: its second sync ends the journal.

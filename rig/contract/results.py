@@ -261,3 +261,10 @@ class MeasuredScenario:
     # pause before a transaction.
     tuning: Mapping[str, str] = field(default_factory=dict)
     think_ms: int = WorkloadSpec.think_ms
+    # The word of that tuning in the id, if it has one.
+    tuned: str = ""
+
+    @property
+    def all_settings(self) -> dict[str, str]:
+        """Return settings and tuning: everything that the engine was told."""
+        return {**self.tuning, **self.settings}

@@ -134,6 +134,23 @@ Choices = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """Values of tuning that have a word of their own in ids, for example `page512` in `wal_full.page512`."""
+
+    values: Mapping[str, str]
+    # setting -> choice -> why these values mean nothing there, as the end of a sentence: then there is nothing to
+    # measure.
+    pointless: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Settings, by name, that are measured with it at night even if no scenario is named.
+    nightly: tuple[str, ...] = ()
+
+    def why_not(self, settings: Mapping[str, str]) -> str:
+        """Return why these values mean nothing at these settings; empty if they do."""
+        reasons = (self.pointless.get(name, {}).get(value, "") for name, value in settings.items())
+        return next(filter(None, reasons), "")
+
+
+@dataclass(frozen=True)
 class Spec:
     """What the rig must know about an engine before anything runs; all in the engine's own words."""
 
@@ -145,6 +162,8 @@ class Spec:
     tuning: Mapping[str, str] = field(default_factory=dict)
     # The same for one workload; by the workload's name.
     tuning_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Word in ids -> other values of tuning, and of settings that have no default here because they are seldom named.
+    tunings: Mapping[str, Tuning] = field(default_factory=dict)
     # What its transactions can do besides changing rows ...
     skills: frozenset[Skill] = frozenset()
     # ... and which events it knows, each with its variants in the engine's own words; ("",) if there is only one.

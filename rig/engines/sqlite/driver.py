@@ -24,8 +24,14 @@ FILE = "test.db"
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 _SYNCHRONOUS = SPEC.settings["synchronous"]
 _AUTO_VACUUM = ("none", "full", "incremental")
-# Settings that only some workloads name, and so are read back only there.
-_OF_WORKLOADS = ("auto_vacuum", "cache_size")
+# Settings that are seldom named, and so are read back only where they are.
+_SELDOM = ("auto_vacuum", "cache_size", "journal_size_limit", "mmap_size")
+# In this order: page_size and auto_vacuum cannot change once journal_mode=wal has written the header, and with an
+# exclusive lock from the start a WAL needs no shared memory.
+_ORDER = (
+    "page_size", "auto_vacuum", "mmap_size", "locking_mode", "journal_mode", "synchronous", "wal_autocheckpoint",
+    "journal_size_limit", "cache_size",
+)  # fmt: skip
 _SQL = Dialect({int: "INTEGER", str: "TEXT"})
 
 
@@ -39,12 +45,10 @@ class SqliteDatabase:
         self._watch = situations.Watch(path)
         self._columns: dict[str, list[str]] = {}
         self._journal_mode = settings.get("journal_mode", "")
-        self._read_back = tuple(name for name in _OF_WORKLOADS if name in settings)
-        # page_size and auto_vacuum first: they cannot change once journal_mode=wal has written the header.
-        names = ("page_size", *(("auto_vacuum",) if is_new else ()), "journal_mode", "synchronous")
+        self._read_back = tuple(name for name in _SELDOM if name in settings)
         try:
-            for name in (*names, "wal_autocheckpoint", "cache_size"):
-                if name in settings:
+            for name in _ORDER:
+                if name in settings and (is_new or name != "auto_vacuum"):
                     self._connection.execute(f"PRAGMA {name}={settings[name]}")
             self._connection.execute("PRAGMA foreign_keys=on")
         except BaseException:

@@ -146,4 +146,15 @@ def word(call: Call) -> str:
 
 def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the known sequences of these settings, in words of `KINDS`; empty if none are known."""
-    return SEQUENCES.get((settings.get("journal_mode", ""), settings.get("synchronous", "")), ())
+    mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
+    is_exclusive = settings.get("locking_mode") == "exclusive" and mode in {"delete", "truncate", "persist"}
+    if is_exclusive and mode == "delete" and level != "off":
+        # The journal stays open, so it is not deleted: its header is zeroed.
+        mode = "persist"
+    found = SEQUENCES.get((mode, level), ())
+    if is_exclusive:
+        found = tuple(one.replace("directory1 ", "") for one in found)
+    if mode == "persist" and int(settings.get("journal_size_limit", "-1")) >= 0:
+        # A journal that has grown past the limit is truncated to it when its transaction is over, and not synced.
+        found = (*(f"{one} ftruncate".strip() for one in found), *found)
+    return found
