@@ -20,6 +20,8 @@ class VerdictKind(StrEnum):
     # Durable, but the engine held files after it had closed the database.
     KEPT_OPEN = "kept-open"
     LOST_SUFFIX = "lost-suffix"
+    # Of several databases each is a prefix, but a transaction that changed all of them is only in some.
+    SPLIT = "split"
     TORN = "torn"
     HOLE = "hole"
     STALE = "stale"

@@ -37,6 +37,9 @@ TUNINGS: Mapping[str, Tuning] = {
     "mmap": Tuning({"mmap_size": "67108864"}, nightly=("wal_full",)),
     "autovacuum": Tuning({"auto_vacuum": "full"}, nightly=_BOTH),
     "incremental": Tuning({"auto_vacuum": "incremental"}),
+    # A second database in this journal mode, which every transaction changes too.
+    "attachdelete": Tuning({"attach": "delete"}, nightly=_BOTH),
+    "attachwal": Tuning({"attach": "wal"}, nightly=_BOTH),
     # In pages: fewer than a transaction changes, so that it spills.
     "cache5": Tuning({"cache_size": "5"}, nightly=_BOTH),
 }
