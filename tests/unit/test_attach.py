@@ -88,7 +88,8 @@ def test_the_rig_sees_that_one_of_two_databases_is_older(
     for number in range(1, COUNT + 1):
         database.commit(WORK.transaction(number))
         if number == COUNT - 1:
-            older = {path.name: shutil.copy(path, tmp_path) for path in folder.iterdir() if path.name[-3:] != "shm"}
+            found = (path for path in folder.iterdir() if path.name.startswith("other") and path.name[-3:] != "shm")
+            older = {path.name: Path(shutil.copy(path, tmp_path)) for path in found}
     assert asked.orders.settings.items() <= database.settings().items()
     database.close()
     judge.assign(site)
@@ -96,9 +97,8 @@ def test_the_rig_sees_that_one_of_two_databases_is_older(
     assert (FindingKind.PREFIX, COUNT) == (whole.kind, whole.recovered)
     for name in ("other.db", "other.db-wal", "other.db-shm"):
         (folder / name).unlink(missing_ok=True)
-    for name, path in older.items():
-        if name.startswith("other.db"):
-            shutil.copy(path, folder)
+    for path in older.values():
+        shutil.copy(path, folder)
     finding = judge.judge()
     assert (FindingKind.SPLIT, COUNT - 1) == (finding.kind, finding.recovered)
     assert f"account after {COUNT}; entry after {COUNT - 1}" in finding.detail

@@ -83,7 +83,10 @@ def test_tunings_do_what_their_words_say(tmp_path: Path) -> None:
     sizes = [(at("persist", word)[0] / "test.db-journal").stat().st_size for word in ("sizelimit", "")]
     assert sizes[0] <= limit < sizes[1]
     assert (False, True) == tuple((at("wal", word)[0] / "test.db-shm").exists() for word in ("exclusive", "mmap"))
-    free = [database._scalar("PRAGMA freelist_count") for _, database in (at("truncate", "autovacuum"), at("truncate"))]
+    free = [
+        int(str(database._scalar("PRAGMA freelist_count")))
+        for _, database in (at("truncate", "autovacuum"), at("truncate"))
+    ]
     assert 0 == free[0] < free[1]
 
 
