@@ -1,6 +1,7 @@
 """Database engines, one package each. The host reads the spec; the driver runs in the guest."""
 
 from rig.engines.engine import (
+    CrowdedDatabase,
     Database,
     Driver,
     EnduringDatabase,
@@ -21,6 +22,7 @@ from rig.engines.engine import (
 from rig.engines.registry import engines, found, named
 
 __all__ = [
+    "CrowdedDatabase",
     "Database",
     "Driver",
     "EnduringDatabase",

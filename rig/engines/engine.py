@@ -72,6 +72,26 @@ class ObservantDatabase(Database, Protocol):
 
 
 @runtime_checkable
+class CrowdedDatabase(Database, Protocol):
+    """A database that several connections write to at a time; the engine decides in which order."""
+
+    def claim(self, table: str, column: str) -> int | None:
+        """Begin a transaction as the only writer; return the largest value of a column, None if another is writing.
+
+        Never wait for the other.
+        """
+
+    def carry_out(self, operations: Sequence[Operation]) -> None:
+        """Carry out operations in the transaction that was begun."""
+
+    def finish(self) -> bool:
+        """Commit; return False if that has to be tried again because another connection is at work."""
+
+    def rollback(self) -> None:
+        """Roll back the transaction that was begun."""
+
+
+@runtime_checkable
 class EnduringDatabase(Database, Protocol):
     """What the error arm needs in addition from a database whose requests fail."""
 

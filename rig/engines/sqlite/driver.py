@@ -24,6 +24,7 @@ FILE = "test.db"
 # A second database, attached under this name if the setting `attach` says in which journal mode. All tables but the
 # first are in it, so that every transaction of the ledger changes both.
 OTHER, OTHER_FILE = "other", "other.db"
+_BUSY = 5
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
 # The words for what some pragmas read back as a number.
@@ -130,6 +131,21 @@ class SqliteDatabase:
         """Return what has happened to the files since the last call."""
         return self._watch.taken()
 
+    def claim(self, table: str, column: str) -> int | None:
+        """Begin a transaction and return the largest value of a column; None if another connection is writing."""
+        self._connection.execute("PRAGMA busy_timeout=0").fetchall()
+        if not self._tried("BEGIN IMMEDIATE"):
+            return None
+        return int(str(self._scalar(f"SELECT max({column}) FROM {table}")))
+
+    def carry_out(self, operations: Sequence[Operation]) -> None:
+        """Carry out operations in the transaction that was begun."""
+        self._carry_out(operations)
+
+    def finish(self) -> bool:
+        """Commit; return False if SQLite is busy, and the transaction is still open."""
+        return self._tried("COMMIT")
+
     def rollback(self) -> None:
         """Roll back the transaction that raised, if SQLite has not done so itself."""
         if self._connection.in_transaction:
@@ -166,6 +182,15 @@ class SqliteDatabase:
         if sys.version_info >= (3, 12) and isinstance(self._connection, sqlite3.Connection):
             self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE)
         self.close()
+
+    def _tried(self, statement: str) -> bool:
+        try:
+            self._connection.execute(statement)
+        except Exception as error:
+            if sqlite_library.error_code(error) != _BUSY:
+                raise
+            return False
+        return True
 
     def _attach(self, path: str, settings: Mapping[str, str], *, is_new: bool) -> None:
         self._connection.execute(f"ATTACH ? AS {OTHER}", (path,))
