@@ -104,6 +104,13 @@ def test_the_rig_sees_that_one_of_two_databases_is_older(
     assert f"account after {COUNT}; entry after {COUNT - 1}" in finding.detail
 
 
+def test_both_databases_get_the_settings(tmp_path: Path) -> None:
+    asked = {**scenario("delete", "wal").orders.settings, "synchronous": "normal", "page_size": "8192"}
+    database = sqlite.open_database(str(tmp_path), asked)
+    assert asked.items() <= database.settings().items()
+    database.close()
+
+
 def test_settings_that_differ_between_the_two_databases_do_not_read_back_as_asked(tmp_path: Path) -> None:
     database = sqlite.open_database(str(tmp_path), scenario("wal", "delete").orders.settings)
     assert ("wal", "delete", "full") == tuple(
