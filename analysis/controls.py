@@ -16,7 +16,8 @@ fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload
 - when the process is killed, every scenario that promises to lose nothing was hit inside commits (others may commit
   without a call at which they could be hit), the settings that must lose do, and those that must be damaged are.
 
-Another workload than the default makes a group of its own, of which only what follows is required.
+Another workload than the default makes a group of its own, and so does a tuning that has a word in ids. Of these only
+what follows is required.
 
 Where the file system itself keeps too little (`rig.filesystems.FileSystem.unsafe`), nothing is promised, so nothing
 needs a control, with one exception: under a power cut and torn writes the file system is the control. Settings that
@@ -63,9 +64,10 @@ class Group:
     filesystem: str
     fault: str
     workload: str = DEFAULT_WORKLOAD
+    tuned: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.engine} on {self.filesystem}, {self.fault}"
+        text = f"{self.engine} on {self.filesystem}, {self.fault}{f', tuned {self.tuned}' if self.tuned else ''}"
         return text if is_default(self.workload) else f"{text}, workload {self.workload}"
 
 
@@ -92,14 +94,14 @@ _SWALLOWED = "every sync is swallowed"
 
 def group_of(scenario: MeasuredScenario | Scenario) -> Group:
     """Return the group that the scenario belongs to."""
-    return Group(scenario.engine, scenario.filesystem, scenario.fault, scenario.workload_name)
+    return Group(scenario.engine, scenario.filesystem, scenario.fault, scenario.workload_name, scenario.tuned)
 
 
 def is_control(scenario: MeasuredScenario | Scenario) -> bool:
     """Return whether this scenario must fail, because of its settings or because of its shim."""
     if scenario.shim == Shim.NONE:
         must_fail = _settings_of_controls(group_of(scenario))
-        return is_default(scenario.workload_name) and settings_name(scenario.settings) in must_fail
+        return _is_plain(group_of(scenario)) and settings_name(scenario.settings) in must_fail
     return not is_mutant(scenario)
 
 
@@ -153,7 +155,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
     results: list[ControlResult] = []
     for group in groups:
         members = [outcome for outcome in outcomes if group_of(outcome.scenario) == group]
-        is_plain = is_default(group.workload)
+        is_plain = _is_plain(group)
         if unsafe(group.filesystem, group.fault):
             results += [_bare_control(group, name, members) for name in _settings_of_controls(group) if is_plain]
             continue
@@ -179,6 +181,10 @@ def doubts(group: Group, controls: Sequence[ControlResult]) -> tuple[str, ...]:
     if not own and not unsafe(group.filesystem, group.fault):
         return (f"no control is known for {group}",)
     return tuple(f"control {control.name} {control.word}" for control in own if control.fired is not True)
+
+
+def _is_plain(group: Group) -> bool:
+    return is_default(group.workload) and not group.tuned
 
 
 def _settings_of_controls(group: Group) -> tuple[str, ...]:
@@ -357,7 +363,7 @@ def _sabotage_controls(group: Group, required: Sequence[str], members: Sequence[
         # Whatever else happens to a database without syncs, it loses transactions, if it comes back whole at all.
         is_damage_enough = bool(reason) and must_break(scenario)
         what = f"{_sabotage(scenario)}, so {must}; {seen}{f' ({reason})' if is_damage_enough else ''}"
-        name = name_of(scenario.settings, scenario.workload_name, scenario.shim)
+        name = name_of(scenario.settings, scenario.workload_name, scenario.shim, scenario.tuned)
         must_show_loss = scenario.shim == Shim.EATMYDATA and not is_damage_enough
         fired = (lost_count if must_show_loss else broken_count) > 0 and not outcome.settings_mismatches
         results.append(_control(group, name, [outcome], what, fired=fired))

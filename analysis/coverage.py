@@ -98,7 +98,8 @@ def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
         Counter(word for one in own for verdict in one.verdicts for word in _words(verdict.met)) for own in by_workload
     ]
     spec = known.spec
-    named = (*situations.OF_TRANSACTIONS, *spec.situations, *situations.of_events(spec.events))
+    crowd = (word for word in situations.OF_WRITERS if any(word in own for own in reached))
+    named = (*situations.OF_TRANSACTIONS, *crowd, *spec.situations, *situations.of_events(spec.events))
     nothing = Reached(0, 0)
     return Coverage(
         engine,

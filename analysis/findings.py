@@ -23,7 +23,8 @@ EQUAL_SHARE = 0.98
 
 def findings(summary: Summary) -> list[str]:
     """Return a few sentences; each names settings and what was measured."""
-    rows = [row for row in summary.rows if is_comparable(row)]
+    # One tuning says nothing about another, and the sentences are about settings.
+    rows = [row for row in summary.rows if is_comparable(row) and not row.outcome.scenario.tuned]
     main = [row for row in rows if row.outcome.scenario.fault in MAIN_FAULTS]
     answers: dict[tuple[str, str, str, str], list[_Answer]] = {}
     for fault, same in groupby(sorted(main or rows, key=_place), key=_place):

@@ -50,19 +50,20 @@ class Grid:
 
 
 def grids(rows: Sequence[Row]) -> list[Grid]:
-    """Return a grid for each engine, file system, device and workload, in the order of the rows."""
+    """Return a grid for each engine, file system, device, tuning and workload, in the order of the rows."""
     groups = by_title(rows, lambda scenario: f"{scenario.engine} on {scenario.filesystem}")
     return [_grid(title, group) for title, group in groups.items()]
 
 
 def by_title(rows: Sequence[Row], words: Callable[[MeasuredScenario], str]) -> dict[str, list[Row]]:
-    """Return the rows without a shim by `words`, device and workload, in their order."""
+    """Return the rows without a shim by `words`, device, tuning and workload, in their order."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         scenario = row.outcome.scenario
         if scenario.shim == Shim.NONE:
             workload = "" if is_default(scenario.workload_name) else f", workload {scenario.workload_name}"
-            found.setdefault(f"{words(scenario)}, device {scenario.device}{workload}", []).append(row)
+            tuned = f", tuned {scenario.tuned}" if scenario.tuned else ""
+            found.setdefault(f"{words(scenario)}, device {scenario.device}{tuned}{workload}", []).append(row)
     return found
 
 

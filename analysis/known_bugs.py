@@ -16,7 +16,7 @@ from rig.analysis.dossiers import KnownBug, Version, dossier_of
 if TYPE_CHECKING:
     from rig.analysis.outcome import Summary
 
-# No workload has two connections at work at the same time.
+# No workload has two connections that commit or move the log at the same time.
 _CONNECTIONS = 1
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import Expectation, dossier_of
 from rig.contract.orders import DROP_PREFIX
+from rig.contract.scenario import name_of
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Row, Summary
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 def expectation(scenario: MeasuredScenario | Scenario) -> Expectation | None:
     """Return what is known about the sync that a mutant leaves out, or None."""
     kind = scenario.shim.removeprefix(DROP_PREFIX)
-    return dossier_of(scenario.engine).expectation(scenario.filesystem, scenario.settings, kind)
+    settings = {**scenario.tuning, **scenario.settings}
+    return dossier_of(scenario.engine).expectation(scenario.filesystem, settings, kind)
 
 
 @dataclass(frozen=True)
@@ -100,4 +102,4 @@ def _mutant(kind: str, rows: Sequence[Row]) -> Mutant:
 
 def _name(row: Row) -> str:
     scenario = row.outcome.scenario
-    return f"{scenario.engine} {'_'.join(scenario.settings.values())} on {scenario.filesystem}"
+    return f"{scenario.engine} {name_of(scenario.settings, tuned=scenario.tuned)} on {scenario.filesystem}"

@@ -107,8 +107,9 @@ class Outcome:
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as spelled in ids, with the workload and the shim if they are named."""
-        return name_of(self.scenario.settings, self.scenario.workload_name, self.scenario.shim)
+        """Return the settings as spelled in ids, with tuning, workload and shim if they are named."""
+        scenario = self.scenario
+        return name_of(scenario.settings, scenario.workload_name, scenario.shim, scenario.tuned)
 
 
 @dataclass(frozen=True)
@@ -339,6 +340,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         settings_rank(scenario),
         not is_default(scenario.workload_name),
         scenario.workload_name,
+        scenario.tuned,
         scenario.shim != Shim.NONE,
         scenario.shim,
         scenario.device,

@@ -16,7 +16,7 @@ from rig.filesystems import unsafe
 
 def promise_of(scenario: MeasuredScenario) -> Promise | None:
     """Return what is promised for a scenario on its file system, or None if it is not known."""
-    promised = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    promised = promise_for(scenario.engine, scenario.all_settings, scenario.fault, scenario.shim)
     why = unsafe(scenario.filesystem, scenario.fault)
     if not promised or not why:
         return promised
@@ -37,9 +37,10 @@ def violates(promise: Promise, verdict: Verdict) -> bool:
     """Return whether this one verdict breaks the promise; a verdict that is not about the database never does."""
     if verdict.kind.is_infrastructure or promise.keeps is Keeps.ANYTHING:
         return False
+    is_allowed_split = verdict.kind is VerdictKind.SPLIT and not promise.across
     if promise.keeps is Keeps.ANY_WHOLE:
         return verdict.kind.is_damage and verdict.kind is not VerdictKind.HOLE
-    if verdict.kind.is_damage and (promise.atomic or promise.keeps is Keeps.SUFFIX):
+    if verdict.kind.is_damage and not is_allowed_split and (promise.atomic or promise.keeps is Keeps.SUFFIX):
         return True
     lost_max = {Keeps.NOTHING_LOST: 0, Keeps.LAST: 1}.get(promise.keeps)
     # A lost suffix of length 0 contradicts itself; it counts as 1, which breaks the strictest promise.

@@ -50,7 +50,7 @@ def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]
 def compare(scenario: MeasuredScenario) -> Comparison:
     """Compare the sampled sync calls of a scenario with the documented ones."""
     engine = found(scenario.engine)
-    known, measured = known_sequences(scenario.engine, scenario.settings), scenario.recording.syncs
+    known, measured = known_sequences(scenario.engine, scenario.all_settings), scenario.recording.syncs
     # A stored run may be of an engine that is not installed here.
     if engine and not known:
         return Comparison(note=NEVER_SYNCS if set(measured) == {NO_CALLS} else NOT_COMPARED)

@@ -212,7 +212,7 @@ class Run:
                 MeasuredScenario(
                     scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
                     scenario.device.name, scenario.shim, recorded.facts, facts, tuple(verdicts), scenario.workload_name,
-                    scenario.tuning, scenario.workload.think_ms,
+                    scenario.tuning, scenario.workload.think_ms, scenario.tuned,
                 )
             )  # fmt: skip
         return found, damaged

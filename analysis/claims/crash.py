@@ -16,6 +16,7 @@ from rig.analysis.candidates import variant
 from rig.analysis.claims.answer import Answer, decide, not_measured
 from rig.analysis.claims.claim import Claim, Scenarios, Verdict
 from rig.analysis.claims.condition import Condition, Figure
+from rig.analysis.controls import group_of
 from rig.analysis.outcome import Result, Row, Summary, loses, summarise, worst_first
 from rig.analysis.statistics import proportion
 from rig.analysis.table import replay_line
@@ -51,8 +52,8 @@ def evidence_of(folder: Path, wanted: Sequence[str], default_folder: Path) -> Ev
     """Return what a run directory holds of some scenarios and of everything that is a control for them."""
     run = Run.open(folder)
     results, damaged = run.results()
-    groups = {(one.engine, one.filesystem, one.fault, one.workload_name) for one in results if one.id in wanted}
-    own = [one for one in results if (one.engine, one.filesystem, one.fault, one.workload_name) in groups]
+    groups = {group_of(one) for one in results if one.id in wanted}
+    own = [one for one in results if group_of(one) in groups]
     run_dir = "" if folder.parent == default_folder else str(folder)
     # How much was seen is asked for each claim, over all its scenarios.
     return Evidence(summarise(own, exposure_min=0), run_dir, run.failures(), tuple(map(str, damaged)))

@@ -41,11 +41,14 @@ class Promise:
     bound: str
     source: str
     note: str
+    # Whether that holds for all databases of a transaction together, where there are several, or for each alone.
+    across: bool = True
 
     @property
     def text(self) -> str:
         """Return the promise in a few words, for example `may lose a suffix, atomic`."""
-        return f"{self.keeps.value}, atomic" if self.atomic else self.keeps.value
+        atomic = "atomic" if self.across else "atomic in each database"
+        return f"{self.keeps.value}, {atomic}" if self.atomic else self.keeps.value
 
 
 @dataclass(frozen=True)

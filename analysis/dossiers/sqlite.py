@@ -129,7 +129,36 @@ _FAULT_NOTES: Mapping[str, str] = {
 
 
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
-    """Return what the documentation promises for these settings under this fault, or None if it is not known."""
+    """Return what the documentation promises for these settings under this fault, or None if it is not known.
+
+    Two databases have what both promise; their transactions are atomic across both only with rollback journals.
+    """
+    found, attached = _of_one(settings, fault), settings.get("attach", "")
+    other = _of_one({**settings, "journal_mode": attached}, fault) if attached else None
+    if not found or not other:
+        return None if attached else found
+    keeps = max(found.keeps, other.keeps, key=list(Keeps).index)
+    across = {settings["journal_mode"], attached} <= _WITH_SUPER_JOURNAL
+    return Promise(
+        keeps=keeps,
+        atomic=found.atomic and other.atomic,
+        bound=(found if found.keeps is keeps else other).bound,
+        source=f"lang_attach.html [DOC]; {found.source}",
+        note=" ".join(filter(None, (found.note, _ACROSS if across else _APART))),
+        across=across,
+    )
+
+
+_WITH_SUPER_JOURNAL = frozenset({"delete", "truncate", "persist"})
+_ACROSS = "Two rollback journals are tied together by a super-journal (atomiccommit.html, Multi-file Commit [DOC])."
+# With one WAL and one rollback journal only one of the two would be named by a super-journal, so there is none.
+_APART = (
+    "With a WAL a transaction is atomic in each database alone: a crash in the middle of a commit may leave it in one "
+    "and not in the other (lang_attach.html [DOC]; vdbeCommit in vdbeaux.c for different modes [SRC])."
+)
+
+
+def _of_one(settings: Mapping[str, str], fault: str) -> Promise | None:
     grid = _SQLITE.get(fault)
     journal_mode, synchronous = settings.get("journal_mode", ""), settings.get("synchronous", "")
     if grid is None or journal_mode not in grid or synchronous not in SYNCHRONOUS:
@@ -242,6 +271,7 @@ _BODY_FIRST = spared("NORMAL omits it: pages and their number are synced togethe
 _END = matters(
     "the journal may come back and roll an acknowledged commit back", f"{_ATOMIC}, Deleting The Rollback Journal [DOC]"
 )
+_LAST_MAY_GO = spared("only the last transaction depends on it, and DELETE may lose that", f"{_PRAGMA} EXTRA [DOC]")
 _COMMIT = matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
 _HEADER = matters(
     "the end of a new WAL may land before its header, and then the beginning of the old WAL is read again",
@@ -255,6 +285,11 @@ _FULL = ("full", "extra")
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:
     """Return what the documentation says about leaving a kind of sync out, or None if it is not known."""
+    if kind.startswith("other-"):
+        other = {**settings, "journal_mode": settings.get("attach", "")}
+        return expectation(filesystem, other, kind.removeprefix("other-"))
+    if kind.startswith("super"):
+        return _of_super_journal(filesystem, settings, kind)
     mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
     if mode == "wal":
         frames = _FRAMES_SAFE if level in _FULL else _FRAMES
@@ -262,6 +297,9 @@ def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expe
             "wal-commit": _COMMIT, "wal-header": _HEADER, "wal-checkpoint": frames, "database-checkpoint": _PAGES
         }.get(kind)  # fmt: skip
     is_normal = level == "normal"
+    # With an exclusive lock DELETE ends as PERSIST does: the journal's header is zeroed.
+    if mode == "delete" and kind == ("journal2" if is_normal else "journal3"):
+        return _LAST_MAY_GO
     return {
         "journal1": _UNDO if is_normal else _BODY_FIRST,
         # PERSIST at NORMAL has no separate sync for the number of pages: its second sync ends the journal.
@@ -271,6 +309,25 @@ def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expe
         "directory2": _END,
         "database1": _WRITTEN,
     }.get(kind)
+
+
+_NAMES = matters(
+    "an empty super-journal names no journals: the first database that is rolled back removes it, and the other is not",
+    "pager_delsuper in pager.c [SRC]; atomiccommit.html, The Super-Journal File [DOC]",
+)
+_SOON = spared("a sync that follows before the acknowledgement makes the removal durable as well", _EXT4)
+
+
+def _of_super_journal(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:
+    word = filesystem.partition(".")[0]
+    if kind == "super-directory":
+        return _NEW_NAMES.get(word)
+    if kind == "super":
+        return _NAMES
+    mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
+    if level == "normal" or (mode, level) == ("delete", "full"):
+        return _LAST_MAY_GO
+    return _SOON if word in {"ext3", "ext4"} else None
 
 
 KNOWN_BUGS = (

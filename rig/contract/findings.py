@@ -17,6 +17,8 @@ class FindingKind(StrEnum):
 
     # The content is that of the first p transactions.
     PREFIX = "prefix"
+    # Each of several databases has the content of a prefix, but not of the same; `recovered` is the shortest.
+    SPLIT = "split"
     TORN = "torn"
     HOLE = "hole"
     STALE = "stale"
@@ -49,7 +51,7 @@ class Finding:
     """What reopening one content showed."""
 
     kind: FindingKind
-    # The p of `PREFIX` and `KEPT_OPEN`; None for every other kind.
+    # The p of `PREFIX`, `KEPT_OPEN` and `SPLIT`; None for every other kind.
     recovered: int | None = None
     # The first difference, or the engine's own words.
     detail: str = ""

@@ -20,6 +20,8 @@ class VerdictKind(StrEnum):
     # Durable, but the engine held files after it had closed the database.
     KEPT_OPEN = "kept-open"
     LOST_SUFFIX = "lost-suffix"
+    # Of several databases each is a prefix, but a transaction that changed all of them is only in some.
+    SPLIT = "split"
     TORN = "torn"
     HOLE = "hole"
     STALE = "stale"
@@ -261,3 +263,10 @@ class MeasuredScenario:
     # pause before a transaction.
     tuning: Mapping[str, str] = field(default_factory=dict)
     think_ms: int = WorkloadSpec.think_ms
+    # The word of that tuning in the id, if it has one.
+    tuned: str = ""
+
+    @property
+    def all_settings(self) -> dict[str, str]:
+        """Return settings and tuning: everything that the engine was told."""
+        return {**self.tuning, **self.settings}

@@ -2,7 +2,8 @@
 
 A `Scenario` is frozen and complete: two equal scenarios on one template give the same recording, bit for bit.
 Its `id` is what users type: `{engine}-{filesystem}-{settings}_{fault}`. A workload other than the default is named as
-a variant of the settings, for example `wal_full.life`, and a shim after that: `wal_full.life+eatmydata`.
+a variant of the settings, for example `wal_full.life`, and a shim after that: `wal_full.life+eatmydata`. A tuning
+with a word of its own comes before both: `wal_full.page512`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ def is_default(workload: str) -> bool:
     return workload in {DEFAULT_WORKLOAD, OWN_WORKLOAD}
 
 
-def name_of(settings: Mapping[str, str], workload: str = DEFAULT_WORKLOAD, shim: str = Shim.NONE) -> str:
-    """Return settings, workload and shim as spelled in ids."""
-    named = "_".join(settings.values()) + ("" if is_default(workload) else f".{workload}")
+def name_of(
+    settings: Mapping[str, str], workload: str = DEFAULT_WORKLOAD, shim: str = Shim.NONE, tuned: str = ""
+) -> str:
+    """Return settings, the word of a tuning, workload and shim as spelled in ids."""
+    named = ".".join(filter(None, ("_".join(settings.values()), tuned, "" if is_default(workload) else workload)))
     return named if shim == Shim.NONE else f"{named}+{shim}"
 
 
@@ -49,7 +52,8 @@ class WorkloadSpec:
 class Scenario:
     """One experiment, complete. `settings` maps the engine's own setting names to the engine's own words.
 
-    `tuning` holds further settings of the engine, which matter but are not part of the id.
+    `tuning` holds further settings of the engine, which matter but are not part of the id, unless they have a word of
+    their own, `tuned` (`rig.engines.Tuning`).
     """
 
     engine: str
@@ -67,11 +71,12 @@ class Scenario:
     # The package that the guest imports for the engine.
     engine_module: str = ""
     processor: Processor = Processor.PLAIN
+    tuned: str = ""
 
     @property
     def settings_name(self) -> str:
-        """Return the settings as spelled in the test id, with the workload and the shim if they are named."""
-        return name_of(self.settings, self.workload.name, self.shim)
+        """Return the settings as spelled in the test id, with tuning, workload and shim if they are named."""
+        return name_of(self.settings, self.workload.name, self.shim, self.tuned)
 
     @property
     def workload_name(self) -> str:

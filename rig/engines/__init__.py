@@ -1,6 +1,7 @@
 """Database engines, one package each. The host reads the spec; the driver runs in the guest."""
 
 from rig.engines.engine import (
+    CrowdedDatabase,
     Database,
     Driver,
     EnduringDatabase,
@@ -12,6 +13,7 @@ from rig.engines.engine import (
     ObservantDriver,
     Program,
     Spec,
+    Tuning,
     enduring,
     load,
     opener,
@@ -20,6 +22,7 @@ from rig.engines.engine import (
 from rig.engines.registry import engines, found, named
 
 __all__ = [
+    "CrowdedDatabase",
     "Database",
     "Driver",
     "EnduringDatabase",
@@ -31,6 +34,7 @@ __all__ = [
     "ObservantDriver",
     "Program",
     "Spec",
+    "Tuning",
     "enduring",
     "engines",
     "found",

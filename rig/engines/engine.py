@@ -72,6 +72,26 @@ class ObservantDatabase(Database, Protocol):
 
 
 @runtime_checkable
+class CrowdedDatabase(Database, Protocol):
+    """A database that several connections write to at a time; the engine decides in which order."""
+
+    def claim(self, table: str, column: str) -> int | None:
+        """Begin a transaction as the only writer; return the largest value of a column, None if another is writing.
+
+        Never wait for the other.
+        """
+
+    def carry_out(self, operations: Sequence[Operation]) -> None:
+        """Carry out operations in the transaction that was begun."""
+
+    def finish(self) -> bool:
+        """Commit; return False if that has to be tried again because another connection is at work."""
+
+    def rollback(self) -> None:
+        """Roll back the transaction that was begun."""
+
+
+@runtime_checkable
 class EnduringDatabase(Database, Protocol):
     """What the error arm needs in addition from a database whose requests fail."""
 
@@ -134,6 +154,23 @@ Choices = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """Values of tuning that have a word of their own in ids, for example `page512` in `wal_full.page512`."""
+
+    values: Mapping[str, str]
+    # setting -> choice -> why these values mean nothing there, as the end of a sentence: then there is nothing to
+    # measure.
+    pointless: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Settings, by name, that are measured with it at night even if no scenario is named.
+    nightly: tuple[str, ...] = ()
+
+    def why_not(self, settings: Mapping[str, str]) -> str:
+        """Return why these values mean nothing at these settings; empty if they do."""
+        reasons = (self.pointless.get(name, {}).get(value, "") for name, value in settings.items())
+        return next(filter(None, reasons), "")
+
+
+@dataclass(frozen=True)
 class Spec:
     """What the rig must know about an engine before anything runs; all in the engine's own words."""
 
@@ -145,6 +182,8 @@ class Spec:
     tuning: Mapping[str, str] = field(default_factory=dict)
     # The same for one workload; by the workload's name.
     tuning_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Word in ids -> other values of tuning, and of settings that have no default here because they are seldom named.
+    tunings: Mapping[str, Tuning] = field(default_factory=dict)
     # What its transactions can do besides changing rows ...
     skills: frozenset[Skill] = frozenset()
     # ... and which events it knows, each with its variants in the engine's own words; ("",) if there is only one.

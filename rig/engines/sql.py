@@ -22,13 +22,14 @@ class Dialect:
 
     types: Mapping[type, str]
 
-    def of_table(self, table: Table) -> tuple[str, ...]:
-        """Return the statements that make a table and its index."""
+    def of_table(self, table: Table, schema: str = "") -> tuple[str, ...]:
+        """Return the statements that make a table and its index, in a schema if one is named."""
+        place = f"{schema}." if schema else ""
         columns = [f"{name} {self.types[kind]} NOT NULL" for name, kind in table.columns]
         if table.refers:
             columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {table.refers[1]}(id)")
-        made = f"CREATE TABLE {table.name} (id {self.types[int]} PRIMARY KEY, {', '.join(columns)})"
-        return (made, _of_index(table)) if table.index else (made,)
+        made = f"CREATE TABLE {place}{table.name} (id {self.types[int]} PRIMARY KEY, {', '.join(columns)})"
+        return (made, _of_index(table, place)) if table.index else (made,)
 
     def of_other(self, operation: Operation) -> tuple[str, ...]:
         """Return the statements of an operation that is not about a row."""
@@ -45,8 +46,8 @@ class Dialect:
         return (f"DROP INDEX {_index(table)}",)
 
 
-def _of_index(table: Table) -> str:
-    return f"CREATE INDEX {_index(table)} ON {table.name}({table.index})"
+def _of_index(table: Table, place: str = "") -> str:
+    return f"CREATE INDEX {place}{_index(table)} ON {table.name}({table.index})"
 
 
 def _index(table: Table) -> str:

@@ -41,6 +41,7 @@ from rig.guest.watch.children import oom_kill_count
 from rig.guest.watch.forks import first_to_be_killed, keep_little, kill_children, last_words, manner, print_to
 from rig.guest.watch.patience import Limits, Patience
 from rig.workloads.operations import Content, Table
+from rig.workloads.oracle import Parted
 
 _WALL_FACTOR = 3
 # A new process imports the engine and computes what the database must hold.
@@ -328,6 +329,9 @@ class _Told:
         found = self.database.content(tables)
         self._at(Phase.COMPARING)
         return found
+
+    def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
+        return self.database.parts(tables) if isinstance(self.database, Parted) else ()
 
     def close(self) -> None:
         self._at(Phase.CLOSING)

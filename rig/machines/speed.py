@@ -45,7 +45,7 @@ class InGuest:
         virtual = {
             "filesystem": self.filesystem.word,
             "device": device.name,
-            "delays": f"read {device.read_ms}, write {device.write_ms}, flush {device.flush_ms} ms, up to the next tick of 4 ms",
+            "delays": f"read {device.read_ms}, write {device.write_ms}, flush {device.flush_ms} ms, to the next tick of 4",
             "clock": f"{INSTRUCTIONS_PER_S // 10**6} million instructions a second, one processor",
             "qemu": qemu_version(),
         }

@@ -19,13 +19,13 @@ from rig.contract.scenario import Scenario, WorkloadSpec, is_default
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, JournalDisk, default_filesystems, filesystems, unsafe
+from rig.planning import tunings
 from rig.workloads import MEASURED, QUICK, workload_named
 
 # What most people mean when the power goes.
 DEFAULT_FAULTS = ("powercut", "torn")
 _KNOWN: dict[str, tuple[Scenario, ...]] = {}
 _BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
-_MUTATION_FAULTS = ("powercut", "torn")
 # Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 34
 # Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.controls`).
@@ -197,6 +197,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             processor=Processor(engine.spec.processor),
         )  # fmt: skip
         yield plain
+        yield from tunings.tuned(engine, plain)
         if filesystem.unsafe.get(fault):
             # There is no promise that a program could break.
             continue
@@ -208,7 +209,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             if name in program.settings and injection in program.injections:
                 yield replace(plain, shim=word)
         # Volatile settings have no promise to break.
-        if fault in _MUTATION_FAULTS and not spec.is_volatile(settings) and is_default(workload):
+        if fault in tunings.MUTATION_FAULTS and not spec.is_volatile(settings) and is_default(workload):
             for kind in kinds(engine, settings):
                 yield replace(plain, shim=f"{DROP_PREFIX}{kind}")
 
@@ -237,6 +238,8 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
+    if scenario.tuned:
+        return False
     if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in QUICK
         return is_measured and scenario.fault == DEFAULT_FAULTS[0] and _has_own_promise(scenario)
@@ -252,6 +255,8 @@ def _has_own_promise(scenario: Scenario) -> bool:
 
 
 def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
+    if scenario.tuned:
+        return scenario.fault in DEFAULT_FAULTS and tunings.is_nightly(scenario)
     if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in MEASURED
         return is_measured and scenario.fault in DEFAULT_FAULTS and _has_own_promise(scenario)
@@ -267,14 +272,23 @@ def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:
-    """Return the scenarios whose ids match any of the shell patterns; raise UsageError for one that matches none."""
+    """Return the scenarios whose ids match any of the shell patterns; raise UsageError for one that matches none.
+
+    A tuning with a word is matched only by a pattern that has its dot: `wal_*` means what it did before there was one.
+    """
     scenarios, chosen = {scenario.id: scenario for scenario in all_scenarios()}, set[str]()
     for pattern in patterns:
-        matching = {name for name in scenarios if fnmatchcase(name, pattern)}
+        matching = {name for name, one in scenarios.items() if matches(one, pattern)}
         if not matching:
             raise UsageError(_why_none(pattern, list(scenarios.values())))
         chosen |= matching
     return [scenario for name, scenario in scenarios.items() if name in chosen]
+
+
+def matches(scenario: Scenario, pattern: str) -> bool:
+    """Return whether a pattern means this scenario."""
+    is_meant = not scenario.tuned or "." in pattern.split("-", 2)[-1]
+    return is_meant and fnmatchcase(scenario.id, pattern)
 
 
 def configured(
@@ -292,40 +306,39 @@ def configured(
     `library` is the user's own build; engines without a module `builds` are unaffected. `tuning` changes what engines
     are tuned with; engines that do not know a setting are unaffected by it, but some engine must know it.
     """
+    asked = tuning or {}
     found = [
         replace(
             scenario,
             workload=replace(scenario.workload, transaction_count=wanted.transactions_of(scenario), think_ms=think_ms),
             device=device,
             seed=seed,
-            tuning=_tuned(scenario, tuning or {}, library),
+            tuning=tunings.configured(scenario, asked, library),
         )
         for scenario in scenarios
     ]
-    known = sorted({name for scenario in found for name in scenario.tuning})
-    for name in tuning or {}:
+    known = sorted({name for scenario in found for name in tunings.known(scenario)})
+    for name in asked:
         if name not in known:
             raise UsageError(f"unknown tuning {name!r}; {choices(name, known)}")
     return found
-
-
-def _tuned(scenario: Scenario, tuning: Mapping[str, str], library: str) -> dict[str, str]:
-    own = {name: value for name, value in tuning.items() if name in scenario.tuning}
-    build = {"library": library} if library and named(scenario.engine).part("builds") else {}
-    return {**scenario.tuning, **own, **build}
 
 
 def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
     """Name the part of an id that does not exist, with the choices for it, or what cannot be combined."""
     parts = pattern.split("-", 2)
     settings, _, fault = parts[-1].rpartition("_")
+    near = [one for one in scenarios if not one.tuned or "." in settings]
     offered = {
         "engine": (parts[0], tuple(engine.name for engine in engines())),
         "file system": (parts[1] if len(parts) > 1 else "*", tuple(found.word for found in filesystems())),
-        "settings": (settings or "*", tuple(dict.fromkeys(scenario.settings_name for scenario in scenarios))),
+        "settings": (settings or "*", tuple(dict.fromkeys(one.settings_name for one in near))),
         "fault": (fault, FAULTS),
     }
     if len(parts) == 3:
+        for engine in engines():
+            if fnmatchcase(engine.name, parts[0]) and (reason := tunings.why_not(engine, settings, fault)):
+                return reason
         for what, (word, known) in offered.items():
             if not any(fnmatchcase(name, word) for name in known):
                 return f"unknown {what} {word!r} in {pattern!r}; {choices(word, known)}"
@@ -336,10 +349,10 @@ def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
     # Of file systems that the pattern does not name, the one that is measured by default is meant.
     words = {found.word for found in filesystems() if found.word in pattern}
     words = words or {found.word for found in default_filesystems()}
-    ids = [scenario.id for scenario in scenarios if scenario.filesystem in words]
+    ids = [one.id for one in near if one.filesystem in words]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
-    near = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
-    return f"no scenario matches {pattern!r}; did you mean {near!r}? `rig plan '*'` lists them all"
+    guess = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
+    return f"no scenario matches {pattern!r}; did you mean {guess!r}? `rig plan '*' '*.*'` lists them all"
 
 
 def choices(word: str, known: Sequence[str]) -> str:

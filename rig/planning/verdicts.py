@@ -47,7 +47,11 @@ def _verdict(blank: Verdict, finding: Finding, issued: int, lost_ns_of: Callable
     """Fill in what a finding means at an instant at which `blank.acked` transactions were acknowledged."""
     acked = blank.acked
     kind, lost, lost_ns, detail = VerdictKind.INCONCLUSIVE, 0, 0, finding.detail
-    if finding.kind not in {FindingKind.PREFIX, FindingKind.KEPT_OPEN}:
+    if finding.kind is FindingKind.SPLIT and finding.recovered is not None:
+        kind = VerdictKind.SPLIT
+        if finding.recovered < acked:
+            lost, lost_ns = acked - finding.recovered, lost_ns_of(finding.recovered)
+    elif finding.kind not in {FindingKind.PREFIX, FindingKind.KEPT_OPEN}:
         kind = VerdictKind(finding.kind)
     elif finding.recovered is None or finding.recovered > issued:
         detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"

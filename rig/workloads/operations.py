@@ -51,6 +51,7 @@ class Skill(StrEnum):
     SCHEMA = "schema changes in a transaction"
     SAVEPOINTS = "savepoints"
     ROLLBACK = "rollback"
+    WRITERS = "several writers at a time"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ transaction of which anything is visible:
 - stale: a transaction before `top` is visible only in part;
 - torn: `top` itself is visible only in part.
 
+Where the tables are in several databases (`Parted`), each of them may be a prefix of its own. If they all are, but of
+no common length, the content is split: a transaction is whole in one database and missing in another.
+
 A table that is not always there counts as a row of its own: whether it exists. What a transaction rolled back to a
 savepoint it has not written. A row says nothing about the transactions that wrote it before its visible version. An
 absent row was never there or has been deleted. If the transaction after `top` would have deleted it, that transaction
@@ -19,7 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rig.contract.findings import Finding, FindingKind
 from rig.workloads.operations import Content, Operation, Row, Table, effective
@@ -44,6 +47,14 @@ class Readable(Protocol):
 
     def close(self) -> None:
         """Close as a careful program would."""
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """What it needs in addition of one whose tables may be in several databases."""
+
+    def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
+        """Return the names of the tables in each database; empty if there is only one."""
 
 
 _Open = TypeVar("_Open", bound=Readable)
@@ -87,16 +98,20 @@ class Oracle:
         try:
             problems = database.problems()
             if not problems:
-                return self.judge_content(database.content(self._tables))
+                parts = database.parts(self._tables) if isinstance(database, Parted) else ()
+                return self.judge_content(database.content(self._tables), parts)
         except Exception as error:  # noqa: BLE001
             return _finding(FindingKind.CORRUPT, error)
         return Finding(FindingKind.CORRUPT, detail="; ".join(problems))
 
-    def judge_content(self, content: Content) -> Finding:
-        """Compare a whole content with every model."""
+    def judge_content(self, content: Content, parts: Sequence[frozenset[str]] = ()) -> Finding:
+        """Compare a whole content with every model, then those of its parts each with its own."""
         for count in reversed(range(len(self._models))):
             if content == self._models[count]:
                 return Finding(FindingKind.PREFIX, recovered=count)
+        counts = [self._last_prefix(content, part) for part in parts]
+        if counts and None not in counts:
+            return _split(parts, [count for count in counts if count is not None])
         every = (*self._models, content)
         # Whether a table exists says something only where it may be missing.
         names = {name for one in every for name in one}
@@ -104,6 +119,22 @@ class Oracle:
         if changing not in self._histories:
             self._histories[changing] = _History(self._models, self._transaction, changing)
         return _Diagnosis(self._histories[changing], content).finding
+
+    def _last_prefix(self, content: Content, part: frozenset[str]) -> int | None:
+        """Return the most transactions after which these tables were as found; None if they never were."""
+        found = _within(content, part)
+        counts = (count for count in reversed(range(len(self._models))) if _within(self._models[count], part) == found)
+        return next(counts, None)
+
+
+def _within(content: Content, part: frozenset[str]) -> Content:
+    return {name: rows for name, rows in content.items() if name in part}
+
+
+def _split(parts: Sequence[frozenset[str]], counts: Sequence[int]) -> Finding:
+    words = (f"{', '.join(sorted(part))} after {count}" for part, count in zip(parts, counts, strict=True))
+    detail = f"each database is a prefix, but not of the same transactions: {'; '.join(words)}"
+    return Finding(FindingKind.SPLIT, min(counts), detail)
 
 
 class _History:

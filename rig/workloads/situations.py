@@ -16,6 +16,13 @@ OF_TRANSACTIONS = (CREATED, ONE_ROW, SCHEMA, KEPT, UNDONE)
 _OWN_EVENTS = (EventKind.IDLE, EventKind.REOPEN, EventKind.OTHER_PROCESS, EventKind.ROLLBACK)
 
 
+# With several writers at a time.
+BUSY = "a writer found another at work and tried again"
+OTHER_WRITER = "the next commit was that of another process"
+OTHER_THREAD = "the next commit was that of another thread"
+OF_WRITERS = (BUSY, OTHER_WRITER, OTHER_THREAD)
+
+
 # Another process has committed and ended without closing the database.
 AFTER_ANOTHER = f"{EventKind.REOPEN} after another process"
 

@@ -18,7 +18,7 @@ from rig.workloads.oracle import Oracle
 
 # Modules of this package; those that are measured at night where none is named, and those of a quick run: there, a life
 # begins with the creation.
-NAMES = (DEFAULT_WORKLOAD, "life", "creation", "rough")
+NAMES = (DEFAULT_WORKLOAD, "life", "creation", "rough", "writers")
 MEASURED = NAMES[:3]
 QUICK = NAMES[:2]
 
@@ -72,6 +72,10 @@ class Work:
         self.initial = self._workload.initial(seed)
         # Whether transaction 1 makes the database.
         self.creates = self._workload.CREATES
+        # How many processes commit at a time, and threads in each, (1, 1) unless the workload says more; and then the
+        # table and column that tell which transaction was the last.
+        self.writers: tuple[int, int] = getattr(self._workload, "WRITERS", (1, 1))
+        self.last: tuple[str, str] = getattr(self._workload, "LAST", ("", ""))
 
     def transaction(self, number: int) -> tuple[Operation, ...]:
         """Return the operations of transaction `number`, counted from 1."""

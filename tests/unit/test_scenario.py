@@ -41,7 +41,9 @@ def test_the_id_is_what_users_type() -> None:
 def test_the_fault_alone_does_not_decide_the_recording() -> None:
     assert WAL.recording_key == replace(WAL, fault="torn").recording_key
     assert "fault" not in WAL.orders.message
-    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault"}
+    # The word of a tuning only names it.
+    assert WAL.recording_key == replace(WAL, tuned="page512").recording_key
+    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault", "tuned"}
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -14,6 +14,7 @@ from rig import engines
 from rig.contract.errors import UsageError
 from rig.engines import Database, LeavableDatabase
 from rig.engines.sqlite import driver as sqlite
+from rig.engines.sqlite import situations
 from rig.engines.sqlite.spec import SPEC
 from rig.workloads import Work, ledger
 from rig.workloads.oracle import Oracle
@@ -46,6 +47,47 @@ def test_every_setting_reads_back_as_it_was_asked_for_and_content_survives_a_reo
     assert asked == {name: value for name, value in again.settings().items() if name in asked}
     assert MODELS[3] == again.content(ledger.TABLES)
     again.close()
+
+
+@pytest.mark.parametrize("mode", ["delete", "persist", "wal"])
+@pytest.mark.parametrize("word", SPEC.tunings)
+def test_every_tuning_reads_back_as_it_was_asked_for_after_a_reopen_too(tmp_path: Path, word: str, mode: str) -> None:
+    tuning, settings = SPEC.tunings[word], {"journal_mode": mode, "synchronous": "full"}
+    if tuning.why_not(settings):
+        pytest.skip(tuning.why_not(settings))
+    asked = {**SPEC.tuning, **tuning.values, **settings}
+    database = filled(tmp_path, COUNT, asked)
+    assert asked.items() <= database.settings().items()
+    database.close()
+    again = sqlite.open_database(str(tmp_path), asked)
+    assert (asked.items() <= again.settings().items(), MODELS[COUNT]) == (True, again.content(ledger.TABLES))
+    again.close()
+
+
+def test_tunings_do_what_their_words_say(tmp_path: Path) -> None:
+    """Each of these would be a zero that rests on nothing if SQLite took the value and did not act on it."""
+
+    def at(mode: str, word: str = "") -> tuple[Path, sqlite.SqliteDatabase]:
+        folder = tmp_path / f"{mode}{word}"
+        folder.mkdir()
+        values = SPEC.tunings[word].values if word else {}
+        database = filled(folder, COUNT, {**SPEC.tuning, **values, "journal_mode": mode, "synchronous": "off"})
+        assert isinstance(database, sqlite.SqliteDatabase)
+        database.seen()
+        database.commit(ledger.transaction(SEED, COUNT + 1))
+        return folder, database
+
+    assert situations.SPILLED in at("delete", "cache5")[1].seen()
+    assert situations.SPILLED not in at("delete")[1].seen()
+    limit = int(SPEC.tunings["sizelimit"].values["journal_size_limit"])
+    sizes = [(at("persist", word)[0] / "test.db-journal").stat().st_size for word in ("sizelimit", "")]
+    assert sizes[0] <= limit < sizes[1]
+    assert (False, True) == tuple((at("wal", word)[0] / "test.db-shm").exists() for word in ("exclusive", "mmap"))
+    free = [
+        int(str(database._scalar("PRAGMA freelist_count")))
+        for _, database in (at("truncate", "autovacuum"), at("truncate"))
+    ]
+    assert 0 == free[0] < free[1]
 
 
 def test_the_content_equals_the_model_after_every_transaction_and_the_checks_are_content(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,11 +27,10 @@ from rig.guest.watch.sample import sample
 from rig.planning import matrix
 orders = matrix.select(["sqlite-ext4-wal_full_powercut"])[0].orders
 found = {}
-for mode, level in json.loads(sys.argv[1]):
-    settings = {"page_size": "4096", "journal_mode": mode, "synchronous": level}
+for settings in json.loads(sys.argv[1]):
     with tempfile.TemporaryDirectory() as scratch:
         one = sample(replace(orders, settings=settings), pathlib.Path(scratch, "sample"))
-    found[f"{mode} {level}"] = one.syncs
+    found[json.dumps(settings)] = one.syncs
 print(json.dumps(found))
 """
 SQLITE = named("sqlite")
@@ -112,15 +112,25 @@ def test_an_engine_without_a_module_of_syncs_has_none() -> None:
     assert (None, ()) == (syncs_of(bare), kinds(bare, {}))
 
 
-def test_real_sqlite_makes_the_documented_syncs_at_every_setting() -> None:
+TUNED = [
+    {"journal_mode": mode, "synchronous": level, name: value}
+    for name, value in (
+        ("attach", "delete"), ("attach", "wal"), ("locking_mode", "exclusive"), ("journal_size_limit", "8192"),
+    )
+    for mode in ("delete", "truncate", "persist", "wal")
+    for level in ("normal", "full")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [list(map(settings_of, sorted(SEQUENCES))), TUNED], ids=["plain", "tuned"])
+def test_real_sqlite_makes_the_documented_syncs_at_every_setting(asked: list[dict[str, str]]) -> None:
     process = subprocess.run(
-        [sys.executable, "-c", SAMPLED, json.dumps(sorted(SEQUENCES))],
+        [sys.executable, "-c", SAMPLED, json.dumps([{"page_size": "4096", **one} for one in asked])],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert 0 == process.returncode, process.stderr
     for name, measured in json.loads(process.stdout).items():
-        mode, level = name.split()
-        documented = [in_roles(SQLITE, sequence) for sequence in SEQUENCES[mode, level]]
+        documented = [in_roles(SQLITE, sequence) for sequence in sqlite_syncs.sequences(json.loads(name))]
         assert set(measured) <= set(documented), name
         assert documented[0] in measured, name
         assert 12 == sum(measured.values())

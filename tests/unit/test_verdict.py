@@ -74,3 +74,14 @@ def test_any_other_finding_keeps_its_kind_and_words_and_counts_no_loss(kind: Ver
         told.kind, told.lost, told.lost_virtual_ns, told.recovered, told.detail
     )  # fmt: skip
     assert 4 == told.acked
+
+
+@pytest.mark.parametrize(("recovered", "lost"), [(4, 0), (3, 1), (1, 3)])
+def test_a_split_has_lost_what_the_shorter_database_lacks(recovered: int, lost: int) -> None:
+    told = judged(Finding(FindingKind.SPLIT, recovered, "words"), 9, Timeline(marks([0] * (2 * COUNT + 2))))
+    assert (VerdictKind.SPLIT, 4, recovered, lost, "words") == (
+        told.kind, told.acked, told.recovered, told.lost, told.detail
+    )  # fmt: skip
+    # Transaction n is acknowledged at 20 ns times n, and the fourth is the last before the cut.
+    assert told.lost_virtual_ns == (80 - 20 * (recovered + 1) if lost else 0)
+    assert VerdictKind.SPLIT.is_damage

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rig.engines.sql import Dialect
 from rig.engines.sqlite import library as sqlite_library
@@ -20,12 +21,24 @@ from rig.workloads.events import EventKind
 from rig.workloads.operations import ROW_VERBS, Content, Operation, Row, Table, Verb
 
 FILE = "test.db"
+# A second database, attached under this name if the setting `attach` says in which journal mode. All tables but the
+# first are in it, so that every transaction of the ledger changes both.
+OTHER, OTHER_FILE = "other", "other.db"
+_BUSY = 5
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
-_SYNCHRONOUS = SPEC.settings["synchronous"]
-_AUTO_VACUUM = ("none", "full", "incremental")
-# Settings that only some workloads name, and so are read back only there.
-_OF_WORKLOADS = ("auto_vacuum", "cache_size")
+# The words for what some pragmas read back as a number.
+_WORDS = {"synchronous": SPEC.settings["synchronous"], "auto_vacuum": ("none", "full", "incremental")}
+# Settings that are seldom named, and so are read back only where they are.
+_SELDOM = ("auto_vacuum", "cache_size", "journal_size_limit", "mmap_size")
+# In this order: page_size and auto_vacuum cannot change once journal_mode=wal has written the header, and with an
+# exclusive lock from the start a WAL needs no shared memory.
+_ORDER = (
+    "page_size", "auto_vacuum", "mmap_size", "locking_mode", "journal_mode", "synchronous", "wal_autocheckpoint",
+    "journal_size_limit", "cache_size",
+)  # fmt: skip
+# Of the connection, or meant to differ.
+_OF_ONE = ("journal_mode", "wal_autocheckpoint", "foreign_keys")
 _SQL = Dialect({int: "INTEGER", str: "TEXT"})
 
 
@@ -39,14 +52,15 @@ class SqliteDatabase:
         self._watch = situations.Watch(path)
         self._columns: dict[str, list[str]] = {}
         self._journal_mode = settings.get("journal_mode", "")
-        self._read_back = tuple(name for name in _OF_WORKLOADS if name in settings)
-        # page_size and auto_vacuum first: they cannot change once journal_mode=wal has written the header.
-        names = ("page_size", *(("auto_vacuum",) if is_new else ()), "journal_mode", "synchronous")
+        self._attached = settings.get("attach", "")
+        self._read_back = tuple(name for name in _SELDOM if name in settings)
         try:
-            for name in (*names, "wal_autocheckpoint", "cache_size"):
-                if name in settings:
+            for name in _ORDER:
+                if name in settings and (is_new or name != "auto_vacuum"):
                     self._connection.execute(f"PRAGMA {name}={settings[name]}")
             self._connection.execute("PRAGMA foreign_keys=on")
+            if self._attached:
+                self._attach(os.path.join(os.path.dirname(path), OTHER_FILE), settings, is_new=is_new)
         except BaseException:
             self._connection.close()
             raise
@@ -55,7 +69,10 @@ class SqliteDatabase:
         """Create the tables and fill them, in one transaction."""
         self._connection.execute("BEGIN IMMEDIATE")
         for table in tables:
-            for statement in _SQL.of_table(table):
+            is_apart = self._attached and table is not tables[0]
+            # A reference cannot leave its database.
+            found = _SQL.of_table(replace(table, refers=None), OTHER) if is_apart else _SQL.of_table(table)
+            for statement in found:
                 self._connection.execute(statement)
         self._carry_out(rows)
         self._connection.execute("COMMIT")
@@ -72,12 +89,21 @@ class SqliteDatabase:
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of those of the tables that exist."""
-        known = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+        schemas = ("main", OTHER) if self._attached else ("main",)
+        queries = (f"SELECT name FROM {schema}.sqlite_master WHERE type='table'" for schema in schemas)
+        known = {row[0] for query in queries for row in self._connection.execute(query)}
         return {
             table.name: {row[0]: row[1:] for row in self._connection.execute(f"SELECT * FROM {table.name} ORDER BY id")}
             for table in tables
             if table.name in known
         }
+
+    def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
+        """Return which tables are in which of the two databases; nothing if there is one."""
+        if not self._attached:
+            return ()
+        first, *others = (table.name for table in tables)
+        return frozenset({first}), frozenset(others)
 
     def problems(self) -> list[str]:
         """Return the complaints of integrity_check (tables, indexes, constraints) and foreign_key_check."""
@@ -88,10 +114,9 @@ class SqliteDatabase:
     def settings(self) -> dict[str, str]:
         """Return settings and version, read back."""
         names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint", "foreign_keys", "locking_mode")
-        found = {name: str(self._scalar(f"PRAGMA {name}")) for name in (*names, *self._read_back)}
-        if "auto_vacuum" in found:
-            found["auto_vacuum"] = _AUTO_VACUUM[int(found["auto_vacuum"])]
-        found["synchronous"] = _SYNCHRONOUS[int(found["synchronous"])]
+        found = {name: self._pragma(name) for name in (*names, *self._read_back)}
+        if self._attached:
+            found["attach"] = str(self._scalar(f"PRAGMA {OTHER}.journal_mode"))
         found["version"] = str(self._scalar("SELECT sqlite_version()"))
         found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
         if self._library:
@@ -105,6 +130,21 @@ class SqliteDatabase:
     def seen(self) -> list[str]:
         """Return what has happened to the files since the last call."""
         return self._watch.taken()
+
+    def claim(self, table: str, column: str) -> int | None:
+        """Begin a transaction and return the largest value of a column; None if another connection is writing."""
+        self._connection.execute("PRAGMA busy_timeout=0").fetchall()
+        if not self._tried("BEGIN IMMEDIATE"):
+            return None
+        return int(str(self._scalar(f"SELECT max({column}) FROM {table}")))
+
+    def carry_out(self, operations: Sequence[Operation]) -> None:
+        """Carry out operations in the transaction that was begun."""
+        self._carry_out(operations)
+
+    def finish(self) -> bool:
+        """Commit; return False if SQLite is busy, and the transaction is still open."""
+        return self._tried("COMMIT")
 
     def rollback(self) -> None:
         """Roll back the transaction that raised, if SQLite has not done so itself."""
@@ -143,6 +183,29 @@ class SqliteDatabase:
             self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE)
         self.close()
 
+    def _tried(self, statement: str) -> bool:
+        try:
+            self._connection.execute(statement)
+        except Exception as error:
+            if sqlite_library.error_code(error) != _BUSY:
+                raise
+            return False
+        return True
+
+    def _attach(self, path: str, settings: Mapping[str, str], *, is_new: bool) -> None:
+        self._connection.execute(f"ATTACH ? AS {OTHER}", (path,))
+        for name in _ORDER:
+            if name in settings and name != "wal_autocheckpoint" and (is_new or name != "auto_vacuum"):
+                value = self._attached if name == "journal_mode" else settings[name]
+                self._connection.execute(f"PRAGMA {OTHER}.{name}={value}")
+
+    def _pragma(self, name: str) -> str:
+        """Return a setting as read back, for each database if they differ in what should be the same."""
+        schemas = ("main", OTHER) if self._attached and name not in _OF_ONE else ("main",)
+        found = [self._scalar(f"PRAGMA {schema}.{name}") for schema in schemas]
+        words = _WORDS.get(name)
+        return "/".join(dict.fromkeys(words[int(str(one))] if words else str(one) for one in found))
+
     def _scalar(self, query: str) -> object:
         return next(iter(self._connection.execute(query)))[0]
 
@@ -174,7 +237,8 @@ def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase
 
 def met(directory: str) -> list[str]:
     """Return what opening the database will meet."""
-    return list(situations.met(f"{directory}/{FILE}"))
+    found = (word for file in (FILE, OTHER_FILE) for word in situations.met(f"{directory}/{file}"))
+    return list(dict.fromkeys(found))
 
 
 def is_fault(error: Exception) -> bool:

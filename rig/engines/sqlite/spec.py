@@ -5,6 +5,7 @@ from __future__ import annotations
 from rig.contract.injections import CLOCKS
 from rig.engines.engine import Program, Spec
 from rig.engines.sqlite import situations
+from rig.engines.sqlite.tunings import TUNINGS
 from rig.engines.sqlite.upkeep import EVENTS
 from rig.workloads.operations import Skill
 
@@ -20,6 +21,7 @@ SPEC = Spec(
     # A short run must see several checkpoints; it would never reach SQLite's default of 1000 pages.
     tuning={"page_size": "4096", "wal_autocheckpoint": "60"},
     tuning_of={"life": _LIFE, "rough": {**_LIFE, "page_size": "1024"}},
+    tunings=TUNINGS,
     skills=frozenset(Skill),
     events=EVENTS,
     situations=situations.HAPPEN,

@@ -15,16 +15,26 @@ In rollback journal modes the names count within a transaction: `journal1` is th
     wal-checkpoint       wal        checkpoint  all frames, before the first of them goes into the database
     database-checkpoint  database   checkpoint  the pages that a checkpoint has written
 
-`SEQUENCES` lists what one transaction does, as measured with SQLite 3.40.1 from a log of its calls, and as described in
-atomiccommit.html and wal.html of SQLite's documentation. Plain writes are left out.
+A transaction over two databases makes the calls of each; those of the attached one begin with `other-`. If both have a
+rollback journal and are synced at all, a super-journal names the two journals, and its removal is the commit:
+
+    super                super      commit      the names of the journals
+    super-directory      directory  creation    the name of the super-journal
+    super-end            directory  commit      the removal of its name
+
+What a transaction does at which settings is in `rig.engines.sqlite.sequences`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
+from rig.engines.sqlite.sequences import SEQUENCES, known
 from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
+
+__all__ = ["KINDS", "SAMPLE_TUNING", "SEQUENCES", "Namer", "role", "sequences", "word"]
 
 _COMMIT, _CHECKPOINT, _CREATION = SyncPhase.COMMIT, SyncPhase.CHECKPOINT, SyncPhase.CREATION
 KINDS: Mapping[str, SyncKind] = {
@@ -43,39 +53,28 @@ KINDS: Mapping[str, SyncKind] = {
         SyncKind("database-checkpoint", "database", _CHECKPOINT),
     )
 }
+_OTHER, _SUPER = "other-", "super"
+_OF_ONE = tuple(KINDS.values())
+KINDS = {
+    **KINDS,
+    **{
+        kind.name: kind
+        for kind in (
+            SyncKind("super", _SUPER, _COMMIT),
+            SyncKind("super-directory", "directory", _CREATION),
+            SyncKind("super-end", "directory", _COMMIT),
+            *(
+                SyncKind(
+                    f"{_OTHER}{one.name}", one.role if one.role == "directory" else f"{_OTHER}{one.role}", one.phase
+                )
+                for one in _OF_ONE
+            ),
+        )
+    },
+}
 _WAL_HEADER_BYTES = 32
 _DROPS = {CallName.UNLINK: "unlink", CallName.TRUNCATE: "ftruncate"}
 
-_FULL = "journal1 directory1 journal2 database1"
-_WAL_FULL = (
-    "wal-commit",
-    "wal-commit wal-checkpoint database-checkpoint",
-    "wal-header wal-commit",
-    "wal-header wal-commit wal-checkpoint database-checkpoint",
-)
-# (journal_mode, synchronous) -> what a transaction after the setup may do, the most common sequence first.
-SEQUENCES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("delete", "off"): ("unlink",),
-    ("delete", "normal"): ("journal1 directory1 database1 unlink",),
-    ("delete", "full"): (f"{_FULL} unlink",),
-    ("delete", "extra"): (f"{_FULL} unlink directory2",),
-    ("truncate", "off"): ("ftruncate",),
-    ("truncate", "normal"): ("journal1 directory1 database1 ftruncate",),
-    **{("truncate", level): (f"{_FULL} ftruncate journal3",) for level in ("full", "extra")},
-    ("persist", "off"): ("",),
-    ("persist", "normal"): ("journal1 directory1 database1 journal2",),
-    **{("persist", level): (f"{_FULL} journal3",) for level in ("full", "extra")},
-    ("wal", "off"): ("",),
-    ("wal", "normal"): (
-        "",
-        "wal-checkpoint database-checkpoint",
-        "wal-header",
-        "wal-header wal-checkpoint database-checkpoint",
-    ),
-    **{("wal", level): _WAL_FULL for level in ("full", "extra")},
-    **{(mode, "off"): ("",) for mode in ("memory", "off")},
-    **{(mode, level): ("database1",) for mode in ("memory", "off") for level in ("normal", "full", "extra")},
-}
 # A sample of a dozen transactions must see a checkpoint.
 SAMPLE_TUNING: Mapping[str, str] = {"wal_autocheckpoint": "20"}
 
@@ -84,9 +83,48 @@ class Namer:
     """Names the calls of one connection, in order; `begin` marks where each transaction begins."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._is_wal = settings["journal_mode"] == "wal"
+        self._files = {"": _OneNamer(settings["journal_mode"], settings["synchronous"])}
+        if attached := settings.get("attach"):
+            self._files[_OTHER] = _OneNamer(attached, settings["synchronous"])
+        # A sync of the directory is for the file that was synced or unlinked before it: the beginning of its roles.
+        self._last = ""
+        self._super_gone = False
+
+    def begin(self) -> None:
+        """Begin a transaction: restart the counts."""
+        for one in self._files.values():
+            one.begin()
+        self._last, self._super_gone = "", False
+
+    def name(self, call: Call) -> str:
+        """Return the kind of a sync, for example `wal-commit`; empty for any other call or an unknown role."""
+        if call.role == "directory":
+            return self._of_directory(call)
+        owner = next((word for word in (_OTHER, _SUPER) if call.role.startswith(word)), "")
+        if call.role and call.name in {CallName.SYNC, CallName.UNLINK}:
+            self._last = owner
+        if owner == _SUPER:
+            self._super_gone = self._super_gone or call.name is CallName.UNLINK
+            return _SUPER if call.name is CallName.SYNC else ""
+        return self._of(owner, replace(call, role=call.role.removeprefix(owner)))
+
+    def _of_directory(self, call: Call) -> str:
+        if self._last != _SUPER:
+            return self._of(self._last, call)
+        return ("super-end" if self._super_gone else "super-directory") if call.name is CallName.SYNC else ""
+
+    def _of(self, owner: str, call: Call) -> str:
+        found = self._files[owner].name(call) if owner in self._files else ""
+        return f"{owner}{found}" if found else ""
+
+
+class _OneNamer:
+    """Names the calls on the files of one database."""
+
+    def __init__(self, journal_mode: str, synchronous: str) -> None:
+        self._is_wal = journal_mode == "wal"
         # At NORMAL a commit is not synced, so synced frames belong to a checkpoint.
-        self._syncs_commits = settings["synchronous"] in ("full", "extra")
+        self._syncs_commits = synchronous in ("full", "extra")
         self._header_written = self._frames_written = False
         self.begin()
 
@@ -133,17 +171,22 @@ def role(path: str, directory: str) -> str:
         return "directory"
     if not path.startswith(f"{directory.rstrip('/')}/"):
         return ""
-    found = re.search(r"\.db(?:-(journal|wal|shm))?(?: \(deleted\))?\Z", path)
-    return (found[1] or "database") if found else ""
+    found = re.search(r"(/other)?\.db(?:-(journal|wal|shm|mj[0-9A-F]+))?(?: \(deleted\))?\Z", path)
+    if not found:
+        return ""
+    if (found[2] or "").startswith("mj"):
+        return _SUPER
+    return (_OTHER if found[1] else "") + (found[2] or "database")
 
 
 def word(call: Call) -> str:
-    """Return a call as spelled in a sequence: the role that is synced, or `unlink` or `ftruncate` of the journal."""
+    """Return a call as spelled in a sequence: the role that is synced, or what drops a journal, such as `unlink`."""
     if call.name is CallName.SYNC:
         return call.role
-    return _DROPS.get(call.name, "") if call.role == "journal" else ""
+    owner = call.role.removesuffix("journal") if call.role.endswith("journal") else f"{call.role}-"
+    return f"{owner}{_DROPS[call.name]}" if call.name in _DROPS and owner in {"", _OTHER, f"{_SUPER}-"} else ""
 
 
 def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the known sequences of these settings, in words of `KINDS`; empty if none are known."""
-    return SEQUENCES.get((settings.get("journal_mode", ""), settings.get("synchronous", "")), ())
+    return known(settings)

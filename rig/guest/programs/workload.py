@@ -25,7 +25,7 @@ from rig.engines.own import OwnDriver
 from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import LOGS
-from rig.guest.programs import lives, own
+from rig.guest.programs import lives, own, writers
 from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
 from rig.guest.programs.marks import marker, ticking
@@ -48,6 +48,8 @@ def run(
     orders, work = site.orders, site.work
     if own_driver := load(orders.engine_module).own_driver:
         return _run_own(site, own_driver, mark, while_committing)
+    if work.writers != (1, 1):
+        return _run_writers(site, mark)
     if orders.injection in ERRORS:
         steps = lives.Steps(partial(_set_up, site, mark), partial(_think, mark=mark))
         last = lives.run(site, mark, steps)
@@ -86,6 +88,18 @@ def run(
     return _facts(work, read_back, orders.transaction_count, []) | {
         "clock": clock.readings, "reached": connections.reached, "skipped": connections.skipped,
     }  # fmt: skip
+
+
+def _run_writers(site: Site, mark: Callable[[str], None]) -> dict[str, Any]:
+    """Carry out a workload of several writers at a time."""
+    database, read_back = _set_up(site, mark)
+    # A connection must not be open across the forks.
+    database.close()
+    commits = writers.run(site, mark)
+    _think(site.orders.rest_ms, mark)
+    mark("end")
+    reached = list(writers.reached(commits))
+    return _facts(site.work, read_back, len(commits), []) | {"reached": reached}
 
 
 def _run_own(

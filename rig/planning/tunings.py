@@ -1,0 +1,79 @@
+"""Tunings that have a word in ids (`rig.engines.Tuning`): where they are measured, and why not elsewhere.
+
+They are not multiplied with the rest of the matrix: only settings with a promise of their own, the default workload and
+cuts of one recording. Each has the control of swallowed syncs, and mutants of those syncs that only it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rig.contract.arms import SPECS
+from rig.contract.orders import DROP_PREFIX, Shim
+from rig.contract.scenario import Scenario, is_default, name_of
+from rig.engines import Engine, named, settings_name
+from rig.engines.syncs import kinds
+from rig.filesystems import unsafe
+
+FAULTS = ("oscrash", "powercut", "recoverycut", "torn")
+MUTATION_FAULTS = ("powercut", "torn")
+
+
+def tuned(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
+    """Yield a scenario once more with each tuning that has a word, its control, and mutants of syncs that are new."""
+    spec, name = engine.spec, settings_name(plain.settings)
+    is_bare = spec.is_unprotected(plain.settings) or bool(unsafe(plain.filesystem, plain.fault))
+    if plain.fault not in FAULTS or not is_default(plain.workload_name) or is_bare or name in spec.same_as:
+        return
+    for word, tuning in spec.tunings.items():
+        if tuning.why_not(plain.settings):
+            continue
+        found = replace(plain, tuning={**plain.tuning, **tuning.values}, tuned=word)
+        yield found
+        if name in spec.strict:
+            yield replace(found, shim=Shim.EATMYDATA)
+        if plain.fault in MUTATION_FAULTS:
+            usual = kinds(engine, plain.settings)
+            new = (kind for kind in kinds(engine, {**found.tuning, **found.settings}) if kind not in usual)
+            yield from (replace(found, shim=f"{DROP_PREFIX}{kind}") for kind in new)
+
+
+def is_nightly(scenario: Scenario) -> bool:
+    """Return whether a tuned scenario is one of those that stand for its tuning, or their control."""
+    spec = named(scenario.engine).spec
+    chosen = spec.tunings[scenario.tuned].nightly
+    return bool(chosen) and (scenario.shim == Shim.EATMYDATA or settings_name(scenario.settings) in chosen)
+
+
+def configured(scenario: Scenario, tuning: Mapping[str, str], library: str) -> dict[str, str]:
+    """Return the tuning of a scenario with those of the options that its engine knows, and with the user's build."""
+    own = {name: value for name, value in tuning.items() if name in known(scenario)}
+    build = {"library": library} if library and named(scenario.engine).part("builds") else {}
+    return {**scenario.tuning, **own, **build}
+
+
+def known(scenario: Scenario) -> set[str]:
+    """Return the tuning options that a scenario's engine knows."""
+    tunings = named(scenario.engine).spec.tunings.values()
+    return {*scenario.tuning, *(name for tuning in tunings for name in tuning.values)}
+
+
+def why_not(engine: Engine, wanted: str, fault: str) -> str:
+    """Return why an engine is not measured at these settings, tuning included, under this fault.
+
+    Empty if they are no settings with a tuning that has a word, or there is no such fault.
+    """
+    spec = engine.spec
+    offered = ((settings, word) for settings in spec.all_settings() for word in spec.tunings)
+    meant = (one for one in offered if name_of(one[0], tuned=one[1]) == wanted.partition("+")[0])
+    for settings, word in meant if fault in SPECS else ():
+        if reason := spec.tunings[word].why_not(settings):
+            return f"{engine.name} cannot be measured with {word} at {settings_name(settings)}: {reason}"
+        if usual := spec.same_as.get(settings_name(settings)):
+            return f"{settings_name(settings)} is the same as {usual}, so {word} is measured only with that"
+        if spec.is_unprotected(settings):
+            return f"{settings_name(settings)} promises nothing, so it is not measured with {word}"
+        if fault not in FAULTS:
+            return f"{engine.name} with {word} is measured only under {', '.join(FAULTS)}, not under {fault}"
+    return ""
