@@ -13,7 +13,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _F_SETPIPE_SZ = 1031
@@ -23,6 +24,7 @@ _WORDS_CHARS = 600
 # Longer than any recovery of ours takes under emulation; whoever judges a crash state has a limit of its own.
 _LIMIT_S = 300
 _libc = ctypes.CDLL(None)
+Identity = Mapping[str, Any]
 
 
 class ServerDown(Exception):
@@ -35,8 +37,15 @@ class Server:
     `ready` is what its log says once it answers; `grave` finds what its log says of why it did not start or has ended.
     """
 
-    def __init__(self, command: Sequence[str], folder: str, ready: bytes, grave: re.Pattern[str]) -> None:
-        """Start the command in a folder."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: str,
+        ready: bytes,
+        grave: re.Pattern[str],
+        identity: Identity | None = None,
+    ) -> None:
+        """Start the command in a folder, as the user that `identity` names for `subprocess.Popen`."""
         self._ready, self._grave = ready, grave
         self._said = b""
         self._log, output = os.pipe()
@@ -46,6 +55,7 @@ class Server:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder,
                 env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - it takes no lock
+                **(identity or {}),
             )  # fmt: skip
         finally:
             os.close(output)

@@ -34,7 +34,7 @@ def scenario_of(name: str, transaction_count: int = 8) -> Scenario:
 
 
 def test_the_server_keeps_what_it_acknowledged_and_loses_it_without_its_syncs(source: Guests, tmp_path: Path) -> None:
-    scenarios = [scenario_of(f"{name}_powercut") for name in ("default", "default+eatmydata", "async")]
+    scenarios = [scenario_of(f"{name}_powercut") for name in ("default", "default+eatmydata", "flush2")]
     ids = [one.id for one in scenarios]
     run = Run.create(tmp_path, {"scenarios": ids})
     campaign.Campaign(run, TINY, source, campaign.Silent()).measure(scenarios)
@@ -43,7 +43,7 @@ def test_the_server_keeps_what_it_acknowledged_and_loses_it_without_its_syncs(so
     summary = summarise(results, TINY.exposure_min)
     assert [] == [f"{control.name} {control.what}" for control in summary.controls if control.fired is False]
     judged = {row.outcome.scenario.id: row for row in summary.rows}
-    for name in ("default", "async"):
+    for name in ("default", "flush2"):
         row = judged[f"mariadb-ext4-{name}_powercut"]
         assert Result.KEPT is row.judgement.result, row.judgement.reasons
         assert "" == compare(row.outcome.scenario).difference
@@ -51,9 +51,9 @@ def test_the_server_keeps_what_it_acknowledged_and_loses_it_without_its_syncs(so
 
 def test_a_killed_server_loses_only_what_its_log_had_in_memory(source: Guests, tmp_path: Path) -> None:
     found = {}
-    for name in ("default", "async"):
+    for name in ("default", "flush0"):
         scenario = scenario_of(f"{name}_processkill", 3)
         made = record.record(scenario, source.of(scenario).recorder, tmp_path / name)
         found[name] = {one.kind for one in live_verdicts("", made.facts.live)}
     assert {VerdictKind.DURABLE} == found["default"]
-    assert {VerdictKind.LOST_SUFFIX} <= found["async"] <= {VerdictKind.LOST_SUFFIX, VerdictKind.DURABLE}
+    assert {VerdictKind.LOST_SUFFIX} <= found["flush0"] <= {VerdictKind.LOST_SUFFIX, VerdictKind.DURABLE}

@@ -112,7 +112,8 @@ class MariaDatabase:
     def settings(self) -> dict[str, str]:
         """Return variables and version, read back from the server."""
         names = ", ".join(f"'{name}'" for name in (*options.READ_BACK, *self._names, _VERSION))
-        has = dict(self._connection.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
+        shown = self._connection.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        has = {name: value for name, value in shown}  # noqa: C416 - rows of any length, to mypy
         return {options.SETTING: options.word(has), **has, _VERSION: has[_VERSION].partition("-")[0]}
 
     def happen(self, kind: EventKind, variant: str) -> bool:  # noqa: ARG002 - there is one
