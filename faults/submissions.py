@@ -11,7 +11,8 @@ with these events, and so finds the event of each entry:
 
 FLUSHes can be in flight together, a sync beside the commit of a file system's journal, and complete in another order.
 The place of a commit's FLUSH tells them apart, or what the log has next, and `attach` numbers writes that were durable
-earlier anew. Where neither does, because both took writes of the same places, the recording is void.
+earlier anew. Where neither does, because both took writes of the same places, the recording is void. If both took
+nothing, the one that makes more durable counts as the first: states that only the other allows are left out.
 
 A FUA write can be submitted after an ordinary write of the same place had completed and before a FLUSH took that one.
 The log has the ordinary write later, so a replay of it shows the older content. What the FUA write covers of it can
@@ -212,14 +213,15 @@ def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_
 def _landing(log: WriteLog, flying: list[_Request], keys: Sequence[_Key]) -> _Request:
     """Take out the request that completes, of those with one key; `keys` is what the log has next.
 
-    Any will do of FLUSHes between whose submissions no write completed. Raise `LogError` if the log fits others too.
+    Any will do of FLUSHes between whose submissions no write completed, and the last of those that took nothing,
+    because a third took what had completed. Raise `LogError` if the log fits others too.
     """
     fitting = [request for request in flying if _fits(request, keys)] if len(flying) > 1 else []
-    if len({request.completed_count for request in fitting}) > 1:
-        what = ", ".join(str(one.key) for one in fitting[0].taken) or "nothing"
+    if len({request.completed_count for request in fitting}) > 1 and fitting[0].taken:
+        what = ", ".join(str(one.key) for one in fitting[0].taken)
         words = f"{len(fitting)} FLUSHes in flight each took {what}: which is which is not known"
         raise LogError(log.path, None, 0, words)
-    request = (fitting or flying)[0]
+    request = max(fitting or flying[:1], key=lambda one: one.completed_count)
     flying.remove(request)
     return request
 

@@ -18,18 +18,24 @@ _CONTROL = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a dialect calls the types of columns."""
+    """What a dialect calls the types of columns, and the marks around the name of a table, if it needs any."""
 
     types: Mapping[type, str]
+    quote: str = ""
+
+    def quoted(self, name: str) -> str:
+        """Return the name of a table as it stands in a statement."""
+        return f"{self.quote}{name}{self.quote}"
 
     def of_table(self, table: Table, schema: str = "") -> tuple[str, ...]:
         """Return the statements that make a table and its index, in a schema if one is named."""
         place = f"{schema}." if schema else ""
         columns = [f"{name} {self.types[kind]} NOT NULL" for name, kind in table.columns]
         if table.refers:
-            columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {table.refers[1]}(id)")
-        made = f"CREATE TABLE {place}{table.name} (id {self.types[int]} PRIMARY KEY, {', '.join(columns)})"
-        return (made, _of_index(table, place)) if table.index else (made,)
+            columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {self.quoted(table.refers[1])}(id)")
+        of_columns = ", ".join(columns)
+        made = f"CREATE TABLE {place}{self.quoted(table.name)} (id {self.types[int]} PRIMARY KEY, {of_columns})"
+        return (made, self._of_index(table, place)) if table.index else (made,)
 
     def of_other(self, operation: Operation) -> tuple[str, ...]:
         """Return the statements of an operation that is not about a row."""
@@ -40,14 +46,13 @@ class Dialect:
         if operation.verb is Verb.MAKE_TABLE:
             return self.of_table(table)
         if operation.verb is Verb.DROP_TABLE:
-            return (f"DROP TABLE {table.name}",)
+            return (f"DROP TABLE {self.quoted(table.name)}",)
         if operation.verb is Verb.MAKE_INDEX:
-            return (_of_index(table),)
+            return (self._of_index(table),)
         return (f"DROP INDEX {_index(table)}",)
 
-
-def _of_index(table: Table, place: str = "") -> str:
-    return f"CREATE INDEX {place}{_index(table)} ON {table.name}({table.index})"
+    def _of_index(self, table: Table, place: str = "") -> str:
+        return f"CREATE INDEX {place}{_index(table)} ON {self.quoted(table.name)}({table.index})"
 
 
 def _index(table: Table) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 
 from rig.engines.postgresql import options, place
 from rig.engines.postgresql.libpq import Connection
-from rig.engines.postgresql.server import Server
+from rig.engines.postgresql.server import started
 
 # Below the directory of a database: a server must own the folder of its cluster.
 FOLDER = "cluster"
@@ -60,9 +61,9 @@ def make(folder: str) -> None:
         os.close(parent)
 
 
-def connected(server: Server) -> Connection:
-    """Return a connection to the database of a server."""
-    return Connection(host=server.sockets, user=USER, dbname=DATABASE, options="-c client_min_messages=error")
+def connected(folder: str) -> Connection:
+    """Return a connection to the server of a cluster."""
+    return Connection(host=place.sockets(folder), user=USER, dbname=DATABASE, options="-c client_min_messages=error")
 
 
 def _original() -> str:
@@ -72,11 +73,11 @@ def _original() -> str:
         new = f"{folder}.new"
         shutil.rmtree(new, ignore_errors=True)
         place.run([place.program("initdb"), *_INITDB, "--pgdata", new])
-        server = Server(new, options.parameters({options.SETTING: "default", **_FRUGAL}))
-        connection = connected(server)
+        server = started(new, options.parameters({options.SETTING: "default", **_FRUGAL}))
+        connection = connected(new)
         for statement in _STATEMENTS:
             connection.execute(statement)
         connection.close()
-        server.stop()
+        server.stop(signal.SIGINT)
         os.rename(new, folder)
     return folder

@@ -6,11 +6,13 @@ constraints; whatever is read is verified against the checksum of its page by th
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 
 from rig.engines.postgresql import cluster, options, statements
 from rig.engines.postgresql.libpq import PostgresError
-from rig.engines.postgresql.server import Server
+from rig.engines.postgresql.server import started
+from rig.engines.server import ServerDown
 from rig.workloads.events import EventKind
 from rig.workloads.operations import ROW_VERBS, Content, Operation, Table, Verb
 
@@ -42,12 +44,12 @@ class PostgresDatabase:
             cluster.make(folder)
         self._parameters = options.parameters(settings)
         self._names = [name for name in settings if name != options.SETTING]
-        self._server = Server(folder, self._parameters)
+        self._server = started(folder, self._parameters)
         self._columns: dict[str, list[str]] = {}
         try:
-            self._connection = cluster.connected(self._server)
+            self._connection = cluster.connected(folder)
         except PostgresError as error:
-            self._server.abandon()
+            self._server.end(signal.SIGQUIT)
             raise PostgresError(f"{error}; the server: {self._server.words}", error.state) from None
 
     def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
@@ -125,12 +127,12 @@ class PostgresDatabase:
     def close(self) -> None:
         """Disconnect and shut the server down; that makes a checkpoint."""
         self._connection.close()
-        self._server.stop()
+        self._server.stop(signal.SIGINT)
 
     def leave(self) -> None:
         """Disconnect and end the server at once, as an immediate shutdown does: the next start recovers."""
         self._connection.close()
-        self._server.abandon()
+        self._server.end(signal.SIGQUIT)
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -163,7 +165,7 @@ def open_database(directory: str, settings: Mapping[str, str]) -> PostgresDataba
 
 def is_fault(error: Exception) -> bool:
     """Return whether an error of the server may be due to the disk or its content."""
-    return isinstance(error, PostgresError) and error.state[:2] in _FAULT_CLASSES
+    return isinstance(error, ServerDown) or (isinstance(error, PostgresError) and error.state[:2] in _FAULT_CLASSES)
 
 
 def is_mapped(name: str) -> bool:  # noqa: ARG001 - the same for all

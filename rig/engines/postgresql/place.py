@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from glob import glob
 from typing import Any
@@ -37,23 +36,20 @@ def sockets(folder: str) -> str:
     return _owned(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
 
 
-def started(command: list[str], output: int, before: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
-    """Start a program as the user of the server; `before` runs in its process, as that user."""
-    identity: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _is_root() else {}
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=home(),
-        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"}, preexec_fn=before,  # noqa: PLW1509 - it takes no lock
-        **identity,
-    )  # fmt: skip
+def identity() -> dict[str, Any]:
+    """Return the user of the server, in words of `subprocess.Popen`; empty if we are not root."""
+    return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _is_root() else {}
 
 
 def run(command: list[str]) -> None:
     """Run a program as the user of the server; raise RuntimeError with what it said if it fails."""
-    with tempfile.TemporaryFile() as said:
-        if exit_code := started(command, said.fileno()).wait(_LIMIT_S):
-            said.seek(0)
-            words = " ".join(said.read().decode(errors="replace").split())
-            raise RuntimeError(f"{command[0]} ended with exit code {exit_code}: {words}")
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=home(),
+        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"}, timeout=_LIMIT_S, check=False, **identity(),
+    )  # fmt: skip
+    if done.returncode:
+        words = " ".join(done.stdout.decode(errors="replace").split())
+        raise RuntimeError(f"{command[0]} ended with exit code {done.returncode}: {words}")
 
 
 def _owned(path: str) -> str:

@@ -1,0 +1,31 @@
+"""Where the programs of MariaDB are, and where a server keeps what is no database."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+
+PROGRAM = "/usr/sbin/mariadbd"
+# The statements that make the system tables.
+TABLES = "/usr/share/mariadb/mariadb_system_tables.sql"
+
+
+def home() -> str:
+    """Return a folder for what is no database; made if it is not there."""
+    return _made(os.path.join(tempfile.gettempdir(), f"rig-mariadb-{os.getuid()}"))
+
+
+def beside(folder: str) -> str:
+    """Return the folder of the socket and temporary files of a server: its name is short, and the same each time."""
+    return _made(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
+
+
+def identity() -> list[str]:
+    """Return the argument without which a server refuses to run as root."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _made(path: str) -> str:
+    os.makedirs(path, exist_ok=True)
+    return path
