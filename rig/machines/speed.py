@@ -45,7 +45,7 @@ class InGuest:
         virtual = {
             "filesystem": self.filesystem.word,
             "device": device.name,
-            "delays": f"read {device.read_ms}, write {device.write_ms}, flush {device.flush_ms} ms, to the next tick of 4",
+            "delays": f"read {device.read_ms}, write {device.write_ms}, flush {device.flush_ms} ms, to ticks of 4 ms",
             "clock": f"{INSTRUCTIONS_PER_S // 10**6} million instructions a second, one processor",
             "qemu": qemu_version(),
         }

@@ -365,37 +365,3 @@ def test_the_lock_pins_every_dependency_with_hashes_and_names_no_index() -> None
     wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
     names = {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line)[0]).lower() for line in wanted}
     assert names - pinned == set()
-
-
-def readme_commands() -> list[str]:
-    """The lines of the fenced sh blocks, continued lines joined, without prompts and comments."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.removeprefix("$ ").strip() for line in lines if line.strip() and not line.startswith("#")]
-
-
-def goals() -> set[str]:
-    return set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-
-def test_every_make_goal_in_the_readme_exists_and_the_two_commands_are_there() -> None:
-    named = {goal for line in readme_commands() for goal in re.findall(r"\bmake ([a-z][\w-]*)", line)}
-    assert {"run", "test"} <= named
-    assert named - goals() == set()
-
-
-def test_every_rig_command_in_the_readme_exists() -> None:
-    from rig.front.cli import main
-
-    named = {verb for line in readme_commands() for verb in re.findall(r"(?:^|[\s/;&'\"])rig ([a-z][\w-]*)", line)}
-    assert named, "the README names no rig command"
-    assert named - set(getattr(main, "commands", {})) == set()
-
-
-def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:
-    scripts = sorted((ROOT / ".ci").iterdir())
-    assert ["as-user", "check", "run"] == [path.name for path in scripts]
-    lines = [line for path in scripts for line in path.read_text().splitlines() if not line.startswith("#")]
-    assert re.findall(r"\bmake ([a-z]\S*)", "\n".join(lines)) == ["test"]
-    for path in (*scripts, ROOT / "bootstrap.sh"):
-        assert path.stat().st_mode & 0o111, path
