@@ -9,6 +9,7 @@ The rules of judgement, in this order:
    distinct file contents than asked for, unless every epoch was enumerated, nothing is promised anyway, or twice the
    states showed no new content and there is one for every eighth transaction.
 4. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
+Beside a broken promise stands what the file system itself lost in the same run (`analysis.blame`).
 Then `summarise` applies the controls: a kept scenario of a group whose controls did not all fire becomes inconclusive.
 A kept promise of "anything goes" says so among its reasons.
 """
@@ -16,10 +17,11 @@ A kept promise of "anything goes" says so among its reasons.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rig.analysis import blame
 from rig.analysis.controls import (
     ControlResult,
     check_controls,
@@ -132,6 +134,8 @@ class Row:
     judgement: Judgement
     # A broken promise here is due to the shim and is not a failure of the engine.
     is_sabotaged: bool
+    # Of a loss that breaks the promise, or that only the file system excuses: what the file system itself lost.
+    blame: str = ""
 
     @property
     def result_text(self) -> str:
@@ -265,7 +269,8 @@ def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summa
     """Judge every scenario and the controls, and return one answer: broken before inconclusive before kept."""
     outcomes = [outcome(scenario) for scenario in sorted(scenarios, key=_scenario_order)]
     controls = check_controls(outcomes)
-    rows = tuple(_row(one, controls, exposure_min) for one in outcomes)
+    called = blame.witnesses(outcomes)
+    rows = tuple(_blamed(_row(one, controls, exposure_min), called) for one in outcomes)
     results = [row.judgement.result for row in rows if not row.is_sabotaged]
     result = Result.KEPT if results else Result.INCONCLUSIVE
     for worse in (Result.INCONCLUSIVE, Result.BROKEN):
@@ -282,6 +287,14 @@ def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -
         reasons, doubted = (*voids, *judgement.reasons), (*voids, *judgement.doubts)
         judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=reasons, doubts=doubted)
     return Row(one, promise, judgement, is_sabotaged(scenario))
+
+
+def _blamed(row: Row, called: Mapping[blame.Ground, Sequence[blame.Witness]]) -> Row:
+    scenario = row.outcome.scenario
+    excused = unsafe(scenario.filesystem, scenario.fault) and row.outcome.losing_count
+    if row.is_sabotaged or blame.is_witness(scenario) or not (row.judgement.broken_by or excused):
+        return row
+    return replace(row, blame=blame.said(called.get(blame.ground_of(scenario), ())))
 
 
 def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str, ...]:

@@ -199,6 +199,7 @@ def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
         if states:
             title = f"broke its promise: {row.promise.text if row.promise else ''}"
             title += f", because its shim {_shim_text(scenario.shim)}" if row.is_sabotaged else ""
+            title += f"; {row.blame}" if row.blame else ""
             broken.append(Evidence(row, title, _commands(scenario.id, states, run_dir), 0))
             continue
         losing = worst_first(verdict for verdict in scenario.verdicts if loses(verdict))
@@ -206,6 +207,7 @@ def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
             title = f"lost, as allowed: {row.promise.keeps.value}" if row.promise else "lost; no promise is known"
             if row.judgement.result is Result.INCONCLUSIVE:
                 title = f"lost; {'; '.join(row.judgement.reasons)}"
+            title += f"; {row.blame}" if row.blame else ""
             shown = losing[:_ILLUSTRATIONS_MAX]
             allowed.append(Evidence(row, title, _commands(scenario.id, shown, run_dir), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed

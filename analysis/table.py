@@ -256,6 +256,8 @@ def explanation(row: Row, run_dir: str) -> list[str]:
     lines = [f"{row.judgement.result.value} {scenario_id}: {'; '.join(row.judgement.reasons)}"]
     if row.judgement.result is Result.BROKEN and row.promise and row.promise.note:
         lines.append(f"  {row.promise.note}")
+    if row.blame:
+        lines.append(f"  {row.blame}")
     return lines + [f"  {replay_line(scenario_id, one, run_dir)}  # {_seen(one)}" for one in _worst(row)]
 
 

@@ -224,6 +224,8 @@ class Spec:
     survives_fork: bool = True
     # Fault -> why the engine cannot meet it, as the end of a sentence: then there is nothing to measure.
     immune: Mapping[str, str] = field(default_factory=dict)
+    # Whether it is no database: what it loses after a sync, the file system has lost (`rig.analysis.blame`).
+    is_witness: bool = False
     # Whether it is measured where no scenario is named.
     is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).

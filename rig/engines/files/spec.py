@@ -14,5 +14,6 @@ SPEC = Spec(
     strict=("append-fsync", "create-synced"),
     cross_checks=("append-fsync", "append-none"),
     warm=("append-fsync",),
+    is_witness=True,
     is_default=False,
 )

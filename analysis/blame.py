@@ -1,0 +1,89 @@
+"""Whether a loss may be the file system's: what it lost of its own, without a database, in the same run.
+
+A witness is a scenario of an engine that is no database and shows what a file system keeps (`Spec.is_witness`): it
+calls fsync, fdatasync or msync as the manual pages say, or opens with O_DSYNC, and looks at its files. What it loses
+after these calls returned, the file system or the disk has lost. It speaks about the scenarios on the same file system
+and device under the same fault. It proves that data is lost there with no database involved, not that a certain state
+of a database lost its transactions so; and witnesses that lose nothing make the engine suspect, no more. So a broken
+promise stays broken, with a word about the witnesses beside it. Why no recording has one of its own: docs/design.md.
+
+On a file system of which nothing can be expected (`rig.filesystems.FileSystem.unsafe`) a witness is held to what the
+manual pages promise all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rig.analysis.dossiers import Keeps
+from rig.analysis.promises import promise_for, violates
+from rig.contract.orders import Shim
+from rig.engines import found
+
+if TYPE_CHECKING:
+    from rig.analysis.outcome import Outcome
+    from rig.contract.results import MeasuredScenario
+
+# File system, fault and device: what a witness and a database must have in common.
+Ground = tuple[str, str, str]
+_NAMES_MAX = 3
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What one scenario without a database lost after it had been synced."""
+
+    scenario: str
+    lost_count: int
+    state_count: int
+    exposure_count: int
+
+
+def witnesses(outcomes: Iterable[Outcome]) -> Mapping[Ground, Sequence[Witness]]:
+    """Return the witnesses of each ground, in the order of the outcomes, without those of which nothing was judged."""
+    called: dict[Ground, list[Witness]] = {}
+    for one in outcomes:
+        scenario = one.scenario
+        if not is_witness(scenario) or scenario.shim != Shim.NONE or not one.database_count:
+            continue
+        promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+        if promise is None or promise.keeps is Keeps.ANYTHING:
+            continue
+        # Before the first acknowledgement no sync has returned, whatever is damaged.
+        lost_count = sum(verdict.acked > 0 and violates(promise, verdict) for verdict in scenario.verdicts)
+        witness = Witness(scenario.id, lost_count, one.database_count, one.exposure_count)
+        called.setdefault(ground_of(scenario), []).append(witness)
+    return called
+
+
+def ground_of(scenario: MeasuredScenario) -> Ground:
+    """Return what a scenario and its witnesses have in common."""
+    return scenario.filesystem, scenario.fault, scenario.device
+
+
+def is_witness(scenario: MeasuredScenario) -> bool:
+    """Return whether a scenario has no database, so that it shows what the file system itself keeps."""
+    engine = found(scenario.engine)
+    return engine is not None and engine.spec.is_witness
+
+
+def said(called: Sequence[Witness]) -> str:
+    """Return what the witnesses of a loss say about it; empty if there are none."""
+    if not called:
+        return ""
+    losing = sorted((one for one in called if one.lost_count), key=lambda one: -one.lost_count)
+    if not losing:
+        states, exposures = sum(one.state_count for one in called), sum(one.exposure_count for one in called)
+        return (
+            f"its file system lost nothing synced without a database: {_scenarios(len(called))}, {states} states, "
+            f"{exposures} file contents"
+        )
+    shown = ", ".join(f"{one.scenario} in {one.lost_count} of {one.state_count} states" for one in losing[:_NAMES_MAX])
+    others = f", and {len(losing) - _NAMES_MAX} more" if len(losing) > _NAMES_MAX else ""
+    return f"its file system lost synced data without a database, too, so this may be its loss: {shown}{others}"
+
+
+def _scenarios(count: int) -> str:
+    return f"{count} scenario{'' if count == 1 else 's'}"
