@@ -316,6 +316,10 @@ _NAMES = matters(
     "pager_delsuper in pager.c [SRC]; atomiccommit.html, The Super-Journal File [DOC]",
 )
 _SOON = spared("a sync that follows before the acknowledgement makes the removal durable as well", _EXT4)
+_ENDED = spared(
+    "before the acknowledgement each journal is ended, which is synced, and without a journal nothing is rolled back",
+    "pager_end_transaction in pager.c [SRC]",
+)
 
 
 def _of_super_journal(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:
@@ -327,7 +331,7 @@ def _of_super_journal(filesystem: str, settings: Mapping[str, str], kind: str) -
     mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
     if level == "normal" or (mode, level) == ("delete", "full"):
         return _LAST_MAY_GO
-    return _SOON if word in {"ext3", "ext4"} else None
+    return _SOON if word in {"ext3", "ext4"} else _ENDED
 
 
 KNOWN_BUGS = (
