@@ -167,7 +167,8 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
     """Return the metrics of one scenario; the order of its verdicts does not matter."""
     facts = scenario.recording
     judged = [verdict for verdict in scenario.verdicts if not verdict.kind.is_infrastructure]
-    explained = [verdict for verdict in judged if not verdict.kind.is_damage]
+    # What a split has lost is as certain: each of its databases is a prefix.
+    explained = [one for one in judged if not one.kind.is_damage or one.kind is VerdictKind.SPLIT]
     # A finding in the running machine may not say which files it is of: then it is no exposure, but damage counts.
     exposures = {verdict.exposure for verdict in judged if verdict.files or verdict.kind.is_damage}
     damaged = {verdict.exposure for verdict in judged if verdict.kind.is_damage}

@@ -352,7 +352,8 @@ def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
     ids = [one.id for one in near if one.filesystem in words]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
     guess = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
-    return f"no scenario matches {pattern!r}; did you mean {guess!r}? `rig plan '*' '*.*'` lists them all"
+    all_of_them = "`rig plan '*'` lists them all, '*.*' those with a tuning"
+    return f"no scenario matches {pattern!r}; did you mean {guess!r}? {all_of_them}"
 
 
 def choices(word: str, known: Sequence[str]) -> str:

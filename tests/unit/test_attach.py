@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rig.analysis.dossiers import Keeps
 from rig.analysis.dossiers.sqlite import expectation, promise
+from rig.analysis.outcome import outcome
 from rig.analysis.promises import violates
 from rig.contract.findings import FindingKind
 from rig.contract.results import VerdictKind
@@ -146,6 +147,12 @@ def test_two_databases_promise_what_both_do_and_are_one_only_with_rollback_journ
     assert violates(found, replace(split, lost=allowed + 1))
     assert across is violates(found, replace(split, lost=allowed))
     assert violates(found, samples.verdict(VerdictKind.TORN))
+
+
+def test_what_a_split_lost_counts_as_lost_and_the_split_as_damage() -> None:
+    split = replace(samples.verdict(VerdictKind.SPLIT, acked=5), lost=1, recovered=4)
+    found = outcome(samples.measured(samples.sqlite("wal", "full"), [*samples.durable(3), split]))
+    assert (1, 1, 4) == (found.lost_max, found.damage.count, found.exposure_count)
 
 
 def test_a_promise_of_one_database_knows_no_other() -> None:

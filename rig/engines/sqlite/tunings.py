@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rig.engines.engine import Tuning
 
-PAGE_SIZES = (512, 1024, 2048, 8192, 16384, 32768, 65536)
+PAGE_SIZES = (512, 1024, 8192, 65536)
 _ROLLBACK = ("delete", "truncate", "persist", "memory", "off")
 _NO_WAL = {"journal_mode": dict.fromkeys(_ROLLBACK, "only a WAL has checkpoints")}
 # sqlite.org/pragma.html, journal_size_limit: what a transaction leaves of its journal, or a checkpoint of a WAL.
