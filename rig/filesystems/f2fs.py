@@ -52,8 +52,7 @@ class F2fs:
     disk_mib_min: int = 128
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard"})
     keeps_order: bool = False
-    # Its FIEMAP has never been held against what a recovery writes.
-    maps_files: bool = False
+    maps_files: bool = True
     is_default: bool = False
 
     def make(self, device: str) -> None:

@@ -1,26 +1,106 @@
-"""Carry out one experiment with a file system in this guest, on two empty disks in its RAM."""
+"""Carry out one experiment with a file system in this guest, on two empty disks in its RAM.
+
+Two are for any file system: `places`, whether a file is where FIEMAP says, and `repair`, whether a damaged one is whole
+after its repair. The others are in the module `probes` of the file system.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
+import random
 import tempfile
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rig.filesystems import filesystem_named
-from rig.guest.devices import disks
+from rig.filesystems import FileSystem, filesystem_named
+from rig.filesystems.fiemap import extents
+from rig.guest.devices import disks, mounts
 
 _DISK_COUNT = 2
 # Sparse: only what is written takes memory.
 _DISK_MIB = 256
+# It stands in a directory, so what is flipped there is metadata.
+_NAME = "a-name-that-is-nowhere-else"
+_BLOCK_BYTES = 4096
+_FILE_BYTES = 16 * _BLOCK_BYTES
+_READ_BYTES = 1 << 20
 
 
 def carried_out(filesystem: str, name: str) -> dict[str, Any]:
-    """Return the figures of an experiment in the module `probes` of a file system."""
-    disks.require_modules(filesystem_named(filesystem).modules)
-    probes = importlib.import_module(f"rig.filesystems.{filesystem}probes").PROBES
-    nodes = [disks.add_cached_disk(number, _DISK_MIB) for number in range(_DISK_COUNT)]
+    """Return what an experiment found."""
+    measured = filesystem_named(filesystem)
+    disks.require_modules(measured.modules)
+    size_mib = max(_DISK_MIB, measured.disk_mib_min)
+    nodes = [disks.add_cached_disk(number, size_mib) for number in range(_DISK_COUNT)]
     try:
+        if name in _OF_ANY:
+            return _OF_ANY[name](measured, nodes[0])
+        probes = importlib.import_module(f"rig.filesystems.{filesystem}probes").PROBES
         with tempfile.TemporaryDirectory() as folder:
             return dict(probes[name](nodes, folder))
     finally:
         disks.remove_cached_disks()
+
+
+def _places(filesystem: FileSystem, node: str) -> dict[str, int]:
+    """Write a file, and a part of it again; count its bytes that FIEMAP finds, and those that are there on the disk."""
+    content = bytearray(random.Random(1).randbytes(_FILE_BYTES))
+    found = []
+    filesystem.make(node)
+    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+        file = os.open(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _written(file, content, 0)
+            content[_BLOCK_BYTES : 3 * _BLOCK_BYTES] = random.Random(2).randbytes(2 * _BLOCK_BYTES)
+            _written(file, content[_BLOCK_BYTES : 3 * _BLOCK_BYTES], _BLOCK_BYTES)
+            found = [one for one in extents(file) if one.is_on_device]
+        finally:
+            os.close(file)
+    with open(node, "rb") as disk:
+        right_bytes = 0
+        for one in found:
+            disk.seek(one.device_offset)
+            part = content[one.file_offset :][: one.length]
+            right_bytes += one.length if disk.read(one.length) == part else 0
+    return {"file_bytes": len(content), "found_bytes": sum(one.length for one in found), "right_bytes": right_bytes}
+
+
+def _written(file: int, data: bytes | bytearray, offset: int) -> None:
+    os.pwrite(file, data, offset)
+    os.fsync(file)
+
+
+def _repair(filesystem: FileSystem, node: str) -> dict[str, Any]:
+    """Flip a bit wherever the disk has the name of a file; say what the check and the repair find, and what is left."""
+    filesystem.make(node)
+    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+        file = os.open(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _written(file, b"content", 0)
+        finally:
+            os.close(file)
+    said = {"sound": filesystem.damage(node), "flipped": _flipped(node), "damaged": filesystem.damage(node)}
+    said |= {"repair": filesystem.repair(node), "repaired": filesystem.damage(node), "again": filesystem.repair(node)}
+    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+        said["files"] = sum(len(files) for _, _, files in os.walk(folder))
+    return said
+
+
+def _flipped(node: str) -> int:
+    """Flip a bit of each place on a disk that has the name; return how many there are."""
+    name, places = _NAME.encode(), []
+    with open(node, "r+b") as disk:
+        for begin in range(0, os.lseek(disk.fileno(), 0, os.SEEK_END), _READ_BYTES):
+            part = os.pread(disk.fileno(), _READ_BYTES + len(name) - 1, begin)
+            at = part.find(name)
+            while at >= 0:
+                places.append(begin + at)
+                at = part.find(name, at + 1)
+        for place in places:
+            os.pwrite(disk.fileno(), bytes([name[0] ^ 1]), place)
+        os.fsync(disk.fileno())
+    return len(places)
+
+
+_OF_ANY: Mapping[str, Callable[[FileSystem, str], dict[str, Any]]] = {"places": _places, "repair": _repair}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rig.machines.pool import Clones
 
 _LIMIT_S = 180
 
 
-def figures(machines: Clones, filesystem: str, name: str) -> Mapping[str, int]:
-    """Carry out an experiment in a clone of a verifier and return its figures; raise VmError if it fails."""
+def figures(machines: Clones, filesystem: str, name: str) -> Mapping[str, Any]:
+    """Carry out an experiment in a clone of a verifier and return what it found; raise VmError if it fails."""
     with machines.clone() as machine:
         machine.send({"probe": {"filesystem": filesystem, "name": name}})
-        found: Mapping[str, int] = machine.receive(_LIMIT_S)["figures"]
+        found: Mapping[str, Any] = machine.receive(_LIMIT_S)["figures"]
         return found
