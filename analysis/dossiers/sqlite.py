@@ -315,12 +315,6 @@ _NAMES = matters(
     "an empty super-journal names no journals: the first database that is rolled back removes it, and the other is not",
     "pager_delsuper in pager.c [SRC]; atomiccommit.html, The Super-Journal File [DOC]",
 )
-<<<<<<< HEAD
-_SOON = spared("a sync that follows before the acknowledgement makes the removal durable as well", _EXT4)
-_ENDED = spared(
-    "before the acknowledgement each journal is ended, which is synced, and without a journal nothing is rolled back",
-    "pager_end_transaction in pager.c [SRC]",
-=======
 _GONE = matters(
     "the super-journal may come back beside one of the two journals, so that only one database is rolled back",
     "atomiccommit.html, Deleting The Super-Journal [DOC]; btrfs_log_inode in fs/btrfs/tree-log.c [SRC]",
@@ -328,7 +322,6 @@ _GONE = matters(
 _SOON = spared(
     "a sync that follows before the acknowledgement makes the removal durable as well",
     f"{_EXT4}; vdbeCommit in vdbeaux.c [SRC]",
->>>>>>> sqlite-rest
 )
 
 
@@ -341,12 +334,8 @@ def _of_super_journal(filesystem: str, settings: Mapping[str, str], kind: str) -
     mode, level = settings.get("journal_mode", ""), settings.get("synchronous", "")
     if level == "normal" or (mode, level) == ("delete", "full"):
         return _LAST_MAY_GO
-<<<<<<< HEAD
-    return _SOON if word in {"ext3", "ext4"} else _ENDED
-=======
     # The directory at EXTRA, else the first journal that is not deleted; XFS and ext write all changes in their order.
     return _SOON if mode == "delete" or word in {"ext3", "ext4", "xfs"} else _GONE
->>>>>>> sqlite-rest
 
 
 KNOWN_BUGS = (
