@@ -19,6 +19,8 @@ CONTROLS = Controls(
         # Only a disk that lies can make this lose.
         "lyingflush": ("default",),
     },
+    # Pages are four times as long as what the device writes at once.
+    must_damage={"torn": ("nodoublewrite",)},
     damaged_without_syncs="the data directory is a copy, of which hardly anything is on the disk yet",
 )
 KNOWN_BUGS: tuple[KnownBug, ...] = ()

@@ -30,7 +30,8 @@ def source() -> Iterator[Guests]:
 
 def scenario_of(name: str, transaction_count: int = 8) -> Scenario:
     (scenario,) = matrix.select([f"mariadb-ext4-{name}"])
-    return replace(scenario, workload=WorkloadSpec(transaction_count))
+    # Several transactions within the second between two flushes of the log.
+    return replace(scenario, workload=WorkloadSpec(transaction_count, think_ms=200))
 
 
 def test_the_server_keeps_what_it_acknowledged_and_loses_it_without_its_syncs(source: Guests, tmp_path: Path) -> None:
