@@ -21,6 +21,7 @@ from rig.recordings.timeline import Timeline
 from rig.workloads import Work, situations
 
 COUNT = 24
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,19 @@ def scenario(settings: str) -> Scenario:
 
 @pytest.mark.parametrize("settings", ["wal_full", "wal_normal", "delete_full", "persist_normal"])
 def test_whoever_commits_the_content_is_that_of_the_transactions_in_their_order(tmp_path: Path, settings: str) -> None:
-    (folder := tmp_path / "data").mkdir()
-    site, told = Site(scenario(settings).orders, str(folder)), tmp_path / "marks"
+    words = Counter[str]()
+    # On a host one writer may be done before the others have begun; in the guest, time is virtual.
+    for attempt in range(_ATTEMPTS):
+        words += Counter(_written(tmp_path / str(attempt), settings))
+        if words[situations.BUSY] and words[situations.OTHER_WRITER] + words[situations.OTHER_THREAD]:
+            return
+    pytest.fail(f"in {_ATTEMPTS} runs no writer met another: {words}")
+
+
+def _written(place: Path, settings: str) -> list[str]:
+    """Let the writers do all their work and check it; return the situations that came about."""
+    (folder := place / "data").mkdir(parents=True)
+    site, told = Site(scenario(settings).orders, str(folder)), place / "marks"
     file = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     numbers = itertools.count(1)
 
@@ -51,10 +63,8 @@ def test_whoever_commits_the_content_is_that_of_the_transactions_in_their_order(
     assert COUNT == len(Timeline(marks).acks)
     finding = site.work.oracle().judge(site.open_database)
     assert (FindingKind.PREFIX, COUNT) == (finding.kind, finding.recovered)
-    words = Counter(word for _, _, word in facts["reached"])
-    assert words[situations.BUSY]
-    assert words[situations.OTHER_WRITER] + words[situations.OTHER_THREAD]
     assert ("full", "normal")[settings.endswith("normal")] == facts["settings"]["synchronous"]
+    return [word for _, _, word in facts["reached"]]
 
 
 def test_only_one_connection_has_the_lock_and_the_other_is_told_at_once(tmp_path: Path) -> None:
