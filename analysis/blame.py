@@ -51,8 +51,7 @@ def witnesses(outcomes: Iterable[Outcome]) -> Mapping[Ground, Sequence[Witness]]
         promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
         if promise is None or promise.keeps is Keeps.ANYTHING:
             continue
-        # Before the first acknowledgement no sync has returned, whatever is damaged.
-        lost_count = sum(verdict.acked > 0 and violates(promise, verdict) for verdict in scenario.verdicts)
+        lost_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
         witness = Witness(scenario.id, lost_count, one.database_count, one.exposure_count)
         called.setdefault(ground_of(scenario), []).append(witness)
     return called

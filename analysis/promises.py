@@ -37,6 +37,8 @@ def violates(promise: Promise, verdict: Verdict) -> bool:
     """Return whether this one verdict breaks the promise; a verdict that is not about the database never does."""
     if verdict.kind.is_infrastructure or promise.keeps is Keeps.ANYTHING:
         return False
+    if promise.begins_with_ack and not verdict.acked:
+        return False
     is_allowed_split = verdict.kind is VerdictKind.SPLIT and not promise.across
     if promise.keeps is Keeps.ANY_WHOLE:
         return verdict.kind.is_damage and verdict.kind is not VerdictKind.HOLE

@@ -43,6 +43,8 @@ class Promise:
     note: str
     # Whether that holds for all databases of a transaction together, where there are several, or for each alone.
     across: bool = True
+    # Whether nothing is promised before the first acknowledgement: the first transaction makes what it works on.
+    begins_with_ack: bool = False
 
     @property
     def text(self) -> str:

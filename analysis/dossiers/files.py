@@ -21,9 +21,11 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     if not kept.source or fault not in FORGETTING_FAULTS or SPECS[fault].is_unpromised:
         return Promise(Keeps.ANYTHING, atomic=False, bound="", source=kept.source or "nothing is synced", note="")
     keeps = Keeps.SUFFIX if kept.only_order else Keeps.NOTHING_LOST
+    # The first transaction prepares the files as well, and until its calls have returned nothing is promised of them.
     return Promise(
-        keeps, atomic=True, bound="a transaction in flight may be there in part", source=kept.source, note=""
-    )
+        keeps, atomic=True, bound="a transaction in flight may be there in part", source=kept.source, note="",
+        begins_with_ack=True,
+    )  # fmt: skip
 
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001

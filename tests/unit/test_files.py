@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from rig.analysis.dossiers import Keeps
 from rig.analysis.dossiers.files import promise
+from rig.analysis.promises import violates
 from rig.contract.findings import Finding, FindingKind
+from rig.contract.results import VerdictKind
 from rig.engines.files import driver
 from rig.engines.files.promises import PATTERNS, SILENT, WORDS
 from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, author, written
 from rig.engines.files.spec import SPEC
 from rig.engines.own import Process, Task
 from rig.planning import matrix
+from tests.unit.samples import verdict
 
 COUNT = 20
 BLOCK = 4096
@@ -154,3 +157,11 @@ def test_they_are_measured_only_if_they_are_named() -> None:
     default = {scenario.engine for scenario in matrix.default_scenarios(matrix.profile("nightly"), lambda *_: ())}
 
     assert "files" in named - default
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.FOREIGN, VerdictKind.TORN, VerdictKind.CORRUPT])
+def test_damage_breaks_a_promise_only_once_a_call_has_returned(kind: VerdictKind) -> None:
+    found = promise({"pattern": "overwrite-fsync"}, "powercut")
+    assert found
+    assert not violates(found, verdict(kind, acked=0))
+    assert violates(found, verdict(kind, acked=1))
