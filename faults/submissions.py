@@ -81,6 +81,18 @@ class Account:
         return Account(submitted, completed, None if self.is_rest is None else self.is_rest[owners])
 
 
+def joinable_flush_count(account: Account, flags: Int64Array) -> int:
+    """Return how many FLUSHes were submitted while another was in flight.
+
+    The block layer carries out those that wait together as one (Linux, block/blk-flush.c), so a disk may see so many
+    fewer than were logged above it.
+    """
+    flushes = np.flatnonzero((flags & EntryFlag.FLUSH) > 0)
+    flushes = flushes[np.argsort(account.submitted[flushes])]
+    ended_by = np.maximum.accumulate(account.completed[flushes])
+    return int(np.count_nonzero(account.submitted[flushes][1:] < ended_by[:-1]))
+
+
 def one_by_one(writes: Iterable[tuple[int, int]]) -> bytes:
     """Return the block trace of writes (offset, length in bytes), one after the other, and of a FLUSH after them.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, plan
 from rig.faults.legality import Checker, Rule
-from rig.faults.submissions import Account, attach
+from rig.faults.submissions import Account, attach, joinable_flush_count
 from tests.unit.disks import (
     DISK_SECTORS,
     SECTOR,
@@ -274,3 +274,23 @@ def test_a_block_written_with_fua_over_an_unflushed_write_of_it_puts_no_epoch_in
             attach(bytes(disk.records), log)
             assert not is_void(disk, log)
             assert 0 == sum(epoch.doubtful for epoch in epochs(log))
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"),
+    [("Aa Bb Cc", 0), ("A B b a Cc", 1), ("A B a C b c", 2), ("A B C c b a", 2), ("A B a b C c", 1)],
+)
+def test_flushes_that_wait_for_another_may_be_carried_out_as_one(place: Path, steps: str, count: int) -> None:
+    """A capital submits a FLUSH, its small letter completes it."""
+    disk = Requests()
+    flushes = {letter: Op("flush", rank, 0, rank) for rank, letter in enumerate("ABC")}
+    for letter in steps.replace(" ", ""):
+        if letter.isupper():
+            disk.submit(flushes[letter])
+        else:
+            disk.complete(flushes[letter.upper()])
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        attach(bytes(disk.records), log)
+        assert log.account
+        assert count == joinable_flush_count(log.account, log.flags)

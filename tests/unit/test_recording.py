@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zstandard
 
@@ -17,6 +19,7 @@ from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import Logs, WriteLog
+from rig.faults.submissions import Account
 from rig.filesystems.ext import DISK_MIB
 from rig.recordings import archive, soundness
 from rig.recordings.archive import RECORDING_BYTES, Recording, load
@@ -81,6 +84,19 @@ def test_what_the_guest_says_against_a_recording_voids_it(
 ) -> None:
     with pytest.raises(RecordingError, match=f"sqlite-ext4-full_powercut is void: {reason}"):
         require_sound(tmp_path / "log", told(device_digest, **changes), ENTRIES)
+
+
+@pytest.mark.parametrize(("seen", "is_sound"), [(0, False), (1, True), (2, True), (3, False)])
+def test_a_disk_may_carry_out_flushes_in_flight_together_as_one(
+    tmp_path: Path, device_digest: str, seen: int, is_sound: bool
+) -> None:
+    (tmp_path / "log").write_bytes(encode(ENTRIES))
+    with WriteLog.open(tmp_path / "log", device_bytes=DISK_MIB << 20) as log:
+        # Each entry is submitted after the one before it, and all complete at the end.
+        log.account = Account(np.arange(log.entry_count), np.arange(log.entry_count) + log.entry_count)
+        facts = told(device_digest, requests={"flushes": seen})
+        with nullcontext() if is_sound else pytest.raises(RecordingError, match=f"the disk saw {seen}"):
+            soundness.require_sound(SCENARIO, facts, Logs(log))
 
 
 def test_a_payload_that_the_log_has_wrong_voids_it(tmp_path: Path, device_digest: str) -> None:
