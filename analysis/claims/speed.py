@@ -37,8 +37,10 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
         return not_measured(
             claim, f"it is about {wanted.filesystem}, and what was given was measured on {own[-1].filesystem}"
         )
+    arms = (wanted.over, wanted.under)
+    fitting = [one for one in there if all(map(one.counted, arms)) and not _other_work(one, arms)]
     # A real disk is preferred, and of equals the last.
-    speeds, arms = max(reversed(there), key=lambda one: not one.virtual), (wanted.over, wanted.under)
+    speeds = max(reversed(fitting or there), key=lambda one: not one.virtual)
     if missing := [arm for arm in arms if not speeds.counted(arm)]:
         reason = next((why for what, why in speeds.absent.items() if missing[0] in what), "")
         return not_measured(claim, f"{missing[0]} was not measured{f': {reason}' if reason else ''}")

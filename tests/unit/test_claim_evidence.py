@@ -216,6 +216,12 @@ def test_the_last_measurement_of_an_experiment_counts() -> None:
     assert Verdict.CONFIRMED is speed.judge(OF_SPEED, both[::-1]).verdict
 
 
+def test_a_later_measurement_of_other_arms_or_of_other_work_hides_no_earlier_one() -> None:
+    first = speeds(10, 400, 100)
+    for other in (speeds(10, 1, 1, arms="wal"), loaded(speeds(10, 1, 1), "scale 0.1")):
+        assert Verdict.CONFIRMED is speed.judge(OF_SPEED, [first, other]).verdict
+
+
 def test_too_few_rounds_another_experiment_or_a_missing_arm_are_no_measurement() -> None:
     assert "9 of 10 rounds of wal and delete have tx/s" == speed.judge(OF_SPEED, [speeds(9, 400, 100)]).why
     assert "rig speed --dir DIR --document S9" in speed.judge(OF_SPEED, [speeds(10, 400, 100, "S8")]).why
