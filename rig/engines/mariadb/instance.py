@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from rig.engines.mariadb import options, place
 from rig.engines.mariadb.client import Connection
-from rig.engines.server import Server
+from rig.engines.server import Server, copy_durably
 
 # Below the directory of a database: the file system may have made a folder of its own there.
 FOLDER = "data"
@@ -34,18 +34,7 @@ def exists(folder: str) -> bool:
 
 def make(folder: str) -> None:
     """Put a new data directory at a place; it is durable, and either whole or not there."""
-    new = f"{folder}.new"
-    for old in (new, folder):
-        shutil.rmtree(old, ignore_errors=True)
-    # Takes less time than Python, which matters under emulation.
-    subprocess.run(["cp", "-a", _original(), new], check=True, capture_output=True, timeout=_LIMIT_S)
-    os.sync()
-    os.rename(new, folder)
-    parent = os.open(os.path.dirname(folder), os.O_RDONLY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+    copy_durably(_original(), folder)
 
 
 def started(folder: str, given: Mapping[str, str]) -> Server:

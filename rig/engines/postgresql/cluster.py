@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 
 from rig.engines.postgresql import options, place
 from rig.engines.postgresql.libpq import Connection
 from rig.engines.postgresql.server import started
+from rig.engines.server import copy_durably
 
 # Below the directory of a database: a server must own the folder of its cluster.
 FOLDER = "cluster"
@@ -37,7 +37,6 @@ _STATEMENTS = (
     *("CHECKPOINT", "SELECT pg_switch_wal()") * 10,
     "CHECKPOINT",
 )
-_COPY_LIMIT_S = 300
 
 
 def exists(folder: str) -> bool:
@@ -47,18 +46,7 @@ def exists(folder: str) -> bool:
 
 def make(folder: str) -> None:
     """Put a new cluster into a folder; it is durable, and either whole or not there."""
-    new = f"{folder}.new"
-    for old in (new, folder):
-        shutil.rmtree(old, ignore_errors=True)
-    # Keeps owners and modes, and takes less time than Python, which matters under emulation.
-    subprocess.run(["cp", "-a", _original(), new], check=True, capture_output=True, timeout=_COPY_LIMIT_S)
-    os.sync()
-    os.rename(new, folder)
-    parent = os.open(os.path.dirname(folder), os.O_RDONLY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+    copy_durably(_original(), folder)
 
 
 def connected(folder: str) -> Connection:
