@@ -77,11 +77,7 @@ class _Filler(Formatter):
 
 
 def _verdict(claim: Claim, figures: Figures) -> Verdict | None:
-    for verdict, conditions in (
-        (Verdict.REFUTED, claim.refute),
-        (Verdict.CONFIRMED, claim.confirm),
-        (Verdict.IMPRECISE, claim.imprecise),
-    ):
+    for verdict, conditions in claim.thresholds:
         if all_hold(conditions, figures):
             return verdict
     return None

@@ -108,6 +108,11 @@ class Claim:
     source: str
 
     @property
+    def thresholds(self) -> tuple[tuple[Verdict, tuple[Condition, ...]], ...]:
+        """Return what each verdict needs, in the order in which they are asked: the first that holds is the answer."""
+        return (Verdict.REFUTED, self.refute), (Verdict.CONFIRMED, self.confirm), (Verdict.IMPRECISE, self.imprecise)
+
+    @property
     def threshold(self) -> str:
         """Return the thresholds in one line."""
         parts = {"confirmed": self.confirm, "refuted": self.refute, "imprecise": self.imprecise}

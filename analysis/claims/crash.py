@@ -2,8 +2,8 @@
 
 A claim is judged only if all its scenarios were measured, with no other build or tuning than usual, none of them is
 inconclusive, and the controls of their groups fired in that run. A verdict that rests on how much was lost or damaged
-in an arm needs CONTENTS_MIN distinct file contents there, with one exception: a counterexample refutes however few
-there are, and is named as a state to replay.
+in an arm needs CONTENTS_MIN distinct file contents there, with one exception: what was lost, where more states could
+not change the verdict, is enough however few there are, and is named as a state to replay.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def judge(claim: Claim, evidence: Evidence) -> Answer:
     if answer.verdict is Verdict.NOT_MEASURED:
         return answer
     examples = _examples(experiment, evidence)
-    shown = experiment.shows.partition(".")[0] if examples and answer.verdict is Verdict.REFUTED else ""
-    exempt = shown if _grows(shown, claim.refute) else ""
+    shown = experiment.shows.partition(".")[0] if examples else ""
+    exempt = shown if _is_final(claim, answer.verdict, shown, figures) else ""
     few = [arm for arm in _resting_on(claim, answer.verdict) if arm != exempt and _count(figures, arm) < CONTENTS_MIN]
     if few:
         counts = ", ".join(f"{_count(figures, arm)} of {CONTENTS_MIN} file contents ({arm})" for arm in few)
@@ -141,9 +141,23 @@ def _count(figures: Mapping[str, Figure | None], arm: str) -> int:
 def _resting_on(claim: Claim, verdict: Verdict) -> list[str]:
     """Return the arms on whose losses a verdict rests, in their order."""
     assert isinstance(claim.experiment, Scenarios)
-    conditions = {Verdict.CONFIRMED: claim.confirm, Verdict.REFUTED: claim.refute, Verdict.IMPRECISE: claim.imprecise}
-    names = [name.partition(".") for one in conditions[verdict] for name in one.names]
+    names = [name.partition(".") for one in dict(claim.thresholds)[verdict] for name in one.names]
     return list(dict.fromkeys(arm for arm, _, what in names if what in _OF_LOSS and arm in claim.experiment.arms))
+
+
+def _is_final(claim: Claim, verdict: Verdict, arm: str, figures: Mapping[str, Figure | None]) -> bool:
+    """Return whether more states of an arm could not change a verdict."""
+    thresholds = dict(claim.thresholds)
+    before = list(thresholds)[: list(thresholds).index(verdict)]
+    return _grows(arm, thresholds[verdict]) and not any(_may_hold(arm, thresholds[one], figures) for one in before)
+
+
+def _may_hold(arm: str, conditions: Sequence[Condition], figures: Mapping[str, Figure | None]) -> bool:
+    """Return whether conditions may come to hold if an arm loses more: not if it has lost too much already."""
+    exceeded = {"==": ">", "<=": ">", "<": ">="}
+    of_loss = {f"{arm}.{what}" for what in _OF_LOSS}
+    limits = [one for one in conditions if one.name in of_loss and one.operator in exceeded and not one.other]
+    return bool(conditions) and not any(replace(one, operator=exceeded[one.operator]).holds(figures) for one in limits)
 
 
 def _grows(arm: str, conditions: Sequence[Condition]) -> bool:

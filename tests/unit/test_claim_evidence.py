@@ -128,6 +128,38 @@ def test_only_an_example_that_more_states_could_not_undo_refutes_with_few(refute
     assert verdict is judged(run(lost), claim).verdict
 
 
+@pytest.mark.parametrize(
+    ("refute", "confirm", "verdict"),
+    [
+        ("wal.lost_max == 0", "wal.lost_max > 0", Verdict.CONFIRMED),
+        ("wal.lost_max < 5", "wal.lost_max > 0", Verdict.CONFIRMED),
+        # One more lost would refute it.
+        ("wal.lost_max > 5", "wal.lost_max > 0", Verdict.NOT_MEASURED),
+        ("wal.lost_max == 6", "wal.lost_max > 0", Verdict.NOT_MEASURED),
+        ("wal.lost_max > 2 * off.lost_max", "wal.lost_max > 0", Verdict.NOT_MEASURED),
+        # Damage would refute it, and was only not seen yet.
+        ("wal.damaged > 0", "wal.lost_max > 0", Verdict.NOT_MEASURED),
+        ("wal.lost_max == 0", "wal.lost_max <= 5", Verdict.NOT_MEASURED),
+    ],
+)
+def test_a_claim_that_something_is_lost_is_confirmed_by_few_if_more_could_not_refute_it(
+    refute: str, confirm: str, verdict: Verdict
+) -> None:
+    lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
+    claim = replace(OF_LOSS, fires=(), confirm=(parsed(confirm),), refute=(parsed(refute),), imprecise=())
+    answer = judged(run(lost), claim)
+    assert verdict is answer.verdict
+    assert answer.replays
+
+
+def test_what_was_lost_is_imprecise_only_if_more_could_not_confirm_it() -> None:
+    lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
+    claim = replace(OF_LOSS, fires=(), confirm=(parsed("wal.lost_max > 7"),), refute=(parsed("wal.lost_max == 0"),))
+    assert Verdict.NOT_MEASURED is judged(run(lost), replace(claim, imprecise=(parsed("wal.lost_max > 0"),))).verdict
+    sure = replace(claim, confirm=(parsed("wal.lost_max == 0"),), imprecise=(parsed("wal.lost_max > 0"),))
+    assert Verdict.IMPRECISE is judged(run(lost), sure).verdict
+
+
 def test_damage_is_no_loss_but_counts_as_a_content() -> None:
     damaged = [*samples.durable(CONTENTS_MIN - 1), samples.verdict(CORRUPT, 0, "e8")]
     assert Verdict.IMPRECISE is judged(run(damaged)).verdict
