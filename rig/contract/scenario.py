@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rig.contract.arms import SPECS
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
@@ -83,7 +84,7 @@ class Scenario:
         """Return the name of the workload."""
         return self.workload.name
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Return the test id."""
         return f"{self.engine}-{self.filesystem}-{self.settings_name}_{self.fault}"

@@ -53,10 +53,15 @@ def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:
 def _with(scenarios: Sequence[Scenario], is_wanted: Callable[[Scenario], bool]) -> list[Scenario]:
     from rig.analysis.controls import group_of, is_control
     from rig.engines import named
+    from rig.filesystems import filesystems
     from rig.planning import matrix
 
     groups = {group_of(scenario) for scenario in scenarios}
-    offered = matrix.scenarios_of(named(name) for name in sorted({scenario.engine for scenario in scenarios}))
+    words = {scenario.filesystem for scenario in scenarios}
+    offered = matrix.scenarios_of(
+        (named(name) for name in sorted({scenario.engine for scenario in scenarios})),
+        [found for found in filesystems() if found.word in words],
+    )
     controls = [one for one in offered if group_of(one) in groups and is_control(one) and is_wanted(one)]
     found = {scenario.id: scenario for scenario in (*controls, *scenarios)}
     return [found[name] for name in sorted(found)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
+from operator import attrgetter
 
 from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
@@ -24,7 +27,7 @@ from rig.workloads import MEASURED, QUICK, workload_named
 
 # What most people mean when the power goes.
 DEFAULT_FAULTS = ("powercut", "torn")
-_KNOWN: dict[str, tuple[Scenario, ...]] = {}
+_KNOWN: dict[tuple[str, str], tuple[Scenario, ...]] = {}
 _BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
 # Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 34
@@ -138,19 +141,19 @@ def all_scenarios() -> list[Scenario]:
     return scenarios_of(engines())
 
 
-def scenarios_of(measured: Iterable[Engine]) -> list[Scenario]:
-    """Return every scenario of these engines that has an id, sorted by id."""
-    found = itertools.chain.from_iterable(map(_of_engine, measured))
-    return sorted(found, key=lambda scenario: scenario.id)
+def scenarios_of(measured: Iterable[Engine], on: Iterable[FileSystem] | None = None) -> list[Scenario]:
+    """Return every scenario of these engines that has an id, on these file systems or on all, sorted by id."""
+    pairs = itertools.product(measured, filesystems() if on is None else on)
+    return sorted(itertools.chain.from_iterable(itertools.starmap(_of_pair, pairs)), key=attrgetter("id"))
 
 
-def _of_engine(engine: Engine) -> tuple[Scenario, ...]:
-    # There are thousands, and an engine of the same name may be another one.
-    key = repr(engine)
+def _of_pair(engine: Engine, filesystem: FileSystem) -> tuple[Scenario, ...]:
+    # There are tens of thousands, and an engine of the same name may be another one.
+    key = (repr(engine), filesystem.word)
     if key not in _KNOWN:
         _KNOWN[key] = tuple(
             scenario
-            for filesystem, fault in itertools.product(filesystems(), FAULTS)
+            for fault in FAULTS
             if not why_not(engine, filesystem, fault)
             for scenario in _scenarios(engine, filesystem, fault)
         )
@@ -232,9 +235,9 @@ def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
     most people mean, and the controls. The other profiles take the whole fault matrix: every scenario with a promise to
     break, a few without one that show what is lost, and the controls.
     """
-    keeps, words = _in_whole if wanted.is_whole else _in_quick, {found.word for found in default_filesystems()}
-    offered = scenarios_of(engine for engine in engines() if engine.spec.is_default)
-    return [scenario for scenario in offered if scenario.filesystem in words and keeps(scenario, controls)]
+    keeps = _in_whole if wanted.is_whole else _in_quick
+    offered = scenarios_of((engine for engine in engines() if engine.spec.is_default), default_filesystems())
+    return [scenario for scenario in offered if keeps(scenario, controls)]
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
@@ -276,19 +279,23 @@ def select(patterns: Sequence[str]) -> list[Scenario]:
 
     A tuning with a word is matched only by a pattern that has its dot: `wal_*` means what it did before there was one.
     """
-    scenarios, chosen = {scenario.id: scenario for scenario in all_scenarios()}, set[str]()
+    # Most patterns name one engine on one file system; the scenarios of the others need not be listed.
+    pairs = itertools.product(engines(), filesystems())
+    named_ones = (pair for pair in pairs if any(_may_name(pattern, *pair) for pattern in patterns))
+    scenarios = {one.id: one for one in itertools.chain.from_iterable(itertools.starmap(_of_pair, named_ones))}
+    chosen = set[str]()
     for pattern in patterns:
-        matching = {name for name, one in scenarios.items() if matches(one, pattern)}
+        has_dot = "." in pattern.split("-", 2)[-1]
+        matching = {name for name in matching_names(scenarios, pattern) if has_dot or not scenarios[name].tuned}
         if not matching:
-            raise UsageError(_why_none(pattern, list(scenarios.values())))
+            raise UsageError(_why_none(pattern))
         chosen |= matching
-    return [scenario for name, scenario in scenarios.items() if name in chosen]
+    return [scenarios[name] for name in sorted(chosen)]
 
 
-def matches(scenario: Scenario, pattern: str) -> bool:
-    """Return whether a pattern means this scenario."""
-    is_meant = not scenario.tuned or "." in pattern.split("-", 2)[-1]
-    return is_meant and fnmatchcase(scenario.id, pattern)
+def _may_name(pattern: str, engine: Engine, filesystem: FileSystem) -> bool:
+    beginning, literal = f"{engine.name}-{filesystem.word}-", re.split("[*?[]", pattern, maxsplit=1)[0]
+    return literal.startswith(beginning) or beginning.startswith(literal)
 
 
 def configured(
@@ -324,36 +331,44 @@ def configured(
     return found
 
 
-def _why_none(pattern: str, scenarios: Sequence[Scenario]) -> str:
+def _why_none(pattern: str) -> str:
     """Name the part of an id that does not exist, with the choices for it, or what cannot be combined."""
     parts = pattern.split("-", 2)
-    settings, _, fault = parts[-1].rpartition("_")
-    near = [one for one in scenarios if not one.tuned or "." in settings]
-    offered = {
-        "engine": (parts[0], tuple(engine.name for engine in engines())),
-        "file system": (parts[1] if len(parts) > 1 else "*", tuple(found.word for found in filesystems())),
-        "settings": (settings or "*", tuple(dict.fromkeys(one.settings_name for one in near))),
-        "fault": (fault, FAULTS),
-    }
-    if len(parts) == 3:
-        for engine in engines():
-            if fnmatchcase(engine.name, parts[0]) and (reason := tunings.why_not(engine, settings, fault)):
-                return reason
-        for what, (word, known) in offered.items():
-            if not any(fnmatchcase(name, word) for name in known):
-                return f"unknown {what} {word!r} in {pattern!r}; {choices(word, known)}"
-        for engine, filesystem in itertools.product(engines(), filesystems()):
-            is_meant = fnmatchcase(engine.name, parts[0]) and fnmatchcase(filesystem.word, parts[1])
-            if is_meant and fault in SPECS and (reason := why_not(engine, filesystem, fault)):
-                return reason
+    if len(parts) == 3 and (reason := _why_no_part(pattern, *parts)):
+        return reason
     # Of file systems that the pattern does not name, the one that is measured by default is meant.
-    words = {found.word for found in filesystems() if found.word in pattern}
-    words = words or {found.word for found in default_filesystems()}
-    ids = [one.id for one in near if one.filesystem in words]
+    on = [found for found in filesystems() if found.word in pattern] or default_filesystems()
+    ids = [one.id for one in _near(engines(), on, parts[-1])]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
     guess = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
     all_of_them = "`rig plan '*'` lists them all, '*.*' those with a tuning"
     return f"no scenario matches {pattern!r}; did you mean {guess!r}? {all_of_them}"
+
+
+def _why_no_part(pattern: str, engine_word: str, filesystem_word: str, rest: str) -> str:
+    settings, _, fault = rest.rpartition("_")
+    meant = [engine for engine in engines() if fnmatchcase(engine.name, engine_word)]
+    on = [found for found in filesystems() if fnmatchcase(found.word, filesystem_word)]
+    names = sorted({one.settings_name for one in _near(meant, on, settings)}, key=lambda name: (len(name), name))
+    reasons = (
+        *(tunings.why_not(engine, settings, fault) for engine in meant),
+        _unknown("engine", engine_word, pattern, [engine.name for engine in engines()]),
+        _unknown("file system", filesystem_word, pattern, [found.word for found in filesystems()]),
+        _unknown("settings", settings or "*", pattern, names),
+        _unknown("fault", fault, pattern, FAULTS),
+        *(why_not(*pair, fault) for pair in itertools.product(meant, on) if fault in SPECS),
+    )
+    return next(filter(None, reasons), "")
+
+
+def _near(meant: Iterable[Engine], on: Iterable[FileSystem], settings: str) -> list[Scenario]:
+    return [one for one in scenarios_of(meant, on) if not one.tuned or "." in settings]
+
+
+def _unknown(what: str, word: str, pattern: str, known: Sequence[str]) -> str:
+    if any(fnmatchcase(name, word) for name in known):
+        return ""
+    return f"unknown {what} {word!r} in {pattern!r}; {choices(word, known)}"
 
 
 def choices(word: str, known: Sequence[str]) -> str:

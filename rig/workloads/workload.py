@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol, runtime_checkable
 
 from rig.contract.errors import UsageError
@@ -47,6 +47,7 @@ class Workload(Protocol):
         """Return what happens just before transaction `number`."""
 
 
+@cache
 def workload_named(name: str) -> Workload:
     """Return a workload; raise UsageError naming the choices."""
     if name not in {*NAMES, OWN_WORKLOAD}:
