@@ -24,6 +24,9 @@ from rig.faults.ahead import Ahead
 from rig.faults.doubts import OpenSector, doubts
 from rig.faults.log import EntryFlag, WriteLog
 
+# Plain numbers: an epoch has few entries, and arrays or members of an enumeration take longer for these.
+_FUA, _DISCARD, _AT_ONCE = int(EntryFlag.FUA), int(EntryFlag.DISCARD), int(EntryFlag.FUA | EntryFlag.MARK)
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -83,16 +86,13 @@ def _split(log: WriteLog) -> Iterator[Epoch]:
     bad = flush_entries[log.payload_bytes[flush_entries] > 0]
     if bad.size:
         raise log.error(int(bad[0]), "a FLUSH with data: dm splits such a bio into an empty FLUSH and the data")
-    begin = 0
+    begin, flags_of = 0, flags.tolist()
     for number, flush in enumerate([*flush_entries.tolist(), None]):
         end = log.entry_count if flush is None else flush
-        part = flags[begin:end]
-        at_once = (part & (EntryFlag.FUA | EntryFlag.MARK)) > 0
-        late = np.flatnonzero(~at_once)
-        if flush is not None and late.size and at_once[late[0] :].any():
-            culprit = begin + int(late[0])
-            raise log.error(culprit, f"a write precedes a FUA or MARK of its epoch, which FLUSH {flush} closes")
-        fuas = begin + np.flatnonzero((part & EntryFlag.FUA) > 0)
-        batch = begin + np.flatnonzero(~at_once & ((part & EntryFlag.DISCARD) == 0))
-        yield Epoch(number, begin, flush, end, tuple(fuas.tolist()), tuple(batch.tolist()))
+        late = [entry for entry in range(begin, end) if not flags_of[entry] & _AT_ONCE]
+        if flush is not None and late and len(late) < end - late[0]:
+            raise log.error(late[0], f"a write precedes a FUA or MARK of its epoch, which FLUSH {flush} closes")
+        fuas = tuple(entry for entry in range(begin, end) if flags_of[entry] & _FUA)
+        batch = tuple(entry for entry in late if not flags_of[entry] & _DISCARD)
+        yield Epoch(number, begin, flush, end, fuas, batch)
         begin = end + 1

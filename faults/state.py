@@ -292,7 +292,11 @@ def _tail_text(draw: Draw | None, cut_at: int | None, damages: tuple[Damage, ...
 
 def _format_members(chosen: Iterable[int], members: Sequence[int]) -> str:
     """Write chosen members as ranges; `a-b` stands for all members from a to b."""
-    ranks = np.searchsorted(np.asarray(members), np.fromiter(chosen, dtype=np.int64))
-    breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
-    runs = [(members[run[0]], members[run[-1]]) for run in np.split(ranks, breaks)]
+    ranks = {member: rank for rank, member in enumerate(members)}
+    runs: list[list[int]] = []
+    for member in chosen:
+        if runs and ranks[member] == ranks[runs[-1][1]] + 1:
+            runs[-1][1] = member
+        else:
+            runs.append([member, member])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

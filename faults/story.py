@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from rig.faults.order import NONE, Order
 
 Mask = NDArray[np.bool_]
 _BLOCK_SECTORS = 4096 // SECTOR_BYTES
+# Plain numbers: members of an enumeration take longer.
+_FUA, _AT_ONCE = int(EntryFlag.FUA), int(EntryFlag.FUA | EntryFlag.MARK | EntryFlag.FLUSH)
 
 
 class Rule(StrEnum):
@@ -59,12 +62,12 @@ class Story:
     def offender(self, content: ByteArray, wrong: Mask, *, is_sure: bool) -> int | None:
         """Return the first sector that no choice explains, or None; `wrong` marks sectors that differ from durable."""
         self._content, self._is_sure = content, is_sure
-        self._waiting = self._in_flight()
+        self._waiting, self._unflushed = self._in_flight(), self._not_flushed()
         self._weigh_open_floor(wrong)
         if self._rule in (Rule.ORDERED, Rule.SEEN):
             return self._ordered_offender(wrong)
         covered = np.zeros(len(wrong), dtype=bool)
-        writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
+        writes = [entry for entry in self._unflushed if self._log.payload_bytes[entry]]
         is_known = is_sure or self._is_accounted
         hidden = covered if is_known else self._hidden(writes)
         for entry in self._newest_first():
@@ -89,17 +92,18 @@ class Story:
 
     def _newest_first(self) -> list[int]:
         """Return what may be on the medium, the last to complete first; unless that is known, FUA writes first."""
-        found = [*self._unflushed(), *self._waiting]
+        found = [*self._unflushed, *self._waiting]
         if self._is_accounted and self._log.account:
             when = self._log.account.completed
             # A DISCARD has no event; its place in the log is after the ordinary writes that completed before it.
             last, keys = NONE, {}
-            for entry in self._unflushed():
+            for entry in self._unflushed:
                 last = max(last, int(when[entry]))
                 keys[entry] = last
             found.sort(key=lambda entry: keys.get(entry, int(when[entry])))
         return found[::-1]
 
+    @cached_property
     def _submitted(self) -> Int64Array:
         """Return the writes that had been submitted by the cut without being durable at the start of its epoch."""
         assert self._log.account
@@ -107,29 +111,32 @@ class Story:
         found: Int64Array = self._cut.begin + np.flatnonzero((submitted != NONE) & (submitted < self._cut.moment))
         return found[self._log.payload_bytes[found] > 0]
 
-    def _unflushed(self) -> list[int]:
+    def _not_flushed(self) -> list[int]:
         """Return the ordinary writes and DISCARDs that may be on the medium, in order."""
+        late = self._logged_late()
         if self._is_accounted:
-            plain = [entry for entry in self._submitted().tolist() if not self._log.flags[entry] & EntryFlag.FUA]
-            return sorted({*plain, *(one for one in self._logged_late() if not self._log.payload_bytes[one])})
-        return self._logged_late()
+            plain = self._submitted[(self._log.flags[self._submitted] & _FUA) == 0]
+            late = np.union1d(plain, late[self._log.payload_bytes[late] == 0])
+        found: list[int] = late.tolist()
+        return found
 
-    def _logged_late(self) -> list[int]:
+    def _logged_late(self) -> Int64Array:
         """Return the ordinary writes and DISCARDs that may be on the medium as far as the log alone tells."""
         cut = self._cut
         if self._is_sure and (cut.instant < cut.end or self._rule is Rule.DURABLE):
-            return []
+            return np.zeros(0, dtype=np.int64)
         end = cut.end if self._is_sure else cut.after
-        flags = self._log.flags[cut.begin : end]
-        at_once = (flags & (EntryFlag.FUA | EntryFlag.MARK | EntryFlag.FLUSH)) > 0
-        found: list[int] = (cut.begin + np.flatnonzero(~at_once)).tolist()
+        found: Int64Array = cut.begin + np.flatnonzero((self._log.flags[cut.begin : end] & _AT_ONCE) == 0)
         return found
 
     def _in_flight(self) -> list[int]:
         """Return the FUA writes that may be on the medium without being durable."""
         cut, fuas = self._cut, self._order.fuas
         if self._is_accounted:
-            return [fua for fua in self._submitted().tolist() if fua in fuas and fua >= cut.instant]
+            found: list[int] = self._submitted[
+                (self._submitted >= cut.instant) & np.isin(self._submitted, fuas)
+            ].tolist()
+            return found
         if self._is_sure:
             return [cut.instant] if cut.instant in fuas and self._rule is not Rule.DURABLE else []
         return [fua for fua in fuas.tolist() if cut.instant <= fua < cut.after]
@@ -196,7 +203,7 @@ class Story:
 
     def _ordered_offender(self, wrong: Mask) -> int | None:
         """Return None if the first m writes explain the content for some m, else a sector that the best m misses."""
-        writes = [entry for entry in self._unflushed() if self._log.payload_bytes[entry]]
+        writes = [entry for entry in self._unflushed if self._log.payload_bytes[entry]]
         all_only = self._rule is Rule.SEEN and self._is_sure
         offender, fewest = None, len(wrong) + 1
         ends = self._log.ends_write
