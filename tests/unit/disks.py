@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ SECTOR = 512
 DISK_SECTORS = 32
 
 Content = tuple[int, ...]
+Device = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,16 @@ class Op:
     count: int = 0
     fill: int = 0
 
-    def sectors(self) -> dict[int, int]:
+    @property
+    def end(self) -> int:
+        return self.sector + self.count
+
+    def values(self) -> tuple[int, ...]:
         """The data written: zeros for a fill of 0, otherwise a different value in each sector of the write."""
-        return {self.sector + rank: (self.fill * 32 + rank + 1 if self.fill else 0) for rank in range(self.count)}
+        return tuple(range(self.fill * 32 + 1, self.fill * 32 + 1 + self.count)) if self.fill else (0,) * self.count
+
+    def sectors(self) -> dict[int, int]:
+        return dict(enumerate(self.values(), self.sector))
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,8 @@ class Moment:
         for begin in range(0, DISK_SECTORS, unit_sectors):
             possible = {(0,) * unit_sectors}
             for op, is_durable in self.writes:
+                if op.end <= begin or begin + unit_sectors <= op.sector:
+                    continue
                 sectors = op.sectors()
                 landed = {
                     tuple(sectors.get(begin + rank, old) for rank, old in enumerate(version)) for version in possible
@@ -60,8 +71,8 @@ class Moment:
         """Return every content if writes land whole or not at all."""
         possible = {(0,) * DISK_SECTORS}
         for op, is_durable in self.writes:
-            sectors = op.sectors()
-            landed = {tuple(sectors.get(sector, old) for sector, old in enumerate(content)) for content in possible}
+            values = op.values()
+            landed = {(*content[: op.sector], *values, *content[op.end :]) for content in possible}
             possible = landed if is_durable else possible | landed
         return possible
 
@@ -168,13 +179,13 @@ def emit(path: Path, log: list[Op], align: int) -> None:
     path.write_bytes(b"".join(parts))
 
 
-def content_of(device: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Content:
+def content_of(device: Device) -> Content:
     words = device.view("<u4").reshape(DISK_SECTORS, -1)
     assert (words == words[:, :1]).all()
     return tuple(words[:, 0].tolist())
 
 
-def apply(device: np.ndarray[tuple[int], np.dtype[np.uint8]], file: bytes, extents: list[Extent]) -> None:
+def apply(device: Device, file: bytes, extents: list[Extent]) -> None:
     for extent in extents:
         source = extent.literal or file[extent.source_offset_bytes :][: extent.length_bytes]
         assert len(source) == extent.length_bytes
@@ -187,14 +198,25 @@ def rebuild(log: WriteLog, state: CrashState) -> Content:
     return content_of(rebuild_device(log, state))
 
 
-def rebuild_device(log: WriteLog, state: CrashState) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def rebuild_device(log: WriteLog, state: CrashState) -> Device:
     """The content as a verifier builds it: the base, then the state's extents, from the bytes of the file."""
-    device = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)
-    file = log.path.read_bytes()
-    apply(device, file, base_extents(log, 0, state.base_end // 2))
-    apply(device, file, base_extents(log, state.base_end // 2, state.base_end))
+    file, bases, _ = _known_of(log, id(log.header_offset_bytes))
+    if state.base_end not in bases:
+        base = bases[state.base_end] = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8)
+        apply(base, file, base_extents(log, 0, state.base_end // 2))
+        apply(base, file, base_extents(log, state.base_end // 2, state.base_end))
+    device = bases[state.base_end].copy()
     apply(device, file, state.extents(log))
     return device
+
+
+@lru_cache(maxsize=1)
+def _known_of(log: WriteLog, _column: int) -> tuple[bytes, dict[int, Device], object]:
+    """Return the log's file and the bases built so far; the column, kept alive, is another once entries are renumbered.
+
+    Many states have one base.
+    """
+    return log.path.read_bytes(), {}, log.header_offset_bytes
 
 
 def in_log_order(disk: Disk) -> Disk:

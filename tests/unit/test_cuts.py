@@ -92,7 +92,8 @@ def test_planned_states_are_judged_at_the_latest_instant_at_which_they_are_legal
         assert [cut.state.instant for cut in planned] == [cut.entry for cut in planned]
         assert [scenario.id] * len(found.cuts) == [cut.scenario for cut in found.cuts]
         assert all(cut.entry >= 2 for cut in planned)
-        assert all(parse_state(cut.state.id, log, epochs(log)) == cut.state for cut in planned)
+        split = epochs(log)
+        assert all(parse_state(cut.state.id, log, split) == cut.state for cut in planned)
 
 
 def test_only_a_power_cut_has_instants_and_the_facts_count_what_is_there(log: WriteLog) -> None:

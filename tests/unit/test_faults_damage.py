@@ -44,6 +44,7 @@ def test_a_state_differs_from_the_undamaged_one_by_its_damage_and_nothing_else(
 ) -> None:
     run_of(place, ops)
     with WriteLog.open(place) as log:
+        split = epochs(log)
         for state in plan(fault, Logs(log), first_entry=-1, states_max=12, seed=seed).states:
             before, after = rebuild_device(log, undamaged(state)), rebuild_device(log, state)
             (damage,) = state.damages
@@ -63,7 +64,7 @@ def test_a_state_differs_from_the_undamaged_one_by_its_damage_and_nothing_else(
                 case Astray():
                     assert after[inside].tobytes() == bytes(log.payload(damage.entry_index))
                     assert damage.entry_index not in state.whole
-            assert parse_state(state.id, log, epochs(log)) == state
+            assert parse_state(state.id, log, split) == state
 
 
 def length_of(damage: object, log: WriteLog) -> int:

@@ -91,8 +91,9 @@ def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_s
         states = plan(Fault.DISCARD, Logs(log), first_entry=-1, states_max=80, seed=1).states
         assume(states)
         possible = reachable(disk.discard_moments)
+        split = epochs(log)
         for state in states:
-            assert parse_state(state.id, log, epochs(log)) == state
+            assert parse_state(state.id, log, split) == state
             assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
 
 

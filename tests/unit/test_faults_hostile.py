@@ -69,11 +69,11 @@ def test_a_mutated_id_is_refused_or_names_a_legal_state(
         states_max = 24 if len(faults) == 1 else 4
         plans = (plan(fault, Logs(log), first_entry=-1, states_max=states_max, seed=1) for fault in faults)
         ids = [state.id for one in plans for state in one.states]
-        checker = Checker(log, DISK_SECTORS * SECTOR)
+        checker, split = Checker(log, DISK_SECTORS * SECTOR), epochs(log)
         for _ in range(40 if ids else 0):
             text = mutated(chosen, ids)
             try:
-                state = parse_state(text, log, epochs(log))
+                state = parse_state(text, log, split)
             except StateIdError:
                 continue
             assert state.id == text

@@ -150,4 +150,5 @@ def test_large_windows_are_sampled_by_the_seed(place: Path) -> None:
         one, other = (plan(Fault.LYINGFLUSH, Logs(log), first_entry=-1, states_max=150, seed=s) for s in (1, 9))
         assert 150 == len(one.states)
         assert one != other
-        assert all(parse_state(state.id, log, epochs(log)) == state for state in one.states)
+        split = epochs(log)
+        assert all(parse_state(state.id, log, split) == state for state in one.states)

@@ -79,11 +79,12 @@ def test_every_state_is_reachable_where_an_interrupted_block_may_hold_garbage(pl
     disk = run_of(place, ops)
     with WriteLog.open(place) as log:
         assume(passes_self_check(log, disk))
+        split = epochs(log)
         for state in plan(Fault.SHORN, Logs(log), first_entry=-1, states_max=60, seed=1).states:
             content, claimed = content_with_noise(log, state), marks_claimed(log, state)
             assert NOISE in content, state.id
             assert any(m.marks_seen >= claimed and is_reachable(m, content) for m in disk.moments), state.id
-            assert parse_state(state.id, log, epochs(log)) == state
+            assert parse_state(state.id, log, split) == state
 
 
 @settings(max_examples=60)

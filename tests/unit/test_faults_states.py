@@ -270,8 +270,9 @@ def test_a_large_batch_is_sampled_by_the_seed_up_to_the_budget(place: Path, faul
         assert one == again
         assert one != other
         assert max(len(state.id) for state in one.states) < 64
+        split = epochs(log)
         for state in one.states:
-            assert parse_state(state.id, log, epochs(log)) == state
+            assert parse_state(state.id, log, split) == state
         assert 200 == len({rebuild(log, state) for state in one.states})
         assert any(state.tears for state in one.states) is (fault == Fault.TORN)
 

@@ -51,8 +51,9 @@ def test_a_power_cut_makes_every_reachable_content_and_no_other_and_claims_its_m
         else:
             assert made == reached
         checker = Checker(log, DISK_SECTORS * SECTOR)
+        split = epochs(log)
         for state in states:
-            assert parse_state(state.id, log, epochs(log)).ahead == state.ahead
+            assert parse_state(state.id, log, split).ahead == state.ahead
             assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, Rule.WHOLE)), state.id
 
 
@@ -84,8 +85,9 @@ def test_where_only_a_sector_is_atomic_every_sector_of_a_write_lands_by_itself(p
                 reached[content] = max(moment.marks_seen, reached.get(content, 0))
         assert made == reached
         checker = Checker(log, DISK_SECTORS * SECTOR)
+        split = epochs(log)
         for state in states:
-            assert parse_state(state.id, log, epochs(log)) == state
+            assert parse_state(state.id, log, split) == state
             assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, Rule.WHOLE)), state.id
 
 
@@ -185,8 +187,9 @@ def test_whatever_else_an_honest_disk_does_is_legal(place: Path, disk: Requests)
         attach(bytes(disk.records), log)
         checker = Checker(log, DISK_SECTORS * SECTOR)
         for fault, rule in rules.items():
+            split = epochs(log)
             for state in plan(fault, Logs(log), first_entry=-1, states_max=300, seed=1).states:
-                assert parse_state(state.id, log, epochs(log)) == state
+                assert parse_state(state.id, log, split) == state
                 assert "legal" == str(checker.check(rebuild_device(log, state), state.instant, rule)), state.id
 
 

@@ -131,8 +131,10 @@ def marks_claimed(state: JointState) -> int:
 
 def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
     """Yield the states of one disk with that of the other, if every way to interleave gives the same one."""
+    together = positions(logs)
     for late in Disk:
         side, other = logs.sides[late], logs.sides[late.other]
+        changed = changes(other.log)
         for epoch in epochs(side.log):
             if epoch.doubtful:
                 continue
@@ -141,31 +143,29 @@ def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
             found = [make_state(epoch, len(epoch.fuas), whole=chosen) for chosen in subsets]
             found += [make_state(epoch, count) for count in range(len(epoch.fuas))]
             for state in found:
-                by_then = positions_of_other(logs, late, state.instant)
-                if len({changes(other.log, entry) for entry in by_then}) == 1:
+                here = list(Disk).index(late)
+                by_then = {place[1 - here] for place in together if place[here] == state.instant}
+                if len({changed[entry] for entry in by_then}) == 1:
                     pinned = everything_unflushed_lost(other.log, other.epochs, min(by_then))
                     if not pinned.epoch.doubtful:
                         yield late, state, pinned
 
 
-def changes(log: WriteLog, entry: int) -> int:
-    """How many entries of a log before this one changed what is durable."""
-    count = waiting = 0
-    for index in range(entry):
-        if log.flags[index] & 1:
-            count, waiting = count + (waiting > 0), 0
-        elif log.flags[index] & 2:
-            count += 1
-        elif not log.flags[index]:
-            waiting += 1
-    return count
+def changes(log: WriteLog) -> list[int]:
+    """How many entries of a log before each one, and in all, changed what is durable."""
+    found, waiting = [0], 0
+    for flags in log.flags.tolist():
+        is_change = bool(flags & 2 and not flags & 1) or bool(flags & 1 and waiting)
+        waiting = 0 if flags & 1 else waiting + (not flags)
+        found.append(found[-1] + is_change)
+    return found
 
 
-def positions_of_other(logs: TwoLogs, late: Disk, instant: int) -> set[int]:
-    """The positions that the other log may have at an instant of the late disk, over all ways to interleave."""
+def positions(logs: TwoLogs) -> set[tuple[int, int]]:
+    """The positions that the two logs may have at one time, over all ways to interleave."""
     marks = {disk: logs.sides[disk].marks for disk in Disk}
     ends = {disk: logs.sides[disk].log.entry_count for disk in Disk}
-    seen, left = set(), [(0, 0)]
+    seen, left = set[tuple[int, int]](), [(0, 0)]
     while left:
         place = left.pop()
         if place in seen:
@@ -181,5 +181,5 @@ def positions_of_other(logs: TwoLogs, late: Disk, instant: int) -> set[int]:
                 needed = number - 1 if disk is Disk.A else number
                 if needed >= 0 and at[disk.other] <= marks[disk.other][needed]:
                     continue
-            left.append(tuple((at | {disk: at[disk] + 1}).values()))  # type: ignore[arg-type]
-    return {b if late is Disk.A else a for a, b in seen if (a if late is Disk.A else b) == instant}
+            left.append((place[0] + (disk is Disk.A), place[1] + (disk is Disk.B)))
+    return seen
