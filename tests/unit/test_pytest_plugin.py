@@ -35,7 +35,7 @@ open(sys.argv[1], "w").write(json.dumps(found))
 
 def collected(*words: str, cwd: Path = ROOT) -> list[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words]
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
     assert 0 == result.returncode, result.stdout + result.stderr
     return [line for line in result.stdout.splitlines() if "::" in line]
 
