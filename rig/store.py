@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from rig import host
-from rig.contract.devices import Device
+from rig.contract.devices import Device, current_name
 from rig.contract.errors import RecordingError, RigError, StoreError
 from rig.contract.results import MeasuredScenario, PhaseFacts, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
@@ -211,8 +211,8 @@ class Run:
             found.append(
                 MeasuredScenario(
                     scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
-                    scenario.device.name, scenario.shim, recorded.facts, facts, tuple(verdicts), scenario.workload_name,
-                    scenario.tuning, scenario.workload.think_ms, scenario.tuned,
+                    current_name(scenario.device.name), scenario.shim, recorded.facts, facts, tuple(verdicts),
+                    scenario.workload_name, scenario.tuning, scenario.workload.think_ms, scenario.tuned,
                 )
             )  # fmt: skip
         return found, damaged

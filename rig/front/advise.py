@@ -79,12 +79,13 @@ def advise(
 def _require_known(device: str, filesystem: str | None, engine: str | None, faults: Sequence[str]) -> None:
     """Raise UsageError for the first unknown word, or for an engine whose settings are not alternatives."""
     from rig.contract.arms import FAULTS
-    from rig.contract.devices import DEVICES
+    from rig.contract.devices import device_named
     from rig.engines import engines, found
     from rig.filesystems import filesystems
     from rig.planning.matrix import choices
 
-    asked = [("device", device, tuple(DEVICES)), *(("fault", fault, FAULTS) for fault in faults)]
+    device_named(device)
+    asked = [("fault", fault, FAULTS) for fault in faults]
     if filesystem:
         asked.append(("file system", filesystem, tuple(one.word for one in filesystems())))
     if engine:

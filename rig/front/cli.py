@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rig.contract.devices import DEFAULT_DEVICE, DEVICES
 from rig.contract.errors import RigError, StoreError, UsageError
 from rig.front import programs
 from rig.front.advise import advise
@@ -71,7 +72,7 @@ _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
 )
 _device_option = click.option(
-    "--device", default="ssd", show_default=True, help="The disk: none (no delays), ssd, ssd-64k or hdd."
+    "--device", default=DEFAULT_DEVICE, show_default=True, help=f"The disk: {', '.join(DEVICES)}."
 )
 _seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the workload and of sampling."

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rig.contract.devices import DEFAULT_DEVICE, DEVICES
 from rig.front import programs
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the rig."""
     group = parser.getgroup("rig", "durability under power loss")
     group.addoption("--rig-profile", default="quick", help="how closely to look: quick, nightly or exhaustive")
-    group.addoption("--rig-device", default="ssd", help="the disk: none (no delays), ssd, ssd-64k or hdd")
+    group.addoption("--rig-device", default=DEFAULT_DEVICE, help=f"the disk: {', '.join(DEVICES)}")
     group.addoption("--rig-seed", default=1, type=int, help="seed of the workload and of sampling")
     group.addoption(
         "--rig-library", default=None, help="another build of the engine: a shared library, or NAME==VERSION"

@@ -14,7 +14,7 @@ from rig.filesystems import FileSystem, default_filesystems, filesystems
 from rig.workloads import MEASURED
 
 # A disk on which every operation takes time, so that the warm-up takes every code path.
-_DEVICE = DEVICES["hdd"]
+_DEVICE = DEVICES["hdd7200"]
 _TRANSACTION_COUNT, _TRANSACTION_COUNT_OF_LIBRARY = 12, 2
 
 

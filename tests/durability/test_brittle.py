@@ -38,7 +38,7 @@ def kinds(folder: Path, scenario: str) -> Counter[VerdictKind]:
     return Counter(one.kind for one in verdicts(folder, scenario))
 
 
-@pytest.mark.parametrize(("device", "is_kept"), [("ssd", False), ("ssd-64k", True)])
+@pytest.mark.parametrize(("device", "is_kept"), [("ssd-sata", False), ("nvme-64k", True)])
 def test_a_block_of_64_kib_survives_a_power_cut_where_the_disk_writes_it_atomically(
     device: str, is_kept: bool, tmp_path: Path
 ) -> None:

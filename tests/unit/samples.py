@@ -116,7 +116,7 @@ def measured(
         filesystem="ext4",
         settings=dict(settings),
         fault=fault,
-        device="ssd",
+        device="ssd-sata",
         shim=shim,
         recording=recording,
         plan=plan,

@@ -56,7 +56,7 @@ def test_the_answer_comes_first_with_speed_evidence_bounds_run_and_recording(the
     result = there("--max-lost", "0")
     assert 0 == result.exit_code, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("Take wal_full (sqlite 3.46.1 on ext4, device ssd): ")
+    assert lines[0].startswith("Take wal_full (sqlite 3.46.1 on ext4, device ssd-sata): ")
     (evidence,) = [line for line in lines if line.startswith("  torn: lost max 0")]
     for words in ("damage 0 of 220, <= 1.4 %", "runs/one", "profile quick", "recording ", "documented: loses nothing"):
         assert words in evidence
@@ -109,7 +109,7 @@ def test_thin_evidence_is_refused_with_the_command_that_would_do(there: Here) ->
     assert "220 distinct file contents, --exposure 230 asked for" in result.stdout
     (command,) = [line.strip() for line in result.stdout.splitlines() if line.startswith("  rig run ")]
     assert "sqlite-ext4-wal_full_powercut sqlite-ext4-wal_full_torn" in command
-    assert command.endswith("--profile exhaustive --device ssd")
+    assert command.endswith("--profile exhaustive --device ssd-sata")
 
 
 def test_a_control_that_was_not_run_is_refused(here: Here, tmp_path: Path) -> None:
@@ -120,7 +120,8 @@ def test_a_control_that_was_not_run_is_refused(here: Here, tmp_path: Path) -> No
     assert 3 == result.exit_code, result.output
     assert "control wal_off was not run" in result.stdout
     assert (
-        "rig run sqlite-ext4-wal_full_powercut sqlite-ext4-wal_full_torn --profile quick --device ssd" in result.stdout
+        "rig run sqlite-ext4-wal_full_powercut sqlite-ext4-wal_full_torn --profile quick --device ssd-sata"
+        in result.stdout
     )
 
 
@@ -128,7 +129,7 @@ def test_nothing_measured_on_a_file_system_is_refused_with_the_command(there: He
     result = there("--fs", "xfs", "--engine", "sqlite", "--fault", "powercut")
     assert 3 == result.exit_code
     assert "No advice: nothing that fits was measured." in result.stdout
-    assert "rig run 'sqlite-xfs-*_powercut' --device ssd" in result.stdout
+    assert "rig run 'sqlite-xfs-*_powercut' --device ssd-sata" in result.stdout
 
 
 def test_without_a_finished_run_it_says_what_to_do(here: Here, tmp_path: Path) -> None:
@@ -144,7 +145,8 @@ def test_without_a_finished_run_it_says_what_to_do(here: Here, tmp_path: Path) -
     [
         (["--engine", "sqlit"], "unknown engine 'sqlit'; did you mean sqlite? "),
         (["--fs", "ext5"], "unknown file system 'ext5'; did you mean ext"),
-        (["--device", "sdd"], "unknown device 'sdd'; did you mean ssd? "),
+        (["--device", "tape"], "unknown device 'tape'; there are: none, hdd7200"),
+        (["--device", "ssd"], "the device 'ssd' is now called 'ssd-sata'"),
         (["--fault", "powercat"], "unknown fault 'powercat'; did you mean powercut? "),
         (["--engine", "files"], "the settings of files do different things"),
         (["--max-lost", "-1"], "--max-lost"),
@@ -184,7 +186,7 @@ def test_a_tuned_run_is_another_candidate_and_the_command_repeats_its_tuning(her
     result = here("--run-dir", str(folder), "--fault", "powercut")
     assert "wal_full wal_autocheckpoint=1000 pause=100ms" in result.stdout
     (command,) = [line for line in result.stdout.splitlines() if line.startswith("  rig run ")]
-    assert command.endswith("--device ssd --tune wal_autocheckpoint=1000 --pause-ms 100")
+    assert command.endswith("--device ssd-sata --tune wal_autocheckpoint=1000 --pause-ms 100")
 
 
 @pytest.mark.parametrize("words", [["--tune", "wal_autocheckpoint"], ["--tune", "=5"], ["--tune", "page_size="]])

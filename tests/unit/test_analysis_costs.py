@@ -42,7 +42,7 @@ def test_each_setting_is_shown_once_and_controls_by_a_shim_too(summary: Summary)
 
 def test_a_real_figure_stands_beside_the_same_settings_and_workload_only(summary: Summary) -> None:
     beside = [cost for cost in costs(summary, real()) if cost.real]
-    assert ["wal_full, ext4 on ssd"] == [cost.name for cost in beside]
+    assert ["wal_full, ext4 on ssd-sata"] == [cost.name for cost in beside]
     assert 100 == beside[0].real_per_s
 
 
@@ -62,7 +62,9 @@ def test_engines_that_share_a_word_are_shown_both(summary: Summary) -> None:
     (one, *_) = [row.outcome.scenario for row in summary.rows]
     nosync = [replace(one, engine=engine, id=f"{engine}-ext4-nosync_powercut") for engine in ("lmdb", "rocksdb")]
     both = summarise([replace(each, settings={"writes": "nosync"}) for each in nosync], 100)
-    assert ["lmdb-nosync, ext4 on ssd", "rocksdb-nosync, ext4 on ssd"] == [cost.name for cost in costs(both, None)]
+    assert ["lmdb-nosync, ext4 on ssd-sata", "rocksdb-nosync, ext4 on ssd-sata"] == [
+        cost.name for cost in costs(both, None)
+    ]
 
 
 def test_the_report_shows_virtual_and_real_side_by_side(summary: Summary) -> None:
@@ -82,7 +84,7 @@ def test_the_report_of_a_run_takes_the_figures_that_lie_in_its_directory(tmp_pat
     found = speeds.beside(run.folder)
     assert found
     assert ["mine"] == list(found.arms)
-    speeds.save(replace(real(), virtual={"device": "hdd"}), tmp_path / "speed.json")
+    speeds.save(replace(real(), virtual={"device": "hdd7200"}), tmp_path / "speed.json")
     with pytest.raises(StoreError, match=r"speed.json is from a virtual machine, and a run has virtual figures"):
         speeds.beside(run.folder)
     (tmp_path / "speed.json").write_text("{}")

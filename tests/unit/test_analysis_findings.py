@@ -37,11 +37,11 @@ def test_the_last_setting_counts_most_and_then_the_order_of_the_engines_own_choi
 def test_faults_that_say_the_same_share_a_sentence() -> None:
     both = [lossless("wal", "full", 250, fault) for fault in ("powercut", "torn")]
     (text,) = said(*both)
-    assert text.startswith("sqlite on ext4, powercut and torn, device ssd: Fastest in which ")
+    assert text.startswith("sqlite on ext4, powercut and torn, device ssd-sata: Fastest in which ")
     assert 1 == text.count("wal_full")
     powercut, torn = said(both[0], lossless("wal", "full", 500, "torn"))
-    assert powercut.startswith("sqlite on ext4, powercut, device ssd: ")
-    assert torn.startswith("sqlite on ext4, torn, device ssd: ")
+    assert powercut.startswith("sqlite on ext4, powercut, device ssd-sata: ")
+    assert torn.startswith("sqlite on ext4, torn, device ssd-sata: ")
 
 
 def test_what_the_fastest_setting_loses_is_said_once_or_for_each_fault_where_it_differs() -> None:

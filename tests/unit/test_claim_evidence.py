@@ -279,14 +279,14 @@ def test_the_last_measurement_where_a_claim_has_to_be_measured_counts() -> None:
 
 def virtual(found: Speeds, wall_ns: int = 1) -> Speeds:
     last = replace(found.trials[-1], wall_ns=wall_ns)
-    said = {"filesystem": "fs.variant", "device": "hdd", "delays": "flush 8 ms", "clock": "slow"}
+    said = {"filesystem": "fs.variant", "device": "hdd7200", "delays": "flush 8 ms", "clock": "slow"}
     return replace(found, trials=[*found.trials[:-1], last], virtual=said)
 
 
 def test_one_round_of_a_virtual_machine_decides_and_is_named() -> None:
     answer = speed.judge(OF_SPEED, [virtual(speeds(1, 400, 100))])
     assert Verdict.CONFIRMED is answer.verdict
-    assert "in a virtual machine, on fs.variant on the modelled disk hdd" in answer.seen
+    assert "in a virtual machine, on fs.variant on the modelled disk hdd7200" in answer.seen
 
 
 def test_a_real_disk_is_preferred_to_a_virtual_one_whichever_came_last() -> None:

@@ -91,7 +91,7 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["plan", "xfs-wal_ful_powercut"], ["no scenario matches", "did you mean 'sqlite-xfs-wal_full_powercut'? "]),
     (["plan", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
     (["run", "--profile", "slow"], ["unknown profile 'slow'", "quick, nightly, exhaustive"]),
-    (["run", "--device", "tape"], ["unknown device 'tape'", "none, ssd, ssd-64k, hdd"]),
+    (["run", "--device", "tape"], ["unknown device 'tape'", "none, hdd7200, hdd5400, ssd-sata"]),
     (["run", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'"]),
     (["run", "--jobs", "-1"], ["--jobs"]),
     (["run", "--seed", "one"], ["--seed"]),

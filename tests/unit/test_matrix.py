@@ -180,9 +180,9 @@ def test_select_keeps_the_order_of_ids_and_names_no_scenario_twice() -> None:
 def test_an_unknown_profile_names_the_choices() -> None:
     with pytest.raises(UsageError, match="unknown profile 'fast'; there are: quick, nightly, exhaustive"):
         matrix.profile("fast")
-    with pytest.raises(UsageError, match="unknown device 'tape'; there are: none, ssd, ssd-64k, hdd"):
+    with pytest.raises(UsageError, match="unknown device 'tape'; there are: none, hdd7200, hdd5400, ssd-sata"):
         device_named("tape")
-    assert [DEVICES["hdd"], "nightly"] == [device_named("hdd"), matrix.profile("nightly").name]
+    assert [DEVICES["hdd7200"], "nightly"] == [device_named("hdd7200"), matrix.profile("nightly").name]
 
 
 def test_profiles_look_closer_from_one_to_the_next() -> None:
@@ -193,9 +193,9 @@ def test_profiles_look_closer_from_one_to_the_next() -> None:
 
 
 def test_configured_scenarios_keep_their_id_and_take_what_the_command_line_says() -> None:
-    scenarios = matrix.configured(SCENARIOS, matrix.profile("nightly"), DEVICES["hdd"], seed=7)
+    scenarios = matrix.configured(SCENARIOS, matrix.profile("nightly"), DEVICES["hdd7200"], seed=7)
     assert IDS == [scenario.id for scenario in scenarios]
-    assert {(DEVICES["hdd"], 7)} == {(c.device, c.seed) for c in scenarios}
+    assert {(DEVICES["hdd7200"], 7)} == {(c.device, c.seed) for c in scenarios}
     assert {("none", 120, False), ("none", 12, True)} == {
         (c.shim, c.workload.transaction_count, c.workload_name == "creation")
         for c in scenarios

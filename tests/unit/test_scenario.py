@@ -20,7 +20,7 @@ OTHERS: dict[str, object] = {
     "settings": {"journal_mode": "wal", "synchronous": "full"},
     "tuning": {"a": "2"},
     "mount_options": "data=journal",
-    "device": DEVICES["hdd"],
+    "device": DEVICES["hdd7200"],
     "filesystem": "other",
     "engine_module": "other.engine",
     "workload": WorkloadSpec(41),

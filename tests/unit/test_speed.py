@@ -156,9 +156,9 @@ def test_a_measurement_that_was_cut_or_edited_is_refused_with_the_reason(
 
 def test_what_was_stored_before_there_were_virtual_disks_is_read(tmp_path: Path) -> None:
     path = tmp_path / "speed.json"
-    speeds.save(replace(measured({"a": [1.0]}), virtual={"device": "hdd"}), path)
+    speeds.save(replace(measured({"a": [1.0]}), virtual={"device": "hdd7200"}), path)
     message = json.loads(path.read_text())
-    assert {"device": "hdd"} == speeds.load(path).virtual
+    assert {"device": "hdd7200"} == speeds.load(path).virtual
     del message["place"]["virtual"]
     path.write_text(json.dumps(message | {"format": "powercut-rig speed 1"}))
     assert {} == speeds.load(path).virtual
@@ -271,9 +271,9 @@ def test_what_cannot_be_measured_is_a_usage_error(tmp_path: Path, words: list[st
     [
         ([], "say where: --dir DIRECTORY for your own disk, or --fs WORD"),
         (["--dir", ".", "--fs", "ext4"], "say where: --dir DIRECTORY for your own disk, or --fs WORD"),
-        (["--dir", ".", "--device", "hdd"], "--device goes with --fs"),
+        (["--dir", ".", "--device", "hdd7200"], "--device goes with --fs"),
         (["--fs", "ext5"], "ext5"),
-        (["--fs", "ext4", "--device", "floppy"], "unknown device 'floppy'; there are: none, ssd"),
+        (["--fs", "ext4", "--device", "floppy"], "unknown device 'floppy'; there are: none, hdd7200"),
         (["--fs", "ext4", "wal_full", "--rows", "2000", "--transactions", "9999"], "a virtual one has at most 640"),
     ],
 )

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig import store
-from rig.contract.devices import DEVICES
+from rig.contract.devices import DEVICES, Device
 from rig.contract.errors import HostError, RecordingError, StoreError
 from rig.contract.results import PhaseFacts, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
@@ -116,7 +116,8 @@ def test_parquet_has_a_row_for_each_verdict_and_its_columns_also_when_there_are_
 
 
 def test_the_scenario_of_a_scenario_is_read_back_whole(run: Run) -> None:
-    scenario = replace(SCENARIO, workload=WorkloadSpec(7, 8, 9), device=DEVICES["hdd"], seed=3, mount_options="discard")
+    device = DEVICES["hdd7200"]
+    scenario = replace(SCENARIO, workload=WorkloadSpec(7, 8, 9), device=device, seed=3, mount_options="discard")
     run.write_plan(scenario, PLAN)
     assert scenario == run.scenario(scenario.id)
     with_scenario(run, SCENARIO, rows(1))
@@ -124,6 +125,14 @@ def test_the_scenario_of_a_scenario_is_read_back_whole(run: Run) -> None:
     assert PLAN == measured.plan
     with pytest.raises(StoreError, match=rf"no scenario 'sqlite-none'; it has: {SCENARIO.id}$".replace("+", r"\+")):
         run.scenario("sqlite-none")
+
+
+def test_a_device_that_had_another_name_is_reported_by_its_name_of_today_and_replayed_as_it_was(run: Run) -> None:
+    stored = replace(SCENARIO, device=Device("hdd", 4, 4, 8, "as it was"))
+    with_scenario(run, stored, rows(1))
+    ((measured,), damaged) = run.results([stored.id])
+    assert ("hdd7200", []) == (measured.device, damaged)
+    assert stored == run.scenario(stored.id)
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 2, 30, 150])

@@ -86,7 +86,7 @@ def test_a_run_begins_with_what_decides_its_outcome(
     ran: tuple[Path, subprocess.CompletedProcess[str]], recorder: Template, verifier: Template, image: Image
 ) -> None:
     lines = ran[1].stderr.splitlines()
-    assert "4 scenarios from 4 recordings: profile quick, device ssd, seed 1, the guest's own builds" in lines
+    assert "4 scenarios from 4 recordings: profile quick, device ssd-sata, seed 1, the guest's own builds" in lines
     (digests,) = [line for line in lines if line.startswith("image ")]
     assert image.folder.name in digests
     assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}; QEMU" in digests

@@ -82,7 +82,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
     """Run both on a disk with delays, so that two requests can be in flight together."""
     folder = tmp_path_factory.mktemp("blocks")
     engines.write(folder, "blocks", driver={_OPEN: _BLOCK}, spec=_SPEC)
-    words = ("--no-controls", "--device", "hdd", OVERWRITTEN, RACED, "--run-dir", folder / "run")
+    words = ("--no-controls", "--device", "hdd7200", OVERWRITTEN, RACED, "--run-dir", folder / "run")
     said = subprocess.run(
         [RIG, "run", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=_LIMIT_S,
         env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(folder)},

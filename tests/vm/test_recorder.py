@@ -76,9 +76,9 @@ def test_each_setting_flushes_as_often_as_its_documentation_says(recorded: Recor
 
 
 def test_a_slower_device_takes_more_virtual_time_and_changes_no_write(wal_full: Recording, recorded: Recorder) -> None:
-    slow = recorded(replace(scenario_of("wal_full"), device=DEVICES["hdd"])).facts
+    slow = recorded(replace(scenario_of("wal_full"), device=DEVICES["hdd7200"])).facts
     assert slow.busy_virtual_ns > 2 * wal_full.facts.busy_virtual_ns
-    # A WAL/FULL transaction waits for at least one flush, which takes 1 ms on the ssd.
+    # A WAL/FULL transaction waits for at least one flush, which takes 1 ms on the ssd-sata.
     assert wal_full.facts.busy_virtual_ns > SHORT.transaction_count * 1e6
     assert wal_full.facts.flush_count == slow.flush_count
 
@@ -97,7 +97,7 @@ def test_what_the_engine_cannot_do_fails_with_its_words_and_what_it_ignores_is_r
 
 
 def test_the_block_trace_shows_what_was_in_flight_when_a_flush_completed(recorded: Recorder) -> None:
-    slow = recorded(replace(scenario_of("delete_full"), device=DEVICES["hdd"]))
+    slow = recorded(replace(scenario_of("delete_full"), device=DEVICES["hdd7200"]))
     with slow.opened() as logs:
         assert any(epoch.ahead_at(len(epoch.fuas)) for epoch in logs.epochs)
 

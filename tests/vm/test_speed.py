@@ -24,7 +24,7 @@ def measured(folder: Path, *words: str) -> tuple[Speeds, str]:
 def test_virtual_figures_repeat_and_a_slower_disk_costs_those_that_flush(tmp_path: Path) -> None:
     found = {
         device: measured(tmp_path, "--fs", "ext4", "--device", device, "wal_full", "wal_off", "--transactions", "8")[0]
-        for device in ("none", "hdd")
+        for device in ("none", "hdd7200")
     }
     for device, one in found.items():
         assert one.spread < SPREAD_MAX
@@ -35,20 +35,22 @@ def test_virtual_figures_repeat_and_a_slower_disk_costs_those_that_flush(tmp_pat
         assert disk.flush_count
         assert disk.flush_count >= 8
     slower = {
-        arm: found["hdd"].counted(arm)[0].wall_ns / found["none"].counted(arm)[0].wall_ns
+        arm: found["hdd7200"].counted(arm)[0].wall_ns / found["none"].counted(arm)[0].wall_ns
         for arm in ("wal_full", "wal_off")
     }
     assert slower["wal_full"] > 2 > slower["wal_off"] > 0.5
-    assert found["hdd"].probe.sync_s > 0.008 > found["none"].probe.sync_s
+    assert found["hdd7200"].probe.sync_s > 0.008 > found["none"].probe.sync_s
 
 
 def test_a_document_is_measured_on_the_file_system_that_it_is_about(tmp_path: Path) -> None:
-    found, shown = measured(tmp_path, "--fs", "btrfs.zstd", "--device", "hdd", "--document", "S3", "--scale", "0.002")
+    found, shown = measured(
+        tmp_path, "--fs", "btrfs.zstd", "--device", "hdd7200", "--document", "S3", "--scale", "0.002"
+    )
     assert {"delete", "delete-nocow", "wal", "wal-nocow"} <= set(found.arms)
     assert not found.absent
     assert "btrfs" == found.filesystem
     assert any(option.startswith("compress-force=zstd") for option in found.options)
-    assert "virtual: btrfs.zstd on the device hdd" in shown
+    assert "virtual: btrfs.zstd on the device hdd7200" in shown
 
 
 def test_an_arm_that_the_file_system_cannot_have_is_left_out_with_the_reason(tmp_path: Path) -> None:
