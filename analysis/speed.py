@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rig.analysis.latencies import Latencies, latencies
 from rig.engines.replications import Figure
-from rig.speed.speeds import Speeds
+from rig.speed.speeds import Reads, Speeds
 
 _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
@@ -49,6 +49,8 @@ class ArmSpeed:
     figures: dict[str, Interval]
     ratios: dict[str, Interval]
     latencies: Latencies | None
+    # Of the readers beside the writers, from a sample; only the longest is that of all reads.
+    reads: Latencies | None
     # None where they were not counted. The flushes are the fewest of a round, because other programs add to them; the
     # others are medians.
     flush_per_transaction: float | None
@@ -137,6 +139,7 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
         figures={one: bootstrap(_figures(speeds, name, one), None, speeds.seed) for one in names},
         ratios={one: found for one in in_base if (found := ratio(speeds, name, base, one))},
         latencies=latencies(one for trial in trials for one in trial.latencies_ns),
+        reads=_of_reads([trial.reads for trial in trials if trial.reads]),
         flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
         bytes_per_user_byte=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
         cpu_ms_per_transaction=_median([_part(t.cpu_s * 1e3, t.transactions) for t in trials]),
@@ -145,6 +148,11 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
             for key in sorted({key for trial in trials for key in trial.counts})
         },
     )
+
+
+def _of_reads(reads: Sequence[Reads]) -> Latencies | None:
+    found = latencies(taken_ns for one in reads for taken_ns in one.sample_ns)
+    return replace(found, max_ms=max(one.longest_ns for one in reads) / 1e6) if found else None
 
 
 def _figures(speeds: Speeds, arm: str, metric: str) -> list[float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from rig.analysis.latencies import Latencies
 from rig.analysis.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
 from rig.engines.replications import Metric
 from rig.speed.speeds import Speeds
@@ -33,7 +34,9 @@ def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
             figures.add_column(heading, justify="right", no_wrap=True)
     if is_one := len(speeds.metrics) == 1:
         costs = figures
-    for heading in ("p50 ms", "p95", "p99", "max", "FLUSH\n/tx", "bytes/\nuser byte"):
+    has_reads = any(arm.reads for arm in arms)
+    of_reads = ("read\np50 ms", "p95", "p99", "max") if has_reads else ()
+    for heading in ("p50 ms", "p95", "p99", "max", "FLUSH\n/tx", "bytes/\nuser byte", *of_reads):
         costs.add_column(heading, justify="right")
     for arm in arms:
         is_base = speeds.arms[arm.name].base == arm.name
@@ -42,7 +45,7 @@ def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
             figures.add_row(arm.name, *shown, *_costs(arm))
         else:
             figures.add_row(arm.name, *shown)
-            costs.add_row(arm.name, *_costs(arm))
+            costs.add_row(arm.name, *_costs(arm), *(_latencies(arm.reads) if has_reads else ()))
     return [figures] if is_one else [figures, costs]
 
 
@@ -51,9 +54,11 @@ def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
 
 
 def _costs(arm: ArmSpeed) -> list[str]:
-    one = arm.latencies
-    taken = [one.p50_ms, one.p95_ms, one.p99_ms, one.max_ms] if one else [None] * 4
-    return [number(each) for each in (*taken, arm.flush_per_transaction, arm.bytes_per_user_byte)]
+    return [*_latencies(arm.latencies), number(arm.flush_per_transaction), number(arm.bytes_per_user_byte)]
+
+
+def _latencies(one: Latencies | None) -> list[str]:
+    return [number(each) for each in ([one.p50_ms, one.p95_ms, one.p99_ms, one.max_ms] if one else [None] * 4)]
 
 
 def _table(heading: str, title: str = "") -> Table:

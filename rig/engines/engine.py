@@ -21,7 +21,7 @@ from rig.contract.scenario import OWN_WORKLOAD
 from rig.engines.own import OwnDriver
 from rig.workloads import NAMES
 from rig.workloads.events import EventKind
-from rig.workloads.operations import Content, Operation, Skill, Table
+from rig.workloads.operations import Content, Operation, Row, Skill, Table
 
 
 @runtime_checkable
@@ -53,6 +53,14 @@ class EventfulDatabase(Database, Protocol):
 
     def happen(self, kind: EventKind, variant: str) -> bool:
         """Carry out an event; return False if these settings have nothing of the kind."""
+
+
+@runtime_checkable
+class ReadableDatabase(Database, Protocol):
+    """A database in which a single row can be looked up."""
+
+    def row(self, table: str, key: int) -> Row | None:
+        """Return the row under a key, without the key; None if there is none."""
 
 
 @runtime_checkable
@@ -226,6 +234,8 @@ class Spec:
     immune: Mapping[str, str] = field(default_factory=dict)
     # Whether it is no database: what it loses after a sync, the file system has lost (`rig.analysis.blame`).
     is_witness: bool = False
+    # Whether several processes may open a database at a time, to write and to read (`ReadableDatabase`).
+    is_shared: bool = False
     # Whether it is measured where no scenario is named.
     is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).

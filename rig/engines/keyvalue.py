@@ -67,6 +67,11 @@ class KeyValueDatabase(ABC):
             if table.name in known
         }
 
+    def row(self, table: str, key: int) -> Row | None:
+        """Return the row under a key."""
+        found = self.value(table, _key(key))
+        return None if found is None else _row(found)
+
     def problems(self) -> list[str]:
         """Return what the engine's own check says, and which rows and index entries lack their counterpart."""
         found = self.own_problems()

@@ -15,6 +15,7 @@ from rig.front.numbers import Finite
 
 if TYPE_CHECKING:
     from rig.speed.session import Bench, Plan
+    from rig.trials.loads import Load
 
 _REPEATS, _REPEATS_VIRTUAL = 10, 1
 
@@ -64,6 +65,18 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     "--writers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that write; needs --rows."
 )
 @click.option(
+    "--readers",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Processes that look up single rows meanwhile; needs --rows and --filled.",
+)
+@click.option(
+    "--think-ms",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Mean pause of each writer and reader before each transaction or read.",
+)
+@click.option(
     "--set",
     "changes",
     multiple=True,
@@ -94,8 +107,8 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
 )
 def speed(
     *, arms: tuple[str, ...], folder: Path | None, filesystem: str | None, device: str | None, document: str | None,
-    transactions: int, rows: tuple[int, ...], filled: int, writers: int, changes: dict[str, str], scale: float,
-    repeats: int | None, seed: int, file: Path | None,
+    transactions: int, rows: tuple[int, ...], filled: int, writers: int, readers: int, think_ms: int,
+    changes: dict[str, str], scale: float, repeats: int | None, seed: int, file: Path | None,
 ) -> None:  # fmt: skip
     """Measure how fast settings are: with --dir on your own disk, without a virtual machine; with --fs in one.
 
@@ -113,18 +126,18 @@ def speed(
     from rig.trials.loads import Load
 
     _require_consistent(folder, filesystem, device)
-    if document and (arms or rows or filled or changes or writers > 1):
-        raise UsageError(
-            "--document brings its own arms and load: leave out ARM, --rows, --filled, --writers and --set"
-        )
-    if not document and not rows and (filled or writers > 1):
-        raise UsageError("--filled and --writers go with --rows: the ledger is the work of one connection")
-    repeats = repeats or (_REPEATS_VIRTUAL if filesystem else _REPEATS)
+    loads = [Load(each, transactions, writers, seed, filled, readers, think_ms) for each in rows or (0,)]
     if document:
+        if arms or rows or filled or changes or think_ms or loads[0].is_shared:
+            raise UsageError(
+                "--document brings its own arms and load: leave out ARM, --rows, --filled, --writers, --readers, "
+                "--think-ms and --set"
+            )
         plan = _of_document(document, seed, scale)
     else:
-        loads = [Load(each, transactions, writers, seed, filled) for each in rows or (0,)]
+        _require_possible(loads[0])
         plan = session.of_arms(arms_of(arms, loads, changes), seed)
+    repeats = repeats or (_REPEATS_VIRTUAL if filesystem else _REPEATS)
     if file:
         _require_storable(file)
     try:
@@ -150,6 +163,14 @@ def _require_consistent(folder: Path | None, filesystem: str | None, device: str
         raise UsageError("say where: --dir DIRECTORY for your own disk, or --fs WORD for a virtual machine")
     if device and not filesystem:
         raise UsageError("--device goes with --fs: your own disk is as fast as it is")
+
+
+def _require_possible(load: Load) -> None:
+    """Raise UsageError for a load that nobody can carry out."""
+    if not load.rows and (load.filled or load.is_shared):
+        raise UsageError("--filled, --writers and --readers go with --rows: the ledger is the work of one connection")
+    if load.readers and not load.filled:
+        raise UsageError("--readers look up rows that are there before: give --filled too")
 
 
 @contextmanager

@@ -40,6 +40,10 @@ def arms_of(patterns: Sequence[str], loads: Sequence[Load], changed: Mapping[str
     made = []
     for load in loads:
         for engine, settings in chosen:
+            if load.is_shared and not engine.spec.is_shared:
+                raise UsageError(
+                    f"one process at a time opens a database of {engine.name}: leave out --writers and --readers"
+                )
             name = settings_name(settings)
             name = f"{engine.name}-{name}" if several else name
             name = f"{name}, {load.name}" if len(loads) > 1 else name

@@ -16,13 +16,14 @@ from rig.contract.errors import EngineError, UsageError
 from rig.engines import Engine
 from rig.engines.replications import Metric, Replication
 from rig.speed.arms import Arm
-from rig.speed.speeds import WARM_UP, ArmFacts, Speeds, Trial
+from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Speeds, Trial
 from rig.trials import disks
 from rig.trials.disks import Disk
 from rig.trials.probe import Probe
 from rig.trials.trial import Orders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
+_READS_PER_SECOND = Metric("reads_per_s", "reads/s", more_is_better=True)
 
 
 class Progress(Protocol):
@@ -87,7 +88,8 @@ def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
         )
         for arm in arms
     }
-    return Plan("settings", None, (_PER_SECOND,), facts, max(arm.load.estimated_bytes for arm in arms))
+    metrics = (_PER_SECOND, _READS_PER_SECOND) if any(arm.load.readers for arm in arms) else (_PER_SECOND,)
+    return Plan("settings", None, metrics, facts, max(arm.load.estimated_bytes for arm in arms))
 
 
 def of_replication(engine: Engine, replication: Replication, seed: int, scale: float) -> Plan:
@@ -168,4 +170,5 @@ def _carried_out(plan: Plan, name: str, bench: Bench) -> dict[str, Any]:
 
 def _trial(told: dict[str, Any], number: int, name: str) -> Trial:
     disk = disks.Counters(**told["disk"]) if told["disk"] else None
-    return Trial(**{**told, "disk": disk, "round": number, "arm": name})
+    reads = Reads(**told["reads"]) if told.get("reads") else None
+    return Trial(**{**told, "disk": disk, "reads": reads, "round": number, "arm": name})

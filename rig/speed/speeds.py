@@ -1,6 +1,6 @@
 """The stored form of `rig speed --json FILE`: one JSON object with every single measurement.
 
-    format      "powercut-rig speed 2"; a reader must refuse what it does not know; 1 had no `virtual`
+    format      "powercut-rig speed 3"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`
     made        when, as UTC in ISO 8601
     experiment  "settings", or the name of a document such as "S0"
     document    the document's file; empty for settings
@@ -22,6 +22,8 @@
         metrics         metric -> figure of this trial
         counts          whatever else the workload counted, such as errors
         latencies_ns    of every transaction, in order of their ends for each writer
+        reads           of readers beside the writers: {count, sample_ns, longest_ns}, the latencies of a part of the
+                        reads, evenly spread, and the longest of all; null without readers
         wall_ns         the measured time
         transactions, rows, user_bytes
         disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during the trial, of all
@@ -48,13 +50,22 @@ from rig.engines.replications import Figure, Metric
 from rig.trials.disks import Counters, Disk
 from rig.trials.probe import Probe
 
-FORMAT = "powercut-rig speed 2"
-_FORMATS = {FORMAT, "powercut-rig speed 1"}
+FORMAT = "powercut-rig speed 3"
+_FORMATS = {FORMAT, "powercut-rig speed 2", "powercut-rig speed 1"}
 WARM_UP = 0
 # The name in a run directory, whose report shows these figures beside its virtual ones.
 BESIDE = "speed.json"
 # The load of a document's own workload at the sizes that the document has.
 WHOLE = "scale 1"
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What the readers of a trial did, all together."""
+
+    count: int
+    sample_ns: Sequence[int]
+    longest_ns: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,7 @@ class Trial:
     process_bytes: int | None
     cpu_s: float
     files: Mapping[str, int]
+    reads: Reads | None = None
 
 
 @dataclass(frozen=True)
@@ -204,8 +216,12 @@ def _numbers(speeds: Speeds) -> Iterator[Any]:
     for one in speeds.trials:
         yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes, one.cpu_s)
         yield from (*one.metrics.values(), *one.counts.values(), *one.latencies_ns)
+        if one.reads:
+            yield from (one.reads.count, one.reads.longest_ns, *one.reads.sample_ns)
         yield from (number for number in (one.process_bytes, one.disk and one.disk.flush_count) if number is not None)
 
 
 def _trial(message: dict[str, Any]) -> Trial:
-    return Trial(**{**message, "disk": Counters(**message["disk"]) if message["disk"] else None})
+    disk = Counters(**message["disk"]) if message["disk"] else None
+    reads = Reads(**message["reads"]) if message.get("reads") else None
+    return Trial(**{**message, "disk": disk, "reads": reads})

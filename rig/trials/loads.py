@@ -1,7 +1,8 @@
 """What a measured database does: the ledger of the rig, or transactions that each insert a fixed number of rows.
 
 The ledger is the workload whose losses the rig counts; one connection carries it out. Rows may come from several
-writers, each with rows and a connection of its own. A row is an integer key and a text of 100 bytes.
+writers, each with rows and a connection of its own, and readers may look up the rows that were there before. A row is
+an integer key and a text of 100 bytes.
 """
 
 from __future__ import annotations
@@ -30,17 +31,28 @@ class Load:
     transactions: int
     writers: int
     seed: int
-    # Rows in the table before the measured time.
+    # Rows in the table before the measured time: those that are read.
     filled: int = 0
+    readers: int = 0
+    # Mean pause of each connection before a transaction or a read.
+    think_ms: int = 0
 
     @property
     def name(self) -> str:
         """Return the load in words."""
-        if not self.rows:
-            return DEFAULT_WORKLOAD
-        size = f"{self.rows} row{'s' if self.rows > 1 else ''}"
-        into = f" into {self.filled}" if self.filled else ""
-        return f"{size}{into}" + (f", {self.writers} writers" if self.writers > 1 else "")
+        size = f"{_counted(self.rows, 'row')} into {self.filled}" if self.filled else _counted(self.rows, "row")
+        words = [
+            size if self.rows else DEFAULT_WORKLOAD,
+            _counted(self.writers, "writer") if self.writers > 1 else "",
+            _counted(self.readers, "reader") if self.readers else "",
+            f"think {self.think_ms} ms" if self.think_ms else "",
+        ]
+        return ", ".join(filter(None, words))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several connections use the database at a time."""
+        return self.writers > 1 or self.readers > 0
 
     @property
     def estimated_bytes(self) -> int:
@@ -53,36 +65,40 @@ class Carried:
     """A load as an engine carries it out."""
 
     def __init__(self, load: Load, spec: Spec) -> None:
-        self._load = load
+        self.load = load
         self._spec = spec
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """Return the tables that are created before the measured time."""
-        return (_ROWS,) if self._load.rows else self._ledger.first_tables
+        return (_ROWS,) if self.load.rows else self._ledger.first_tables
 
     @property
     def initial(self) -> Sequence[Operation]:
         """Return the rows that are inserted before the measured time."""
-        if not self._load.rows:
+        if not self.load.rows:
             return self._ledger.initial
-        return [_insert(key, self._load.seed) for key in range(1, self._load.filled + 1)]
+        return [_insert(key, self.load.seed) for key in range(1, self.load.filled + 1)]
 
     def transactions(self, writer: int) -> list[Sequence[Operation]]:
         """Return the transactions of one writer, counted from 0."""
-        numbers = range(self._load.transactions)
-        if not self._load.rows:
+        numbers = range(self.load.transactions)
+        if not self.load.rows:
             return [self._ledger.transaction(number + 1) for number in numbers]
         return [self._inserted(writer, number) for number in numbers]
 
     def _inserted(self, writer: int, number: int) -> list[Operation]:
-        load = self._load
+        load = self.load
         begin = load.filled + 1 + (number * load.writers + writer) * load.rows
         return [_insert(key, load.seed) for key in range(begin, begin + load.rows)]
 
     @cached_property
     def _ledger(self) -> Work:
-        return Work(DEFAULT_WORKLOAD, self._load.seed, self._load.transactions, self._spec.skills)
+        return Work(DEFAULT_WORKLOAD, self.load.seed, self.load.transactions, self._spec.skills)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _insert(key: int, seed: int) -> Operation:

@@ -21,7 +21,7 @@ class Stopwatch:
     """A `rig.engines.replications.Stopwatch` that reads the block layer and the process."""
 
     def __init__(self, directory: Path, below: Sequence[Path]) -> None:
-        self._directory = directory
+        self.directory = directory
         self._below = below
         self._facts: dict[str, Any] = {}
         self._latencies_ns: list[int] = []
@@ -32,7 +32,7 @@ class Stopwatch:
     def running(self) -> Iterator[None]:
         """Count time, flushes and bytes for the length of a block."""
         assert not self._facts, "a trial is measured once"
-        synced(self._directory)
+        synced(self.directory)
         disk, written, cpu_s = disks.counted(self._below), _written(), _cpu_s()
         begin_ns = time.perf_counter_ns()
         yield
@@ -44,7 +44,7 @@ class Stopwatch:
             "disk": asdict(after.since(disk)) if after and disk else None,
             "process_bytes": None if written is None or written_after is None else written_after - written,
             "cpu_s": _cpu_s() - cpu_s,
-            "files": {path.name: path.stat().st_size for path in sorted(self._directory.iterdir()) if path.is_file()},
+            "files": {path.name: path.stat().st_size for path in sorted(self.directory.iterdir()) if path.is_file()},
         }
 
     def lap(self, taken_ns: int) -> None:

@@ -16,7 +16,7 @@ from rig.analysis import speed
 from rig.analysis.latencies import Latencies, percentile
 from rig.analysis.speedtable import print_speeds
 from rig.engines.replications import Figure, Metric
-from rig.speed.speeds import ArmFacts, Speeds, Trial
+from rig.speed.speeds import ArmFacts, Reads, Speeds, Trial
 from rig.trials.disks import Counters, Disk
 from rig.trials.probe import Probe
 
@@ -145,3 +145,22 @@ def test_the_table_has_every_arm_the_disk_and_what_warns() -> None:
         "third: no such disk",
     ):
         assert expected in text
+
+
+def test_readers_stand_beside_the_writers_with_the_longest_read_of_all() -> None:
+    one = measured({"a": [10.0, 12.0], "b": [20.0, 22.0]})
+    reads = {1: Reads(9, [1_000_000, 3_000_000], 70_000_000), 2: Reads(9, [5_000_000], 6_000_000)}
+    metrics = [Metric("speed", "tx/s", more_is_better=True), Metric("reads_per_s", "reads/s", more_is_better=True)]
+    trials = [
+        replace(each, reads=reads.get(each.round, reads[1]), metrics={**each.metrics, "reads_per_s": 500.0})
+        for each in one.trials
+    ]
+    both = replace(one, metrics=metrics, trials=trials)
+    (first, _) = speed.summed_up(both)
+    assert Latencies(3.0, 5.0, 5.0, 70.0) == first.reads
+    assert 500 == first.figures["reads_per_s"].value
+    shown = io.StringIO()
+    print_speeds(both, Console(file=shown, width=160))
+    (costs,) = (line.split() for line in shown.getvalue().splitlines() if line.startswith("a ") and "70.0" in line)
+    assert ["3.00", "5.00", "5.00", "70.0"] == costs[-4:]
+    assert [None, None] == [arm.reads for arm in speed.summed_up(one)]

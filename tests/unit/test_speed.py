@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import re
 import signal
 import subprocess
@@ -26,9 +24,7 @@ from rig.front import cli
 from rig.speed import session, speeds
 from rig.speed.arms import arms_of
 from rig.speed.ondisk import on_disk
-from rig.trials import trial
 from rig.trials.loads import Carried, Load
-from rig.trials.stopwatch import Stopwatch
 from rig.trials.trial import Orders
 from rig.workloads.operations import apply
 from tests.unit.test_analysis_speed import measured
@@ -53,8 +49,10 @@ class Told:
         self.done_count += cut_count
 
 
-def small(*patterns: str, rows: int = 0, writers: int = 1, **changes: str) -> session.Plan:
-    return session.of_arms(arms_of(patterns, [Load(rows, 5, writers, 3, rows)], changes), 3)
+def small(
+    *patterns: str, rows: int = 0, writers: int = 1, readers: int = 0, think_ms: int = 0, **changes: str
+) -> session.Plan:
+    return session.of_arms(arms_of(patterns, [Load(rows, 5, writers, 3, rows, readers, think_ms)], changes), 3)
 
 
 def on_this_disk(plan: session.Plan, folder: Path, repeats: int, seed: int, told: Told) -> speeds.Speeds:
@@ -164,6 +162,17 @@ def test_what_was_stored_before_there_were_virtual_disks_is_read(tmp_path: Path)
     assert {} == speeds.load(path).virtual
 
 
+def test_what_was_stored_before_there_were_readers_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "speed.json"
+    one = measured({"a": [1.0]})
+    speeds.save(one, path)
+    message = json.loads(path.read_text())
+    for trial in message["trials"]:
+        del trial["reads"]
+    path.write_text(json.dumps(message | {"format": "powercut-rig speed 2"}))
+    assert one.trials == speeds.load(path).trials
+
+
 def test_the_spread_is_that_of_the_arm_whose_runs_differ_most() -> None:
     one = measured({"a": [1.0], "b": [1.0]})
     assert 0 == one.spread
@@ -174,8 +183,8 @@ def test_the_spread_is_that_of_the_arm_whose_runs_differ_most() -> None:
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "speed.json"
-    path.write_text(json.dumps({"format": "powercut-rig speed 3"}))
-    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 2'"):
+    path.write_text(json.dumps({"format": "powercut-rig speed 4"}))
+    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 3'"):
         speeds.load(path)
 
 
@@ -198,33 +207,9 @@ def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:
     assert (15, 45, 15) == (one.transactions, one.rows, len(one.latencies_ns))
 
 
-def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) -> None:
-    opened_count = multiprocessing.get_context("fork").Value("i", 0)
-
-    def opened() -> Any:
-        with opened_count.get_lock():
-            opened_count.value += 1
-            number = opened_count.value
-        if number == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return object()
-
-    def hangs(*_: object) -> None:
-        raise TimeoutError("nobody was told")
-
-    before = signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(10)
-    try:
-        with pytest.raises(EngineError, match="a writer ended without a word"):
-            trial._together(opened, [[], []], Stopwatch(tmp_path, []))
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @given(st.integers(0, 9), st.integers(0, 100), st.text(max_size=5))
 def test_orders_arrive_as_they_were_sent(seed: int, rows: int, value: str) -> None:
-    for load in (None, Load(rows, 5, 1, seed)):
+    for load in (None, Load(rows, 5, 1, seed), Load(rows, 5, 1, seed, 9, 3, 20)):
         sent = Orders("rig.engines.sqlite", seed, {"page_size": value}, load)
         assert sent == Orders.of(json.loads(json.dumps(sent.message)))
 
@@ -252,7 +237,14 @@ def test_names_may_have_an_engine_and_each_load_has_its_own_base() -> None:
         (["files-append"], "the transactions of files are its own"),
         (["--rows", "1,x"], "--rows takes numbers above 0"),
         (["--rows", "0"], "--rows takes numbers above 0"),
-        (["--writers", "2"], "--filled and --writers go with --rows"),
+        (["--writers", "2"], "--filled, --writers and --readers go with --rows"),
+        (["--readers", "2"], "--filled, --writers and --readers go with --rows"),
+        (["--rows", "1", "--readers", "2"], "--readers look up rows that are there before: give --filled too"),
+        (
+            ["leveldb-default_sync", "--rows", "1", "--writers", "2"],
+            "one process at a time opens a database of leveldb",
+        ),
+        (["--document", "S0", "--think-ms", "1"], "--document brings its own arms"),
         (["--set", "page_size"], "--set takes NAME=VALUE"),
         (["--set", "journal_mode=wal"], "journal_mode is part of the name of an arm"),
         (["--document", "S0", "--scale", "nan"], "'nan' is not a finite number"),

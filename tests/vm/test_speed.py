@@ -57,3 +57,20 @@ def test_an_arm_that_the_file_system_cannot_have_is_left_out_with_the_reason(tmp
     found, _ = measured(tmp_path, "--fs", "ext4", "--device", "none", "--document", "S3", "--scale", "0.0005")
     assert {"delete", "wal"} == set(found.arms)
     assert "this file system does not know the attribute nocow" in found.absent["wal-nocow"]
+
+
+def test_readers_read_beside_writers_in_virtual_time_too(tmp_path: Path) -> None:
+    words = ("--rows", "2", "--filled", "20", "--writers", "2", "--readers", "2", "--think-ms", "3")
+    found, shown = measured(
+        tmp_path, "--fs", "ext4", "--device", "emmc", "wal_full", "delete_full", *words, "--transactions", "4"
+    )
+    for trial in found.trials:
+        assert (8, 16, 8) == (trial.transactions, trial.rows, len(trial.latencies_ns))
+        assert trial.reads
+        assert trial.reads.count >= 2
+        assert trial.metrics["reads_per_s"] > 0
+    # In a rollback journal's commit the database is locked against readers, while its flushes take 8 ms each.
+    longest_ns = {arm: found.counted(arm)[0].reads.longest_ns for arm in found.arms}  # type: ignore[union-attr]
+    (wal, journal) = longest_ns.values()
+    assert journal > wal
+    assert "reads/s" in shown

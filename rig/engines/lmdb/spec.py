@@ -18,5 +18,6 @@ SPEC = Spec(
     cross_checks=("default", "nosync"),
     warm=("default", "writemap"),
     immune={"discard": "it never gives space back to the file system, so no discard takes effect"},
+    is_shared=True,
     is_default=False,
 )

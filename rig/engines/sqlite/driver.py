@@ -98,6 +98,12 @@ class SqliteDatabase:
             if table.name in known
         }
 
+    def row(self, table: str, key: int) -> Row | None:
+        """Return the row under a key."""
+        # All of it: a statement that is not at its end keeps the read transaction open.
+        found = list(self._connection.execute(f"SELECT * FROM {table} WHERE id=?", (key,)))
+        return tuple(found[0][1:]) if found else None
+
     def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
         """Return which tables are in which of the two databases; nothing if there is one."""
         if not self._attached:

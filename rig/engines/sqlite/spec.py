@@ -32,6 +32,7 @@ SPEC = Spec(
     # pragma.html: EXTRA is FULL plus a sync of the directory after the journal is removed, which these modes never do.
     same_as={"truncate_extra": "truncate_full", "persist_extra": "persist_full", "wal_extra": "wal_full"},
     strict=("wal_full",),
+    is_shared=True,
     warm=("delete_extra", "wal_full"),
     cross_checks=("delete_full", "wal_full", "delete_off", "wal_off"),
     programs={
