@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,14 @@ def test_the_table_fits_its_width_and_cuts_no_word(summary: Summary, width: int)
     for row in summary.rows:
         assert row.outcome.settings_name in text
     assert "rig replay sqlite-ext4-wal_extra_powercut e00:i4" in text
+
+
+def test_speed_against_loss_is_shown_apart_for_each_device() -> None:
+    fast, slow = ([replace(one, device=device) for one in matrix()] for device in ("ssd-plp", "hdd5400"))
+    slower = [replace(one, recording=replace(one.recording, busy_virtual_ns=10**11)) for one in slow]
+    shown = report_html(summarise([*fast, *slower], 100), {})
+    captions = re.findall(r"<figcaption>How much is lost: ([^<]*)", shown)
+    assert ["hdd5400", "ssd-plp"] == [re.findall(r"device (\S+)\. ", caption)[0] for caption in captions]
 
 
 CROWD = [Point(f"setting_{index}", 100 * 1.08**index, float(index % 2), index % 3 == 0) for index in range(12)]
