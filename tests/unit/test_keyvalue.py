@@ -61,6 +61,14 @@ def test_the_content_is_that_of_the_model_after_every_transaction(workload: str)
         assert [] == database.problems()
 
 
+def test_a_row_is_looked_up_by_its_key() -> None:
+    work = Work("ledger", 1, 4)
+    database = filled(work, 4)
+    for table, rows in work.models[4].items():
+        assert rows == {key: database.row(table, key) for key in rows}
+    assert database.row("entry", 10**6) is None
+
+
 def test_a_transaction_that_ends_with_a_rollback_changes_nothing() -> None:
     work = Work("ledger", 1, 4)
     database = filled(work, 3)
