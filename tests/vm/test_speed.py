@@ -69,6 +69,8 @@ def test_readers_read_beside_writers_in_virtual_time_too(tmp_path: Path) -> None
         assert trial.reads
         assert trial.reads.count >= 2
         assert trial.metrics["reads_per_s"] > 0
+    # A delay of 5 ms ends at the second tick.
+    assert 0.007 < found.probe.sync_s < 0.0085
     # In a rollback journal's commit the database is locked against readers, while its flushes take 8 ms each.
     longest_ns = {arm: found.counted(arm)[0].reads.longest_ns for arm in found.arms}  # type: ignore[union-attr]
     (wal, journal) = longest_ns.values()
