@@ -3,8 +3,9 @@
 A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run. A
 scenario can be green only if all required controls of its group fired. The engine's dossier says which settings must
 fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload:
-- the settings that must lose under this fault lose at least one acknowledged transaction, and where writes may be
-  reordered or torn, the settings that may be damaged show some damage, unless the file system keeps files in order;
+- the settings that must lose under this fault lose at least one acknowledged transaction, except those that close or
+  unlock what they wrote where that is a sync, and where writes may be reordered or torn, the settings that may be
+  damaged show some damage, unless the file system keeps files in order;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under a live cut that drops writes, some transactions are acknowledged after the cut and are gone;
 - under discards, some judged state holds a discard that took effect, and under shorn writes one holds garbage;
@@ -107,7 +108,7 @@ def is_control(scenario: MeasuredScenario | Scenario) -> bool:
 
 def must_lose(scenario: MeasuredScenario) -> bool:
     """Return whether this scenario is a control that must lose at least one acknowledged transaction."""
-    names = dossier_of(scenario.engine).CONTROLS.must_lose.get(scenario.fault, ())
+    names = dossier_of(scenario.engine).CONTROLS.losing(scenario.fault, scenario.filesystem)
     return scenario.shim == Shim.NONE and settings_name(scenario.settings) in names
 
 
@@ -159,7 +160,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
         if unsafe(group.filesystem, group.fault):
             results += [_bare_control(group, name, members) for name in _settings_of_controls(group) if is_plain]
             continue
-        required = dossier_of(group.engine).CONTROLS.must_lose.get(group.fault, ()) if is_plain else ()
+        required = dossier_of(group.engine).CONTROLS.losing(group.fault, group.filesystem) if is_plain else ()
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
             results += _kill_controls(group, required, members)
             continue
@@ -190,7 +191,7 @@ def _is_plain(group: Group) -> bool:
 def _settings_of_controls(group: Group) -> tuple[str, ...]:
     """Return the settings that must be run as controls of a group."""
     if not unsafe(group.filesystem, group.fault):
-        return control_settings(group.engine, group.fault)
+        return control_settings(group.engine, group.fault, group.filesystem)
     engine = found(group.engine)
     return engine.spec.strict if engine and group.fault in _REORDERING_FAULTS else ()
 

@@ -33,7 +33,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class GuestProbe:
-    """A small experiment with a file system that needs a machine: `rig.filesystems.{filesystem}probes`."""
+    """A small experiment with a file system that needs a machine: `rig.filesystems.{filesystem}probes`.
+
+    `ENGINE.NAME` is one with an engine on several hosts: `rig.engines.{engine}.hosts`.
+    """
 
     filesystem: str
     name: str

@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
 from rig.contract.errors import UsageError
+from rig.filesystems import syncs_on_close
 
 GROUP = "rig.dossiers"
 
@@ -107,6 +108,8 @@ class Controls:
 
     # Fault -> settings that lose at least one acknowledged transaction under it.
     must_lose: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Those of them that close or unlock what they wrote; some file systems make that durable.
+    closing: tuple[str, ...] = ()
     # Fault -> settings that come back damaged at least once.
     must_damage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Some of the settings: where writes may be reordered or torn, some scenario with these must show damage.
@@ -115,6 +118,11 @@ class Controls:
     programs: Mapping[str, str] = field(default_factory=dict)
     # Why the engine may never come back whole if every sync is swallowed; empty: some state must, with a loss.
     damaged_without_syncs: str = ""
+
+    def losing(self, fault: str, filesystem: str) -> tuple[str, ...]:
+        """Return the settings that must lose a transaction under a fault on a file system."""
+        spared = self.closing if syncs_on_close(filesystem) else ()
+        return tuple(name for name in self.must_lose.get(fault, ()) if name not in spared)
 
 
 @runtime_checkable
@@ -168,7 +176,10 @@ def parsed(version: str) -> Version:
     return tuple(map(int, match[0].split("."))) if match else (0,)
 
 
-def control_settings(engine: str, fault: str) -> tuple[str, ...]:
-    """Return the names of the settings that must be run as controls of this engine under this fault."""
+def control_settings(engine: str, fault: str, filesystem: str = "") -> tuple[str, ...]:
+    """Return the names of the settings that must be run as controls of this engine under this fault.
+
+    On a file system of which nothing is known, none is spared.
+    """
     controls = dossier_of(engine).CONTROLS
-    return (*controls.must_lose.get(fault, ()), *controls.must_damage.get(fault, ()))
+    return (*controls.losing(fault, filesystem), *controls.must_damage.get(fault, ()))

@@ -9,7 +9,11 @@ from rig.contract.arms import FORGETTING_FAULTS, SPECS
 from rig.engines.files.promises import PATTERNS
 
 # Whoever syncs nothing must lose a record, and a file.
-CONTROLS = Controls(must_lose=dict.fromkeys(FORGETTING_FAULTS, ("append-none", "create-none")))
+CONTROLS = Controls(
+    must_lose=dict.fromkeys(FORGETTING_FAULTS, ("append-none", "create-none")),
+    # It closes the new file; the other keeps its file open.
+    closing=("create-none",),
+)
 KNOWN_BUGS: tuple[KnownBug, ...] = ()
 
 

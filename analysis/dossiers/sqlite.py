@@ -19,6 +19,8 @@ CONTROLS = Controls(
         "lyingflush": _FULLY_SYNCED,
         "livecut-cache": _BARE,
     },
+    # Without a log a commit ends with the release of its lock on the database.
+    closing=("delete_off",),
     # A kill during a commit damages only where there is no journal on disk.
     must_damage={"processkill": ("memory_off",)},
     damaging={"synchronous": "off"},

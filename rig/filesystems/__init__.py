@@ -7,18 +7,20 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import FileSystem, JournalDisk, Numbered, Unjournaled
+from rig.filesystems.filesystem import FileSystem, JournalDisk, Numbered, Served, Unjournaled
 
 __all__ = [
     "FileSystem",
     "JournalDisk",
     "Numbered",
+    "Served",
     "Unjournaled",
     "default_filesystems",
     "filesystem_named",
     "filesystems",
     "holding",
     "keeps_order",
+    "syncs_on_close",
     "unsafe",
     "with_journal_disk",
 ]
@@ -60,6 +62,11 @@ def unsafe(word: str, fault: str) -> str:
 def keeps_order(word: str) -> bool:
     """Return whether a crash leaves the files of a file system as they were at one moment; False for an unknown one."""
     return any(found.keeps_order for found in filesystems() if found.word == word)
+
+
+def syncs_on_close(word: str) -> bool:
+    """Return whether a file that is closed or unlocked on a file system is as safe as after a sync."""
+    return any(found.syncs_on_close for found in filesystems() if isinstance(found, Served) and found.word == word)
 
 
 def holding(filesystem: FileSystem, file_count: int) -> FileSystem:

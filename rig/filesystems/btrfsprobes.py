@@ -8,7 +8,6 @@ found by its content, which is random and occurs once on each disk.
 from __future__ import annotations
 
 import array
-import ctypes
 import errno
 import fcntl
 import os
@@ -19,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rig.filesystems import kernel
 from rig.filesystems.fiemap import extents
 
 Figures = Mapping[str, int]
-_libc = ctypes.CDLL(None, use_errno=True)
 
 _BLOCK = 4096
 _BLOCKS = 16
@@ -111,17 +110,11 @@ def _mounted(disks: Sequence[str], folder: str, *options: str, is_new: bool = Tr
         _tool("mkfs.btrfs", "-q", "-f", "--nodiscard", *options, *disks)
     for disk in disks:
         _tool("btrfs", "device", "scan", disk)
-    _succeeded(_libc.mount(disks[0].encode(), folder.encode(), b"btrfs", 0, b"nodiscard"), "mount")
+    kernel.mount(disks[0], "btrfs", "nodiscard", folder)
     try:
         yield folder
     finally:
-        _succeeded(_libc.umount2(folder.encode(), 0), "umount")
-
-
-def _succeeded(result: int, what: str) -> None:
-    if result:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        kernel.unmount(folder)
 
 
 def _make_files(disks: Sequence[str], folder: str, *options: str) -> None:

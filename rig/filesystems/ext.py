@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
 
@@ -126,6 +126,9 @@ class Ext:
         return ()
 
 
+E = TypeVar("E", bound=Ext)
+
+
 class Ext2(Ext):
     """The format without a journal."""
 
@@ -135,12 +138,16 @@ class Ext2(Ext):
         return _said(process) if _ANSWER in process.stdout or process.returncode > _REPAIRED else ""
 
 
-class JournaledExt(Ext):
-    """A format with a journal, which may have a disk of its own."""
+class LoggedExt(Ext):
+    """A format with a journal."""
 
     @property
     def _journal(self) -> tuple[str, ...]:
         return "-J", "size=4"
+
+
+class JournaledExt(LoggedExt):
+    """A format with a journal, which may have a disk of its own."""
 
     def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
         """Make the file system with its journal on a separate disk."""
@@ -159,10 +166,14 @@ class JournaledExt(Ext):
 def _ext4(
     word: str, *reads_back: str, options: str = "", unsafe: Mapping[str, str] | None = None, features: str = ""
 ) -> JournaledExt:
-    return JournaledExt(
-        word, "ext4", options, _OPTIONS_OF_EXT4, reads_back, unsafe or {}, keeps_order="data=journal" in reads_back,
-        is_default=word == "ext4", extended=_EXTENDED_EXT4, features=features,
-    )  # fmt: skip
+    made = newest(JournaledExt, word, *reads_back, unsafe=unsafe or {})
+    order = "data=journal" in reads_back
+    return replace(made, mount_options=options, keeps_order=order, is_default=word == "ext4", features=features)
+
+
+def newest(kind: type[E], word: str, *reads_back: str, unsafe: Mapping[str, str]) -> E:
+    """Return the newest format, as its tools make it by default."""
+    return kind(word, "ext4", "", _OPTIONS_OF_EXT4, reads_back, unsafe, extended=_EXTENDED_EXT4)
 
 
 VARIANTS = (

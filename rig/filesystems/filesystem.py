@@ -100,6 +100,32 @@ class Numbered(Protocol):
 
 
 @runtime_checkable
+class Served(Protocol):
+    """What a file system offers if programs reach it through a server, which runs in the same machine.
+
+    The device has the server's own file system. A crash ends the programs as well; a new client then sees what the
+    server's file system holds, so crash states are judged there, without a server.
+    """
+
+    @property
+    def serving_modules(self) -> tuple[str, ...]:
+        """Return the kernel modules of server and client, each after those that it needs."""
+
+    @property
+    def syncs_on_close(self) -> bool:
+        """Return whether to close a file, or to release a lock on it, makes durable what was written to it."""
+
+    def serve(self, directory: str) -> None:
+        """Start the server, have it export what is mounted at a directory, and mount that there as a client."""
+
+    def join(self, directory: str) -> None:
+        """Mount what the server exports at another directory, as another host, which shares no cache with the first."""
+
+    def stop(self) -> None:
+        """Stop the server, which no client has mounted any more; then what it exported can be unmounted."""
+
+
+@runtime_checkable
 class JournalDisk(Protocol):
     """What a file system offers if its journal can be on a separate disk."""
 

@@ -1,8 +1,9 @@
-"""What the kernel says about mounted file systems: its messages, and the options of a mount."""
+"""mount(2), and what the kernel says about mounted file systems: its messages, and the options of a mount."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,20 @@ _READ_ALL, _CLEAR = 3, 5
 _BUFFER_BYTES = 1 << 20
 _MESSAGE = re.compile(r"<(\d+)>\[ *[\d.]+\] (.*)")
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source: str, kind: str, options: str, point: str) -> None:
+    """Mount; raise OSError with the kernel's errno."""
+    if _libc.mount(source.encode(), point.encode(), kind.encode(), 0, options.encode() or None):
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount {kind}: {os.strerror(number)}")
+
+
+def unmount(point: str) -> None:
+    """Unmount; raise OSError with the kernel's errno."""
+    if _libc.umount2(point.encode(), 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"umount: {os.strerror(number)}")
 
 
 def forget_messages() -> None:

@@ -24,7 +24,7 @@ from rig.contract.orders import FAILED, READY, Orders
 from rig.engines import load
 from rig.filesystems import default_filesystems, filesystem_named
 from rig.guest import fileprobe, livecuts, recorder, speedtrial, verifier
-from rig.guest.devices import disks
+from rig.guest.devices import serving
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
 from rig.guest.site import Site
@@ -79,7 +79,7 @@ def _record(port: int) -> None:
         return
     orders = Orders.of(message)
     # Only where it is needed: before the save, all machines would pay for it.
-    disks.require_modules(filesystem_named(orders.filesystem).modules)
+    serving.require_modules(filesystem_named(orders.filesystem))
     record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record
 
     def keep(size: int, chunks: Iterable[bytes]) -> None:

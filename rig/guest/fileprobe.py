@@ -1,7 +1,8 @@
 """Carry out one experiment with a file system in this guest, on two empty disks in its RAM.
 
-Two are for any file system: `places`, whether a file is where FIEMAP says, and `repair`, whether a damaged one is whole
-after its repair. The others are in the module `probes` of the file system.
+Three are for any file system: `places`, whether a file is where FIEMAP says; `repair`, whether a damaged one is whole
+after its repair; and `client`, whether a client sees the files that its server has. `ENGINE.NAME` is of an engine on
+two hosts, in the module `hosts` of its package. The others are in the module `probes` of the file system.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 from rig.filesystems import FileSystem, filesystem_named
 from rig.filesystems.fiemap import extents
-from rig.guest.devices import disks, mounts
+from rig.guest import filecontent
+from rig.guest.devices import disks, mounts, serving
 
 _DISK_COUNT = 2
 # Sparse: only what is written takes memory.
@@ -30,12 +32,15 @@ _READ_BYTES = 1 << 20
 def carried_out(filesystem: str, name: str) -> dict[str, Any]:
     """Return what an experiment found."""
     measured = filesystem_named(filesystem)
-    disks.require_modules(measured.modules)
+    serving.require_modules(measured)
     size_mib = max(_DISK_MIB, measured.disk_mib_min)
     nodes = [disks.add_cached_disk(number, size_mib) for number in range(_DISK_COUNT)]
     try:
         if name in _OF_ANY:
             return _OF_ANY[name](measured, nodes[0])
+        engine, dot, probe = name.partition(".")
+        if dot:
+            return _on_hosts(measured, nodes[0], engine, probe)
         probes = importlib.import_module(f"rig.filesystems.{filesystem}probes").PROBES
         with tempfile.TemporaryDirectory() as folder:
             return dict(probes[name](nodes, folder))
@@ -64,6 +69,16 @@ def _places(filesystem: FileSystem, node: str) -> dict[str, int]:
             part = content[one.file_offset :][: one.length]
             right_bytes += one.length if disk.read(one.length) == part else 0
     return {"file_bytes": len(content), "found_bytes": sum(one.length for one in found), "right_bytes": right_bytes}
+
+
+def _on_hosts(filesystem: FileSystem, node: str, engine: str, probe: str) -> dict[str, Any]:
+    """Carry out a probe of an engine on hosts that share no cache."""
+    filesystem.make(node)
+    with (
+        mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder,
+        serving.hosts(filesystem, node, folder) as hosts,
+    ):
+        return dict(importlib.import_module(f"rig.engines.{engine}.hosts").PROBES[probe](hosts))
 
 
 def _written(file: int, data: bytes | bytearray, offset: int) -> None:
@@ -103,4 +118,25 @@ def _flipped(node: str) -> int:
     return len(places)
 
 
-_OF_ANY: Mapping[str, Callable[[FileSystem, str], dict[str, Any]]] = {"places": _places, "repair": _repair}
+def _client(filesystem: FileSystem, node: str) -> dict[str, Any]:
+    """Write files through one client; say what the server itself has then, and what a client sees that is new."""
+    filesystem.make(node)
+    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+        found = {"empty": filecontent.digest(folder)}
+        with serving.served(filesystem, folder):
+            for number, mode in enumerate((0o600, 0o644, 0o755)):
+                os.mkdir(f"{folder}/{number}", mode)
+                file = os.open(f"{folder}/{number}/{_NAME}", os.O_RDWR | os.O_CREAT, mode)
+                try:
+                    _written(file, random.Random(number).randbytes(_FILE_BYTES + number), 0)
+                finally:
+                    os.close(file)
+            os.symlink(_NAME, f"{folder}/link")
+        found["server"] = filecontent.digest(folder)
+        with serving.served(filesystem, folder):
+            return {**found, "client": filecontent.digest(folder)}
+
+
+_OF_ANY: Mapping[str, Callable[[FileSystem, str], dict[str, Any]]] = {
+    "places": _places, "repair": _repair, "client": _client,
+}  # fmt: skip

@@ -203,7 +203,7 @@ def run(round_: _Round) -> dict[str, Any]:
     database = site.open_database()
     database.create(work.first_tables, work.initial)
     read_back = database.settings()
-    workload.make_durable(site.device)
+    workload.make_durable(site)
     mark("setup")
     pause = random.Random(f"think {orders.seed} {round_.number}")
     last_s, number, words = 0.0, 0, ""

@@ -18,7 +18,7 @@ from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.scenario import is_default
 from rig.filesystems import with_journal_disk
 from rig.guest import recovery
-from rig.guest.devices import disks, mounts
+from rig.guest.devices import disks, mounts, serving
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, own, workload
@@ -74,14 +74,15 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
     with mounts.mounted(stack.top, filesystem.kernel_type, options) as directory:
         # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
         disks.settle(stack.top)
-        read_back["mount"] = filesystem.mounted_with(stack.top)
-        site = Site(orders, directory, stack.top, stack.log)
-        try:
-            facts = _carried_out(site)
-        finally:
-            if site.is_own:
-                # A program that was killed holds on to its mounts until it has ended.
-                kill_children()
+        with serving.served(filesystem, directory):
+            read_back["mount"] = filesystem.mounted_with(stack.top)
+            site = Site(orders, directory, stack.top, stack.log)
+            try:
+                facts = _carried_out(site)
+            finally:
+                if site.is_own:
+                    # A program that was killed holds on to its mounts until it has ended.
+                    kill_children()
     return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
 
 

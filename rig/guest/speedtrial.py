@@ -16,7 +16,7 @@ from typing import Any
 from rig.contract.devices import Device
 from rig.engines import load
 from rig.filesystems import filesystem_named, holding
-from rig.guest.devices import disks, mounts
+from rig.guest.devices import disks, mounts, serving
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import delayed_disk
 from rig.guest.watch.forks import Fork
@@ -44,13 +44,14 @@ def answer(what: str, orders: Mapping[str, Any], filesystem: str, device: Mappin
 def _mounted(orders: Orders, word: str, device: Device, size_mib: int) -> Iterator[tuple[str, str, str]]:
     """Give the directory of a new file system, the sysfs folder of its disk, and how it is mounted."""
     filesystem = holding(filesystem_named(word), load(orders.engine_module).spec.file_count)
-    disks.require_modules(filesystem.modules)
+    serving.require_modules(filesystem)
     try:
         with delayed_disk(DeviceMapper(), device, size_mib) as (disk, node):
             filesystem.make(node)
             with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as directory:
                 disks.settle(node)
-                yield directory, f"/sys/block/{Path(disk).name}", filesystem.mounted_with(node)
+                with serving.served(filesystem, directory):
+                    yield directory, f"/sys/block/{Path(disk).name}", filesystem.mounted_with(node)
     finally:
         disks.remove_cached_disks()
 

@@ -10,7 +10,7 @@ from rig.contract.orders import Orders, Shim
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.engines import Engine
 from rig.engines.builds import Library
-from rig.filesystems import FileSystem, default_filesystems, filesystems
+from rig.filesystems import FileSystem, Served, default_filesystems, filesystems
 from rig.workloads import MEASURED
 
 # A disk on which every operation takes time, so that the warm-up takes every code path.
@@ -32,7 +32,8 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
         for library in _of_each_kind(libraries, engine):
             yield _brief(engine, first_filesystem, library)
     # Variants of one kind differ in words alone. Those whose driver has to be loaded begin in the clone.
-    of_each_type = {filesystem.kernel_type: filesystem for filesystem in filesystems() if not filesystem.modules}
+    built_in = [one for one in filesystems() if not one.modules and not isinstance(one, Served)]
+    of_each_type = {filesystem.kernel_type: filesystem for filesystem in built_in}
     engine = next((engine for engine in engines if engine.spec.is_default), engines[0])
     for filesystem in of_each_type.values():
         needed = _of_each_kind(libraries, engine)[:1] if engine.spec.needs_build else []

@@ -15,13 +15,13 @@ from operator import attrgetter
 from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
-from rig.contract.injections import ERRORS, Injection
+from rig.contract.injections import ERRORS, LIVE_CUTS, Injection
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario, WorkloadSpec, is_default
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
-from rig.filesystems import FileSystem, JournalDisk, default_filesystems, filesystems, unsafe
+from rig.filesystems import FileSystem, JournalDisk, Served, default_filesystems, filesystems, unsafe
 from rig.planning import tunings
 from rig.workloads import MEASURED, QUICK, workload_named
 
@@ -171,6 +171,8 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
         return f"{engine.name} cannot be measured under {fault}: the rig does not make its transactions itself"
     if spec.cuts_recovery and not filesystem.maps_files:
         return f"{filesystem.word} cannot be measured under {fault}: it does not tell where on the disk its files are"
+    if spec.injection in ERRORS | LIVE_CUTS and isinstance(filesystem, Served):
+        return f"{filesystem.word} cannot be measured under {fault}: the rig mends no server"
     if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
         return f"{filesystem.word} cannot be measured under {fault}: it cannot have a journal on a separate disk"
     return ""

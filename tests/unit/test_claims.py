@@ -20,6 +20,7 @@ from rig.analysis.claims.condition import Condition, parsed
 from rig.analysis.claims.measuring import chosen
 from rig.analysis.claims.probes import PROBES
 from rig.contract.errors import UsageError
+from rig.engines.sqlite import hosts
 from rig.filesystems import btrfsprobes
 from rig.planning import matrix
 
@@ -81,7 +82,8 @@ def test_every_claim_of_the_shared_list_is_there_exactly_once_and_in_order() -> 
 
 def test_every_experiment_exists_and_every_probe_is_used() -> None:
     assert set(PROBES) == {each.experiment.name for each in CLAIMS if isinstance(each.experiment, Probe)}
-    assert {("btrfs", name) for name in btrfsprobes.PROBES} == {
+    of_hosts = {("nfs", f"sqlite.{name}") for name in hosts.PROBES}
+    assert {("btrfs", name) for name in btrfsprobes.PROBES} | of_hosts == {
         (each.experiment.filesystem, each.experiment.name) for each in CLAIMS if isinstance(each.experiment, GuestProbe)
     }
     known = {scenario.id for scenario in matrix.all_scenarios()}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.dossiers import Keeps
+from rig.analysis.dossiers import Keeps, control_settings
 from rig.analysis.outcome import Result, Row, Summary, summarise
 from rig.analysis.promises import promise_for, promise_of
 from rig.analysis.report import report_html
@@ -20,7 +20,8 @@ from rig.contract.errors import RecordingError, UsageError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from rig.filesystems import default_filesystems, filesystem_named, filesystems, holding, unsafe
+from rig.filesystems import default_filesystems, filesystem_named, filesystems, holding, syncs_on_close, unsafe
+from rig.filesystems.nfs import exported_with
 from rig.front.selection import chosen, with_controls
 from rig.planning import matrix
 from rig.recordings import soundness
@@ -29,7 +30,7 @@ from tests.unit.samples import controls_that_fire, durable, measured, sqlite, ve
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier", "f2fs.nobarrier")
 SOUND = (
     "btrfs", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.commit1", "ext4.commit30", "ext4.fastcommit",
-    "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict", "xfs",
+    "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict", "nfs", "xfs",
 )  # fmt: skip
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
@@ -70,6 +71,37 @@ def test_a_fault_that_a_file_system_cannot_have_is_a_usage_error_that_says_so() 
     assert matrix.select(["sqlite-ext3-wal_full_twodisk"])
 
 
+@pytest.mark.parametrize("fault", ["ioerror-write", "diskfull-log", "livecut-drop"])
+def test_a_fault_after_which_the_server_would_have_to_be_mended_is_a_usage_error_that_says_so(fault: str) -> None:
+    with pytest.raises(UsageError, match=f"nfs cannot be measured under {fault}: the rig mends no server"):
+        matrix.select([f"sqlite-nfs-wal_full_{fault}"])
+    assert matrix.select([f"sqlite-ext4-wal_full_{fault}"])
+
+
+def test_through_a_server_nothing_is_cut_by_where_a_file_is_on_its_disk() -> None:
+    with pytest.raises(UsageError, match="nfs cannot be measured under recoverycut: it does not tell where on"):
+        matrix.select(["sqlite-nfs-wal_full_recoverycut"])
+
+
+def test_where_a_file_is_durable_when_it_is_closed_settings_that_close_it_need_not_lose() -> None:
+    assert ["nfs"] == [one.word for one in filesystems() if syncs_on_close(one.word)]
+    for word, losing in (("ext4", ("delete_off", "wal_off")), ("nfs", ("wal_off",))):
+        assert losing == control_settings("sqlite", "powercut", word)
+    off, full = on("nfs", measured(sqlite("wal", "off"), [LOSS])), wal_full("nfs")
+    damage = replace(LOSS, kind=VerdictKind.CORRUPT, recovered=None)
+    for verdicts, result in (([LOSS, damage], Result.KEPT), ([damage], Result.INCONCLUSIVE)):
+        control = on("nfs", measured(sqlite("wal", "off"), verdicts))
+        assert result is row_of(summarise([control, full], 60)).judgement.result
+    assert Result.INCONCLUSIVE is row_of(summarise([on("ext4", off), wal_full("ext4")], 60)).judgement.result
+    assert ("append-none",) == control_settings("files", "powercut", "nfs")
+
+
+def test_the_options_of_an_export_are_read_from_its_cache() -> None:
+    content = "#path domain(flags)\n/mnt\trig(rw,no_root_squash,sync,wdelay,no_subtree_check,fsid=0)\n"
+    assert ["rw", "no_root_squash", "sync", "wdelay", "no_subtree_check", "fsid=0"] == exported_with(content)
+    assert [] == exported_with("#path domain(flags)\n")
+
+
 def test_without_barriers_nothing_is_safe_that_needs_the_cache_of_the_disk_and_without_a_journal_nothing_at_all() -> (
     None
 ):
@@ -78,7 +110,8 @@ def test_without_barriers_nothing_is_safe_that_needs_the_cache_of_the_disk_and_w
             assert unsafe(word, fault) == ""
         for word in NO_BARRIERS:
             assert (fault in CACHE_LOSING_FAULTS) is bool(unsafe(word, fault))
-        assert (fault in CRASH_FAULTS) is bool(unsafe("ext2", fault))
+        for word in ("ext2", "nfs.async"):
+            assert (fault in CRASH_FAULTS) is bool(unsafe(word, fault))
     spared = {"oscrash", "livecut-drop", "processkill"}
     assert spared == set(SPECS) - set(CACHE_LOSING_FAULTS)
     assert {"processkill"} == set(SPECS) - set(CRASH_FAULTS)
@@ -89,7 +122,7 @@ def test_a_file_system_that_keeps_too_little_takes_the_promise_away_and_no_other
     documented = promise_for("sqlite", sqlite("wal", "full"), "powercut", "none")
     for word in SOUND:
         assert documented == promise_of(wal_full(word))
-    for word in ("ext2", *NO_BARRIERS):
+    for word in ("ext2", "nfs.async", *NO_BARRIERS):
         found = promise_of(wal_full(word))
         assert found
         assert Keeps.ANYTHING is found.keeps
@@ -97,7 +130,7 @@ def test_a_file_system_that_keeps_too_little_takes_the_promise_away_and_no_other
     assert documented == promise_of(wal_full("ext4.nobarrier", fault="oscrash"))
 
 
-@pytest.mark.parametrize("word", ["ext2", *NO_BARRIERS])
+@pytest.mark.parametrize("word", ["ext2", "nfs.async", *NO_BARRIERS])
 def test_what_is_lost_on_it_is_shown_breaks_nothing_and_is_the_control(word: str) -> None:
     summary = summarise([wal_full(word, [LOSS])], 60)
     row = row_of(summary)

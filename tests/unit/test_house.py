@@ -167,6 +167,7 @@ OWN_WORDS = {
     ),
     r"\bext[234]|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext.py", "analysis/dossiers/"),
     r"f2fs|fsync_mode": ("rig/filesystems/f2fs.py", "analysis/dossiers/"),
+    r"\bnfs": ("rig/filesystems/nfs.py", "analysis/dossiers/"),
 }
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
 OF_THE_IMAGE = ("rig/machines/image.py", "vm-images/")

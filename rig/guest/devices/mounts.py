@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
@@ -11,23 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rig.filesystems import kernel
+
 MOUNT_POINT = "/mnt"
 _RELEASE_LIMIT_S, _RELEASE_LOOK_S = 10, 0.01
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(device: str, filesystem: str, options: str = "", point: str = MOUNT_POINT) -> None:
     """Mount; raise OSError with the kernel's errno."""
-    if _libc.mount(device.encode(), point.encode(), filesystem.encode(), 0, options.encode() or None):
-        number = ctypes.get_errno()
-        raise OSError(number, f"mount {filesystem}: {os.strerror(number)}")
+    kernel.mount(device, filesystem, options, point)
 
 
 def unmount(point: str = MOUNT_POINT) -> None:
     """Unmount; raise OSError with the kernel's errno."""
-    if _libc.umount2(point.encode(), 0):
-        number = ctypes.get_errno()
-        raise OSError(number, f"umount: {os.strerror(number)}")
+    kernel.unmount(point)
 
 
 def release(point: str = MOUNT_POINT) -> None:

@@ -182,7 +182,7 @@ class _Lives:
         database.create(self._work.first_tables, rows)
         if not self._is_set_up:
             send({"settings": database.settings()})
-            workload.make_durable(self._site.device)
+            workload.make_durable(self._site)
             self._log("setup")
 
     def _mark(self, text: str) -> None:

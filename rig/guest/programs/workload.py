@@ -22,6 +22,7 @@ from typing import Any
 from rig.contract.injections import ERRORS
 from rig.engines import Database, load
 from rig.engines.own import OwnDriver
+from rig.filesystems import Served
 from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import LOGS
@@ -59,7 +60,7 @@ def run(
     if not work.creates:
         connections.create()
         read_back = connections.database.settings()
-    make_durable(site.device)
+    make_durable(site)
     mark("setup")
     pause = random.Random(f"think {orders.seed}")
     clock = ProcessClock(orders, mark)
@@ -107,7 +108,7 @@ def _run_own(
 ) -> dict[str, Any]:
     """Carry out transactions that are the engine's own."""
     own.make_directory(site)
-    make_durable(site.device)
+    make_durable(site)
     mark("setup")
     return own.facts(own.run(site, driver, mark, partial(_think, mark=mark), while_committing))
 
@@ -124,20 +125,23 @@ def _set_up(site: Site, mark: Callable[[str], None]) -> tuple[Database, dict[str
     database = site.open_database()
     database.create(site.work.first_tables, site.work.initial)
     read_back = database.settings()
-    make_durable(site.device)
+    make_durable(site)
     mark("setup")
     return database, read_back
 
 
-def make_durable(device: str) -> None:
+def make_durable(site: Site) -> None:
     """Make the database durable, whatever the settings, so that the experiment begins from known content.
 
     Then only acknowledged transactions are at stake. If a file system wrote a block both with and without FUA, the log
     would otherwise leave the order of the two open until the block is written again.
     """
     os.sync()
-    if device:
-        disks.settle(device)
+    if isinstance(site.filesystem, Served):
+        # The client's part of the first has only told the server.
+        os.sync()
+    if site.device:
+        disks.settle(site.device)
 
 
 def _think(pause_ms: float, mark: Callable[[str], None]) -> None:

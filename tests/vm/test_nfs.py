@@ -1,0 +1,72 @@
+"""A file system behind a server in machines: it keeps what its client synced, unless it answers before it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rig.contract.findings import Finding
+from rig.contract.scenario import Scenario
+from rig.faults import Fault, Logs, plan
+from rig.machines import fileprobe
+from rig.machines.guests import Machines, guests
+from rig.machines.record import record
+from rig.planning import matrix
+from rig.recordings import archive
+from rig.recordings.timeline import Timeline
+from tests.vm.samples import SHORT, findings, opened
+
+
+def scenario_on(word: str) -> Scenario:
+    (scenario,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
+    return replace(scenario, workload=SHORT)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    with guests() as source:
+        yield source.of(scenario_on("nfs"))
+
+
+def cut(word: str, machines: Machines, folder: Path) -> list[tuple[int, Finding]]:
+    """Record a scenario and cut it: how many transactions were acknowledged at each cut, and what came back."""
+    scenario = scenario_on(word)
+    record(scenario, machines.recorder, folder)
+    recording = archive.load(folder)
+    assert recording
+    assert {"vers=4.2", "async" if "async" in word else "sync"} <= set(recording.facts.filesystem["mount"].split(","))
+    with opened(recording) as (_, log):
+        timeline = Timeline(log.marks)
+        states = plan(Fault.POWERCUT, Logs(log), first_entry=timeline.setup.entry_index, states_max=16, seed=1).states
+        found = findings(scenario, machines.verifier, log, states)
+        return [(timeline.acked(state.instant), one) for state, one in zip(states, found, strict=True)]
+
+
+def test_what_a_client_synced_is_on_the_disk_of_its_server(machines: Machines, tmp_path: Path) -> None:
+    found = cut("nfs", machines, tmp_path / "recording")
+    assert {"prefix"} == {one.kind for _, one in found}
+    assert all(acked <= (one.recovered or 0) for acked, one in found)
+    assert len({one.recovered for _, one in found}) > 2, "all cuts are alike"
+
+
+def test_a_server_that_answers_before_it_writes_loses_what_its_client_synced(
+    machines: Machines, tmp_path: Path
+) -> None:
+    found = cut("nfs.async", machines, tmp_path / "recording")
+    assert any(one.recovered is None or one.recovered < acked for acked, one in found)
+
+
+def test_a_new_client_sees_the_files_that_its_server_has(machines: Machines) -> None:
+    found = fileprobe.figures(machines.verifier, "nfs", "client")
+    assert found["server"] == found["client"] != found["empty"]
+
+
+def test_two_hosts_do_not_share_a_log_and_two_processes_of_one_host_do(machines: Machines) -> None:
+    found = fileprobe.figures(machines.verifier, "nfs", "sqlite.wal")
+    assert (24, 0) == (found["processes_acked"], found["processes_harm"])
+    assert found["hosts_harm"] > 0
+    assert found["exclusive_refused"] > 0
+    assert 0 == found["exclusive_lost"] + found["exclusive_damaged"]
