@@ -84,11 +84,14 @@ def scores(summary: Summary) -> tuple[Score, ...]:
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return the section of the text table: a line for each setting, and one for each mutant that was not noticed."""
+    """Return the section of the text table: a line for each setting, and for mutants of which more is to be said.
+
+    These are the mutants that were not noticed, and those that were against all expectation.
+    """
     found = []
     for score in scores(summary):
         found.append(f"left out of {score.name}: {score.text} syncs that matter were noticed")
-        found += [f"  {mutant.kind} {mutant.text}" for mutant in score.mutants if mutant.noticed is not True]
+        found += [f"  {one.kind} {one.text}" for one in score.mutants if one.noticed is not True or not one.matters]
     return found
 
 

@@ -252,7 +252,10 @@ _WRITTEN = matters(
 )
 _NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
 # By file system, all variants alike, because what makes the name of a new file durable is up to it and not to SQLite.
+# On a server that is exported with `async` nothing is promised, so there are no mutants.
+_SERVED = spared("an NFS server makes a change of names durable before it answers", "exports(5), sync [DOC]")
 _NEW_NAMES = {
+    "nfs": _SERVED,
     "ext3": _NEW_NAME,
     "ext4": _NEW_NAME,
     "xfs": spared(
@@ -272,6 +275,10 @@ _OLD_NAME = spared("the journal is never removed, so its name stays durable from
 _BODY_FIRST = spared("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
 _END = matters(
     "the journal may come back and roll an acknowledged commit back", f"{_ATOMIC}, Deleting The Rollback Journal [DOC]"
+)
+_OLD_JOURNAL = matters(
+    "the header of the last transaction's journal may still be there when the next one writes its pages behind it",
+    "pager_end_transaction and zeroJournalHdr in pager.c [SRC]",
 )
 _LAST_MAY_GO = spared("only the last transaction depends on it, and DELETE may lose that", f"{_PRAGMA} EXTRA [DOC]")
 _COMMIT = matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
@@ -299,16 +306,15 @@ def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expe
             "wal-commit": _COMMIT, "wal-header": _HEADER, "wal-checkpoint": frames, "database-checkpoint": _PAGES
         }.get(kind)  # fmt: skip
     is_normal = level == "normal"
-    # With an exclusive lock DELETE ends as PERSIST does: the journal's header is zeroed.
-    if mode == "delete" and kind == ("journal2" if is_normal else "journal3"):
-        return _LAST_MAY_GO
+    # With an exclusive lock DELETE ends as PERSIST does, and the next transaction writes over the same journal.
+    end = _OLD_JOURNAL if mode == "delete" else _END
     return {
         "journal1": _UNDO if is_normal else _BODY_FIRST,
         # PERSIST at NORMAL has no separate sync for the number of pages: its second sync ends the journal.
-        "journal2": _END if is_normal else _UNDO,
-        "journal3": _END,
+        "journal2": end if is_normal else _UNDO,
+        "journal3": end,
         "directory1": _OLD_NAME if mode != "delete" else _NEW_NAMES.get(filesystem.partition(".")[0]),
-        "directory2": _END,
+        "directory2": _SERVED if filesystem == "nfs" else _END,
         "database1": _WRITTEN,
     }.get(kind)
 

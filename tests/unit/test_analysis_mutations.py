@@ -76,6 +76,20 @@ def test_every_mutant_of_the_matrix_has_an_expectation_with_its_source() -> None
         assert found.source
 
 
+def test_the_sync_of_the_end_of_a_journal_matters_also_with_an_exclusive_lock() -> None:
+    for name, kind in (("delete_full", "journal3"), ("delete_normal", "journal2")):
+        (one,) = matrix.select([f"sqlite-ext4-{name}.exclusive+drop-{kind}_powercut"])
+        found = mutations.expectation(one)
+        assert found, one.id
+        assert found.matters, one.id
+
+
+def test_what_was_noticed_though_nobody_expected_it_is_told() -> None:
+    plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
+    told = mutations.lines(summarise([*plain, mutant("wal-checkpoint", LOST), mutant("wal-commit", LOST)], 5))
+    assert ["  wal-checkpoint noticed, though not expected"] == told[1:]
+
+
 def test_the_section_is_there_only_when_mutants_are() -> None:
     plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
     with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 5)
