@@ -5,7 +5,7 @@ scenario can be green only if all required controls of its group fired. The engi
 fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload:
 - the settings that must lose under this fault lose at least one acknowledged transaction, except those that close or
   unlock what they wrote where that is a sync, and where writes may be reordered or torn, the settings that may be
-  damaged show some damage, unless the file system keeps files in order;
+  damaged show some damage, unless the file system keeps files in order or makes durable what is closed or unlocked;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under a live cut that drops writes, some transactions are acknowledged after the cut and are gone;
 - under discards, some judged state holds a discard that took effect, and under shorn writes one holds garbage;
@@ -49,7 +49,7 @@ from rig.contract.results import VerdictKind
 from rig.contract.scenario import DEFAULT_WORKLOAD, is_default, name_of
 from rig.engines import found, settings_name
 from rig.faults import Holds
-from rig.filesystems import keeps_order, unsafe
+from rig.filesystems import keeps_order, syncs_on_close, unsafe
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Outcome
@@ -165,7 +165,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
             results += _kill_controls(group, required, members)
             continue
         results += [_loss_control(group, settings, members) for settings in required]
-        is_damaging = bool(dossier_of(group.engine).CONTROLS.damaging) and not keeps_order(group.filesystem)
+        is_damaging = bool(dossier_of(group.engine).CONTROLS.damaging) and not _spares_damage(group.filesystem)
         if required and is_damaging and group.fault in _REORDERING_FAULTS:
             results.append(_damage_control(group, required, members))
         if group.fault in _MUST_BE_SEEN:
@@ -182,6 +182,11 @@ def doubts(group: Group, controls: Sequence[ControlResult]) -> tuple[str, ...]:
     if not own and not unsafe(group.filesystem, group.fault):
         return (f"no control is known for {group}",)
     return tuple(f"control {control.name} {control.word}" for control in own if control.fired is not True)
+
+
+def _spares_damage(filesystem: str) -> bool:
+    """Return whether settings without syncs need not be damaged on a file system: it keeps order, or syncs itself."""
+    return keeps_order(filesystem) or syncs_on_close(filesystem)
 
 
 def _is_plain(group: Group) -> bool:
