@@ -225,7 +225,7 @@ def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: str) -> tupl
 def _filesystems(summary: Summary) -> list[tuple[str, str]]:
     """Return how each file system was made and mounted, read back, once for each way; a fault may need options."""
     found = {
-        (scenario.filesystem, f"{read_back.get('format', '')} | mounted {read_back.get('mount', '')}")
+        (scenario.filesystem, " | ".join(f"{what} {text}" for what, text in read_back.items()))
         for scenario in (row.outcome.scenario for row in summary.rows)
         if (read_back := scenario.recording.filesystem)
     }

@@ -7,9 +7,10 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import FileSystem, JournalDisk, Numbered, Served, Unjournaled
+from rig.filesystems.filesystem import Attributed, FileSystem, JournalDisk, Numbered, Served, Unjournaled
 
 __all__ = [
+    "Attributed",
     "FileSystem",
     "JournalDisk",
     "Numbered",
@@ -18,6 +19,7 @@ __all__ = [
     "default_filesystems",
     "filesystem_named",
     "filesystems",
+    "furnish",
     "holding",
     "keeps_order",
     "syncs_on_close",
@@ -25,7 +27,7 @@ __all__ = [
     "with_journal_disk",
 ]
 # Experiments with a file system are in a module of its name and `probes`.
-_OTHERS = ("filesystem", "kernel", "fiemap", "btrfsprobes")
+_OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "btrfsprobes")
 
 
 @cache
@@ -72,6 +74,12 @@ def syncs_on_close(word: str) -> bool:
 def holding(filesystem: FileSystem, file_count: int) -> FileSystem:
     """Return a file system with room for so many files; 0 is as many as it has room for anyway."""
     return filesystem.holding(file_count) if file_count and isinstance(filesystem, Numbered) else filesystem
+
+
+def furnish(filesystem: FileSystem, directory: str) -> None:
+    """Do to an empty mounted directory what a variant needs beyond its mount options."""
+    if isinstance(filesystem, Attributed):
+        filesystem.set_attributes(directory)
 
 
 def with_journal_disk(filesystem: FileSystem) -> JournalDisk:

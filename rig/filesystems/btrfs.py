@@ -1,7 +1,8 @@
 """Btrfs as btrfs-progs makes it by default: metadata twice, data once, crc32c.
 
 By default it copies on write, with a checksum of all data. `nodatacow` overwrites data in place and keeps no checksums
-of it. An fsync writes what it needs to a log tree; all else waits for a commit, every 30 s.
+of it; so do files with the attribute C, which `nocow` gives to the directory of the database. An fsync writes what it
+needs to a log tree; all else waits for a commit, every 30 s.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.filesystems import kernel
+from rig.filesystems.attributes import NOCOW, below, set_nocow
 
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _DEVICE_UUID = "87654321-4321-4321-4321-cba987654321"
@@ -78,6 +80,21 @@ class Btrfs:
         return counted(_ERRORS.read_text()) + warnings(kernel.messages(), device)
 
 
+@dataclass(frozen=True)
+class NocowBtrfs(Btrfs):
+    """The same with the attribute C (`chattr +C`) on the directory of the database."""
+
+    attributes: str = NOCOW
+
+    def set_attributes(self, directory: str) -> None:
+        """Set the attribute; files that are made there later have it too."""
+        set_nocow(directory)
+
+    def attributes_below(self, directory: str) -> str:
+        """Return what a directory and everything below it have, read back from the driver."""
+        return below(directory)
+
+
 def _variant(word: str, options: str, *reads_back: str, keeps_order: bool = False) -> Btrfs:
     return Btrfs(f"btrfs.{word}", f"{_NO_DISCARDS},{options}", ("space_cache=v2", *reads_back), keeps_order)
 
@@ -85,6 +102,7 @@ def _variant(word: str, options: str, *reads_back: str, keeps_order: bool = Fals
 VARIANTS = (
     Btrfs("btrfs"),
     _variant("nodatacow", "nodatacow", "nodatasum", "nodatacow"),
+    NocowBtrfs("btrfs.nocow"),
     _variant("zstd", "compress-force=zstd", "compress-force=zstd:3"),
     _variant("flushoncommit", "flushoncommit", "flushoncommit", keeps_order=True),
 )

@@ -7,7 +7,6 @@ found by its content, which is random and occurs once on each disk.
 
 from __future__ import annotations
 
-import array
 import errno
 import fcntl
 import os
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rig.filesystems import kernel
+from rig.filesystems.attributes import set_nocow
 from rig.filesystems.fiemap import extents
 
 Figures = Mapping[str, int]
@@ -28,7 +28,6 @@ _BLOCKS = 16
 _READERS = 24
 _LIMIT_S = 120
 # include/uapi/linux/fs.h
-_SETFLAGS, _NOCOW = 0x40086602, 0x00800000
 _FICLONE, _FIDEDUPERANGE = 0x40049409, 0xC0189436
 _SEARCH_BYTES = 1 << 20
 # Enough of a block to recognise it.
@@ -127,11 +126,7 @@ def _directories(root: str) -> dict[str, str]:
     found = {kind: f"{root}/{kind}" for kind in ("cow", "nocow")}
     for directory in found.values():
         Path(directory).mkdir()
-    descriptor = os.open(found["nocow"], os.O_RDONLY)
-    try:
-        fcntl.ioctl(descriptor, _SETFLAGS, array.array("l", [_NOCOW]))
-    finally:
-        os.close(descriptor)
+    set_nocow(found["nocow"])
     return found
 
 

@@ -92,6 +92,21 @@ class Unjournaled(Protocol):
 
 
 @runtime_checkable
+class Attributed(Protocol):
+    """What a file system offers if what makes the variant is an attribute of the directory that holds the database."""
+
+    @property
+    def attributes(self) -> str:
+        """Return what `attributes_below` must read back; otherwise a recording is void."""
+
+    def set_attributes(self, directory: str) -> None:
+        """Give an empty directory the attribute."""
+
+    def attributes_below(self, directory: str) -> str:
+        """Return what a directory and everything below it have."""
+
+
+@runtime_checkable
 class Numbered(Protocol):
     """What a file system offers if the number of files that it has room for is chosen when it is made."""
 

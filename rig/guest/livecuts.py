@@ -31,7 +31,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
-from rig.filesystems import Unjournaled
+from rig.filesystems import Attributed, Unjournaled, furnish
 from rig.guest import filecontent, recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
@@ -112,8 +112,11 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
             filesystem.make(stack.top)
             made_as = filesystem.made_as(stack.top)
             mounts.mount(stack.top, filesystem.kernel_type, orders.mount_options)
+            furnish(filesystem, mounts.MOUNT_POINT)
             disks.settle(stack.top)
             read_back = {"format": made_as, "mount": filesystem.mounted_with(stack.top)}
+            if isinstance(filesystem, Attributed):
+                read_back["attributes"] = filesystem.attributes_below(mounts.MOUNT_POINT)
             site = Site(orders, mounts.MOUNT_POINT, stack.top)
             # The fork ends without closing the database, whose disk is gone.
             ending = Fork(partial(_sent, _Round(number, site, stack))).wait()

@@ -16,7 +16,7 @@ from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib, disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.scenario import is_default
-from rig.filesystems import with_journal_disk
+from rig.filesystems import Attributed, furnish, with_journal_disk
 from rig.guest import recovery
 from rig.guest.devices import disks, mounts, serving
 from rig.guest.devices.devicemapper import DeviceMapper
@@ -72,6 +72,7 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
     read_back = {"format": filesystem.made_as(stack.top)}
     begin_ns = time.monotonic_ns()
     with mounts.mounted(stack.top, filesystem.kernel_type, options) as directory:
+        furnish(filesystem, directory)
         # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
         disks.settle(stack.top)
         with serving.served(filesystem, directory):
@@ -83,6 +84,8 @@ def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
                 if site.is_own:
                     # A program that was killed holds on to its mounts until it has ended.
                     kill_children()
+        if isinstance(filesystem, Attributed):
+            read_back["attributes"] = filesystem.attributes_below(directory)
     return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
 
 

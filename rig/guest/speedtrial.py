@@ -15,7 +15,7 @@ from typing import Any
 
 from rig.contract.devices import Device
 from rig.engines import load
-from rig.filesystems import filesystem_named, holding
+from rig.filesystems import filesystem_named, furnish, holding
 from rig.guest.devices import disks, mounts, serving
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import delayed_disk
@@ -49,6 +49,7 @@ def _mounted(orders: Orders, word: str, device: Device, size_mib: int) -> Iterat
         with delayed_disk(DeviceMapper(), device, size_mib) as (disk, node):
             filesystem.make(node)
             with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as directory:
+                furnish(filesystem, directory)
                 disks.settle(node)
                 with serving.served(filesystem, directory):
                     yield directory, f"/sys/block/{Path(disk).name}", filesystem.mounted_with(node)

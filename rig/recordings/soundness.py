@@ -3,7 +3,8 @@
 A recording is void, and never kept, unless for each of its disks a replay of every log entry equals the device byte for
 byte, the disk counted as many flushes as the log holds, and the block trace agrees with the log entry by entry (that is
 checked whenever they are opened); no log was truncated; nothing was read from the host's disk meanwhile; the engine's
-settings and the mount options, read back, are those asked for; and, for two disks, both logs hold the same marks.
+settings, the mount options and the attributes of files, read back, are those asked for; and, for two disks, both logs
+hold the same marks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, Logs, WriteLog
 from rig.faults.submissions import joinable_flush_count
-from rig.filesystems import filesystem_named
+from rig.filesystems import Attributed, filesystem_named
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
 
@@ -106,6 +107,7 @@ def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> No
         if told["settings"].get(name) != asked:
             raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
     require_mounted(void, scenario.filesystem, told["filesystem"]["mount"])
+    require_attributes(void, scenario.filesystem, told["filesystem"].get("attributes", ""))
     acks = sum(mark.text.startswith("ack-") for mark in logs.first.marks)
     spec = SPECS[scenario.fault]
     must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection is Injection.TWODISK
@@ -118,6 +120,15 @@ def require_mounted(void: str, word: str, options: str) -> None:
     for option in filesystem_named(word).reads_back:
         if option not in options.split(","):
             raise RecordingError(f"{void}: it should be mounted with {option}, and the kernel lists {options}")
+
+
+def require_attributes(void: str, word: str, found: str) -> None:
+    """Raise RecordingError if files lack the attribute, read back, that makes the file system what its word says."""
+    filesystem = filesystem_named(word)
+    if isinstance(filesystem, Attributed) and found != filesystem.attributes:
+        raise RecordingError(
+            f"{void}: all files should have the attribute {filesystem.attributes}, and read back {found!r}"
+        )
 
 
 def _disks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:

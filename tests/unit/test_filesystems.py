@@ -29,8 +29,8 @@ from tests.unit.samples import controls_that_fire, durable, measured, sqlite, ve
 
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier", "f2fs.nobarrier")
 SOUND = (
-    "btrfs", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.commit1", "ext4.commit30", "ext4.fastcommit",
-    "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict", "nfs", "xfs",
+    "btrfs", "btrfs.nocow", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.commit1", "ext4.commit30",
+    "ext4.fastcommit", "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict", "nfs", "xfs",
 )  # fmt: skip
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
@@ -241,6 +241,14 @@ def test_a_mount_without_the_words_of_the_file_system_voids_a_recording(word: st
         others = ",".join(set(filesystem_named(word).reads_back) - {missing})
         with pytest.raises(RecordingError, match=f"it is void: it should be mounted with {missing}, and the kernel"):
             soundness.require_mounted("it is void", word, f"rw,{others},no{missing}")
+
+
+@pytest.mark.parametrize("found", ["", "-", "-,C"])
+def test_files_without_the_attribute_that_makes_the_variant_void_a_recording(found: str) -> None:
+    soundness.require_attributes("it is void", "btrfs.nocow", "C")
+    soundness.require_attributes("it is void", "btrfs.nodatacow", found)
+    with pytest.raises(RecordingError, match=f"it is void: all files should have the attribute C, and .*'{found}'"):
+        soundness.require_attributes("it is void", "btrfs.nocow", found)
 
 
 @pytest.mark.parametrize("word", ["ext2", "ext3", "ext4"])

@@ -50,6 +50,17 @@ def test_what_was_synced_survives_and_a_flipped_bit_is_the_file_systems(word: st
         _survives_and_breaks(scenario, recording, machines.verifier, tmp_path)
 
 
+def test_the_attribute_of_the_directory_reaches_every_file_of_the_database_and_is_read_back(tmp_path: Path) -> None:
+    scenario = scenario_on("btrfs.nocow")
+    with guests() as source:
+        record(scenario, source.of(scenario).recorder, tmp_path / "recording")
+    recording = archive.load(tmp_path / "recording")
+    assert recording
+    assert "C" == recording.facts.filesystem["attributes"]
+    # The mount option of the other variant is not what does it.
+    assert not {"nodatacow", "nodatasum"} & set(recording.facts.filesystem["mount"].split(","))
+
+
 def _survives_and_breaks(scenario: Scenario, recording: Recording, verifier: Template, tmp_path: Path) -> None:
     word = scenario.filesystem
     assert filesystem_named(word).disk_mib_min == recording.facts.disk_mib
