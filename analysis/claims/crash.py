@@ -181,6 +181,8 @@ def _examples(experiment: Scenarios, evidence: Evidence) -> tuple[str, ...]:
             (scenario, one)
             for one in worst_first(verdicts)
             if (one.kind.is_damage if what == "damaged" else one.kind is VerdictKind.LOST_SUFFIX)
-        ][:_REPLAYS_MAX]
-    worst = sorted(found, key=lambda item: -item[1].lost)[:_REPLAYS_MAX]
-    return tuple(replay_line(scenario, one, evidence.run_dir) for scenario, one in worst)
+        ]
+    worst = sorted(found, key=lambda item: -item[1].lost)
+    # A state may be judged at several instants.
+    lines = dict.fromkeys(replay_line(scenario, one, evidence.run_dir) for scenario, one in worst)
+    return tuple(lines)[:_REPLAYS_MAX]

@@ -112,6 +112,12 @@ def test_one_counterexample_refutes_and_is_named_to_be_replayed() -> None:
     ) == answer.replays
 
 
+def test_a_state_that_was_judged_at_several_instants_is_named_once() -> None:
+    often = [samples.verdict(LOST, lost, "e7.f0") for lost in (4, 3, 2, 1)]
+    answer = judged(run([*samples.durable(3), *often, samples.verdict(LOST, 1, "e9.f0")]))
+    assert ["e7.f0", "e9.f0"] == [line.split()[3] for line in answer.replays]
+
+
 @pytest.mark.parametrize(
     ("refute", "verdict"),
     [
