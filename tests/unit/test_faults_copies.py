@@ -159,3 +159,14 @@ def test_a_disk_is_apart_by_what_it_was_sent_after_the_other_ones_last(place: Pa
     with timed(place, run_of([*MARK, *COPIED, *MARK, *later, *MARK])) as logs:
         apart = {state.id for state in everything(logs) if state.is_apart}
     assert {"b:tail.f0.w5+a:tail.f0"} == {one for one in apart if one.startswith("b:tail")}
+
+
+def test_a_disk_is_not_apart_by_what_both_were_sent_at_the_same_time(place: Path) -> None:
+    later: list[Step] = [("b", Op("write", 2, 1, 3))]
+    with timed(place, run_of([*MARK, *COPIED, *MARK, *later, *MARK])) as logs:
+        for side in logs.sides.values():
+            assert side.log.account
+            assert side.log.account.times_ns is not None
+            side.log.account.times_ns[:, 0] = np.minimum(side.log.account.times_ns[:, 0], 0)
+        found = {state.id: state.is_apart for state in everything(logs)}
+    assert found["b:tail.f0.w5+a:tail.f0"] is False
