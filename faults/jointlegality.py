@@ -2,8 +2,9 @@
 
 Each disk has its own write log and is checked against it as in `faults.legality`. The question left is whether the two
 instants can be one moment. The host writes each mark to the log of the first disk, then to that of the second, and only
-then starts the next mark. So at every moment the first log has as many marks as the second, or one more. Nothing else
-in the logs tells which positions of the two coincided.
+then starts the next mark. So at every moment the first log has as many marks as the second, or one more. Where block
+traces came with both logs, the machine's clock says more: the early disk's log has exactly the FUA writes and FLUSHes
+that had completed by the time of the claim. Nothing else tells which positions of the two coincided.
 
 The claim: just before an entry of the late disk's log completes, both disks die, and the early one loses all that it
 has not flushed. (A disk that died earlier, and on which nothing became durable in between, holds the same.) The claim
@@ -28,6 +29,8 @@ from rig.faults.log import ByteArray, EntryFlag, WriteLog
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"
+# Later than any time.
+_NEVER_NS = 1 << 62
 
 
 class JointChecker:
@@ -53,7 +56,7 @@ class JointChecker:
         early = 1 - late
         answers = [
             self._checkers[early].check(contents[early], position, Rule.DURABLE)
-            for position in self._positions(early, self.mark_count(late, instant))
+            for position in self._positions(early, late, instant)
         ]
         wrong = [one for one in answers if one.legality is not Legality.LEGAL]
         if wrong:
@@ -61,7 +64,28 @@ class JointChecker:
             return _named(replace(wrong[0], legality=Legality.ILLEGAL if is_never else Legality.UNDECIDED), early)
         return _named(of_late, late)
 
-    def _positions(self, disk: int, others_marks: int) -> Iterator[int]:
+    def _positions(self, disk: int, other: int, instant: int) -> Iterator[int]:
+        """Yield the positions of a log just before an entry of the other's, the first of equivalent ones."""
+        ours, theirs = self._completions(disk, 0), self._completions(other, instant)
+        if ours is None or theirs is None:
+            yield from self._between_marks(disk, self.mark_count(other, instant))
+            return
+        # Where two completed in the same nanosecond, either may have been the first.
+        moment_ns = min((time_ns for _, time_ns in theirs), default=_NEVER_NS)
+        before = [entry for entry, time_ns in ours if time_ns < moment_ns]
+        together = [entry for entry, time_ns in ours if time_ns == moment_ns]
+        yield before[-1] + 1 if before else 0
+        yield from (entry + 1 for entry in together)
+
+    def _completions(self, disk: int, begin: int) -> list[tuple[int, int]] | None:
+        """Return the FUA writes and FLUSHes of a log from an entry on, with their times; None if there is no trace."""
+        log = self._logs[disk]
+        if log.account is None or log.account.times_ns is None:
+            return None
+        entries = begin + np.flatnonzero(log.flags[begin:] & (EntryFlag.FUA | EntryFlag.FLUSH))
+        return list(zip(entries.tolist(), log.account.times_ns[entries, 1].tolist(), strict=True))
+
+    def _between_marks(self, disk: int, others_marks: int) -> Iterator[int]:
         """Yield the positions of a log at which the other can have this many marks, the first of equivalent ones."""
         fewest, most = (others_marks, others_marks + 1) if disk == 0 else (others_marks - 1, others_marks)
         marks, log = self._marks[disk], self._logs[disk]

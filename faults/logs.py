@@ -47,8 +47,6 @@ class LogFile:
             ]
             for log, (begin_bytes, length_bytes) in zip(logs, self.traces, strict=False):
                 attach(_part(self.path, begin_bytes, length_bytes), log)
-                # Two disks are judged by what both logs prove together.
-                log.account = log.account if len(logs) == 1 else None
             for log in logs if self.unit_bytes else ():
                 log.split(self.unit_bytes)
             yield Logs(*logs, device_begins_bytes=self.device_begins_bytes, traces=self.traces)

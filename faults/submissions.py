@@ -50,17 +50,21 @@ class Account:
     """For each entry of a log, the events of its submission and its completion; numbers in the order of time.
 
     A DISCARD or MARK has `NEVER` in both. `is_rest`: of this write a newer FUA write has covered a part, see `attach`.
+    `times_ns` has the times of submission and completion of each entry, by the clock of the machine, which is the same
+    for all of its disks.
     """
 
     submitted: Int64Array
     completed: Int64Array
     is_rest: BoolArray | None = None
+    times_ns: Int64Array | None = None
 
     @classmethod
     def of(cls, records: bytes, log: WriteLog) -> Account:
         """Match the records of a block trace with the entries of a log; raise `LogError` where they disagree."""
         submitted = np.full(log.entry_count, NEVER, dtype=np.int64)
         completed = np.full(log.entry_count, NEVER, dtype=np.int64)
+        times_ns = np.full((log.entry_count, 2), NEVER, dtype=np.int64)
         entries = np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist()
         requests = _logged(records, log, entries)
         for entry in entries:
@@ -69,16 +73,18 @@ class Account:
                 seen = f"the block trace has {request.key}" if request else "the block trace has no more requests"
                 raise log.error(entry, f"the log has {_key_of(log, entry)}, and {seen}")
             submitted[entry], completed[entry] = request.submitted, request.completed
+            times_ns[entry] = request.submitted_ns, request.completed_ns
         if (request := next(requests, None)) is not None:
             raise LogError(log.path, None, 0, f"the block trace has one more request: {request.key}")
-        return cls(submitted, completed).of_parts(np.arange(log.entry_count))
+        return cls(submitted, completed, times_ns=times_ns).of_parts(np.arange(log.entry_count))
 
     def of_parts(self, owners: Int64Array) -> Account:
         """Return the account of a log of which each entry is a part of, or the same as, one of this log."""
         submitted, completed = self.submitted[owners], self.completed[owners]
         for column in (submitted, completed):
             column.setflags(write=False)
-        return Account(submitted, completed, None if self.is_rest is None else self.is_rest[owners])
+        is_rest = None if self.is_rest is None else self.is_rest[owners]
+        return Account(submitted, completed, is_rest, None if self.times_ns is None else self.times_ns[owners])
 
 
 def joinable_flush_count(account: Account, flags: Int64Array) -> int:
@@ -179,7 +185,9 @@ class _Key:
 class _Request:
     key: _Key
     submitted: int
+    submitted_ns: int = NEVER
     completed: int = NEVER
+    completed_ns: int = NEVER
     # The writes that a FLUSH took, and how many writes had completed by then.
     taken: list[_Request] = field(default_factory=list)
     completed_count: int = 0
@@ -200,9 +208,9 @@ def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_
     waiting: list[_Request] = []
     completed_count = 0
     flying: dict[_Key, list[_Request]] = defaultdict(list)
-    for number, (is_completion, key) in enumerate(_events(records, log)):
+    for number, (is_completion, key, time_ns) in enumerate(_events(records, log)):
         if not is_completion:
-            request = _Request(key, number)
+            request = _Request(key, number, time_ns)
             if key.kind == "FLUSH":
                 request.taken, waiting = waiting, []
                 request.completed_count = completed_count
@@ -211,7 +219,7 @@ def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_
         if not flying[key]:
             raise LogError(log.path, None, 0, f"event {number} of the block trace completes {key}, never submitted")
         request = _landing(log, flying[key], keys[logged_count:])
-        request.completed = number
+        request.completed, request.completed_ns = number, time_ns
         if key.kind == "write":
             waiting.append(request)
             completed_count += 1
@@ -243,13 +251,13 @@ def _fits(request: _Request, keys: Sequence[_Key]) -> bool:
     return expected == keys[: len(expected)]
 
 
-def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key]]:
-    """Yield for each event of a write or flush whether it is a completion, and of what."""
+def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key, int]]:
+    """Yield for each event of a write or flush whether it is a completion, of what, and when."""
     position = 0
     while position < len(records):
         if position + RECORD.size > len(records):
             raise LogError(log.path, None, position, "the block trace ends within a record")
-        magic, _, _, sector, length, action, _, _, _, error, more = RECORD.unpack_from(records, position)
+        magic, _, time_ns, sector, length, action, _, _, _, error, more = RECORD.unpack_from(records, position)
         if magic != MAGIC:
             raise LogError(log.path, None, position, f"magic of a block trace record is {magic:#x}, not {MAGIC:#x}")
         position += RECORD.size + more
@@ -259,6 +267,7 @@ def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key]]:
             continue
         is_completion = action & 0xFFFF == _COMPLETED
         if not length:
-            yield is_completion, _Key("FLUSH", sector * SECTOR_BYTES, 0)
+            yield is_completion, _Key("FLUSH", sector * SECTOR_BYTES, 0), time_ns
         else:
-            yield is_completion, _Key("FUA write" if action & _FUA else "write", sector * SECTOR_BYTES, length)
+            kind = "FUA write" if action & _FUA else "write"
+            yield is_completion, _Key(kind, sector * SECTOR_BYTES, length), time_ns

@@ -13,14 +13,14 @@ So a joint state is legal if
 Legal because a disk may lose its whole cache at any moment, and because what was durable on the early disk did not
 change in that time: it holds the same whether it died at the beginning or at the end.
 
-Provable from the logs: the marks must place each FUA, and each FLUSH that took a write, of the early disk either before
-or after the instant of the late disk. The early disk is then pinned just after the last of those before. If the marks
-leave a single one open, or its log does not tell what the pin holds (`Epoch.doubtful`), no state is claimed. In a joint
-state the acknowledgements are the marks before the instant of the late disk, in the log of that disk: the host went on
-until then, and the pin holds all that had become durable on the other disk by then.
+Provable from the logs: clock or marks (`faults.twologs`) must place each FUA, and each FLUSH that took a write, of the
+early disk either before or after the instant of the late disk. The early disk is then pinned just after the last of
+those before. If they leave a single one open, or its log does not tell what the pin holds (`Epoch.doubtful`), no state
+is claimed. In a joint state the acknowledgements are the marks before the instant of the late disk, in the log of that
+disk: the host went on until then, and the pin holds all that had become durable on the other disk by then.
 
-Left out: parts of the early disk's cache, because no log tells when an unflushed write completed; instants of the late
-disk other than the latest for its content (with nothing unflushed, that is the other role's pin); torn writes.
+Left out: parts of the early disk's cache; instants of the late disk other than the latest for its content (with
+nothing unflushed, that is the other role's pin); writes in flight; torn writes.
 
 The id of a joint state names the late disk first, for example `a:e43.f2.w12+b:e17.f1` (`faults.addresses`). The part of
 the early disk follows from that of the late one; it is there for the reader.

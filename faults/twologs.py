@@ -4,6 +4,10 @@ The program under test writes each mark to both logs, first to that of disk `a`,
 next mark. So the marks of both logs form one sequence. An entry lies between two marks of its own log. Of two entries
 of different logs, the first is proven to have completed earlier if the mark after it in its own log is not later in
 that sequence than the mark before the second in the other log.
+
+Where both logs have an account of submissions (`faults.submissions`), the machine's clock tells when each entry
+completed, and that orders all entries of both logs but those of the same nanosecond. Two copies of one write are sent
+to their disks together, and no mark lies between their completions.
 """
 
 from __future__ import annotations
@@ -14,11 +18,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 
+import numpy as np
+
 from rig.faults.epochs import epochs
 from rig.faults.extents import Extent, base_extents
-from rig.faults.log import LogError, WriteLog
+from rig.faults.log import EntryFlag, LogError, WriteLog
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.state import CrashState
+from rig.faults.submissions import NEVER
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"
@@ -61,6 +68,9 @@ class Side:
             for entry in (*epoch.fuas, *([epoch.flush] if epoch.flush is not None and epoch.batch else []))
         )  # fmt: skip
         self.spans = [self.span(entry) for entry in self.durable]
+        # When each entry was submitted and completed; None if the log does not tell.
+        self._times_ns = log.account.times_ns if log.account else None
+        self.durable_ns = None if self._times_ns is None else self._times_ns[self.durable, 1].tolist()
         flushes = [epoch.end for epoch in self.epochs[:-1]]
         # Base 0 is the empty disk, base n what is durable when the epoch of mark n - 1 starts.
         self.bases = [0, *(self.epochs[bisect_left(flushes, mark)].begin for mark in self.marks)]
@@ -70,6 +80,19 @@ class Side:
         count = bisect_left(self.marks, entry)
         after = 2 * (count - 1) + self._rank if count else -1
         return Span(after, 2 * count + self._rank if count < len(self.marks) else _NEVER)
+
+    def completion_ns(self, entry: int) -> int:
+        """Return when an entry completed that changed what is durable, or the next FUA write or FLUSH after it."""
+        assert self._times_ns is not None
+        at_once = np.flatnonzero(self.log.flags[entry:] & (EntryFlag.FUA | EntryFlag.FLUSH))
+        return int(self._times_ns[entry + int(at_once[0]), 1]) if len(at_once) else _NEVER
+
+    def latest_ns(self, state: CrashState) -> tuple[int, int]:
+        """Return when the last write was submitted that a state holds, and when the last completed; -1 for none."""
+        assert self._times_ns is not None
+        held = np.concatenate([self._times_ns[: state.base_end], self._times_ns[state.pieces(self.log)[:, 0]]])
+        submitted_ns, completed_ns = held.max(axis=0, initial=NEVER).tolist()
+        return submitted_ns, completed_ns
 
     def durable_count(self, moment: Span) -> int | None:
         """Return how many entries had changed what is durable at a moment of the other log; None if not proven."""
@@ -88,6 +111,7 @@ class TwoLogs:
     def __init__(self, a: WriteLog, b: WriteLog, *, b_device_bytes: int = 0) -> None:
         self.sides = {Disk.A: Side(a, 0), Disk.B: Side(b, 1)}
         self._begins = {Disk.A: (0, a.begin_bytes), Disk.B: (b_device_bytes, b.begin_bytes)}
+        self._has_times = all(side.durable_ns is not None for side in self.sides.values())
         ours, theirs = self.sides[Disk.B].texts, self.sides[Disk.A].texts
         if ours != theirs:
             same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
@@ -109,15 +133,26 @@ class TwoLogs:
         return None if pinned.epoch.doubtful else pinned
 
     def is_ordered(self, late: Disk, state: CrashState) -> bool:
-        """Whether the marks tell what had become durable on the early disk by the instant of a state of the late."""
+        """Whether it is known what had become durable on the early disk by the instant of a state of the late one."""
         return self._durable_count(late, state) is not None
 
     def _durable_count(self, late: Disk, state: CrashState) -> int | None:
-        return self.sides[late.other].durable_count(self.sides[late].span(state.instant))
+        early = self.sides[late.other]
+        if not self._has_times or early.durable_ns is None:
+            return early.durable_count(self.sides[late].span(state.instant))
+        moment_ns = self.sides[late].completion_ns(state.instant)
+        count = bisect_left(early.durable_ns, moment_ns)
+        return count if count == bisect_right(early.durable_ns, moment_ns) else None
 
     def is_apart(self, late: Disk, of_late: CrashState, of_early: CrashState) -> bool:
-        """Whether the late disk surely holds something that became durable after all that the early one holds."""
+        """Whether the late disk surely holds something that came after all that the early one holds.
+
+        By the marks it became durable later. By the clock it was submitted after all that had completed, so that of
+        two copies that are written together neither counts as the later one.
+        """
         x, y = self.sides[late], self.sides[late.other]
+        if self._has_times:
+            return x.latest_ns(of_late)[0] > y.latest_ns(of_early)[1]
         own, others = bisect_left(x.durable, of_late.instant), bisect_left(y.durable, of_early.instant)
         return own > 0 and (others == 0 or x.spans[own - 1].after >= y.spans[others - 1].before)
 
