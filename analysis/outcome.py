@@ -263,7 +263,7 @@ def _uncut(plan: PlanFacts) -> str:
     if not plan.epochs_unproven:
         return ""
     count = plan.epoch_count + plan.epochs_doubtful + plan.epochs_unproven
-    return f"{plan.epochs_unproven} of {count} epochs were not cut: the marks do not tell what the other disk held"
+    return f"{plan.epochs_unproven} of {count} epochs were not cut: the logs do not tell what the other disk held"
 
 
 def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summary:

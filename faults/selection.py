@@ -43,7 +43,7 @@ class Plan:
     epochs_sampled: int
     # Epochs of which the log does not tell the content at their start, so most states are left out.
     epochs_doubtful: int = 0
-    # Of two disks: epochs for which the marks do not tell what the other disk held, so no state is claimed.
+    # Of two disks: epochs for which the logs do not tell what the other disk held, so no state is claimed.
     epochs_unproven: int = 0
 
 

@@ -142,7 +142,7 @@ def parse_joint(text: str, logs: TwoLogs) -> JointState:
         raise StateIdError(f"{text[:80]!r}: the state of disk {late} is not one of a power cut with whole writes")
     pinned = logs.pin(late, of_late)
     if pinned is None:
-        raise StateIdError(f"{text[:80]!r}: the marks do not tell what had become durable on disk {late.other} by then")
+        raise StateIdError(f"{text[:80]!r}: the logs do not tell what had become durable on disk {late.other} by then")
     if pinned != of_early:
         raise StateIdError(f"{text[:80]!r}: at that instant of disk {late} disk {late.other} held {pinned.id}")
     return make_joint(logs, late, of_late, of_early)

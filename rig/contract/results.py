@@ -220,7 +220,7 @@ class PlanFacts:
     apart_count: int = 0
     # Epochs of which hardly a state was planned, because the log leaves open what they start on.
     epochs_doubtful: int = 0
-    # For two disks: epochs that were not cut, because the marks do not tell what the other disk held.
+    # For two disks: epochs that were not cut, because the logs do not tell what the other disk held.
     epochs_unproven: int = 0
     # Where and why, for the place that makes most of them doubtful; empty if there are none.
     doubt: str = ""

@@ -210,7 +210,7 @@ def test_an_epoch_that_the_marks_leave_open_is_unproven_and_one_whose_content_is
 
 def test_a_state_that_is_not_proven_is_refused_with_its_reason(place: Path) -> None:
     steps = [*MARK, ("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2)), *FLUSH_A, *FLUSH_B, *MARK]
-    with logs_of(place, run_of(steps)) as logs, pytest.raises(StateIdError, match="the marks do not tell"):
+    with logs_of(place, run_of(steps)) as logs, pytest.raises(StateIdError, match="the logs do not tell"):
         parse_joint("a:e2.f0+b:e2.f0", logs)
 
 
