@@ -39,6 +39,8 @@ from rig.faults.log import SECTOR_BYTES, BoolArray, EntryFlag, Int64Array, LogEr
 
 RECORD = struct.Struct("<IIQQIIIIIHH")
 MAGIC = 0x65617407
+# Nanoseconds since the boot; no machine runs for a century.
+_TIMES_END_NS = 1 << 62
 _QUEUED, _COMPLETED, _NOTE = 1, 8, 1 << 26
 _WRITE, _FLUSH, _FUA = 1 << 17, 1 << 18, 1 << 31
 # The entry has no event.
@@ -253,13 +255,16 @@ def _fits(request: _Request, keys: Sequence[_Key]) -> bool:
 
 def _events(records: bytes, log: WriteLog) -> Iterator[tuple[bool, _Key, int]]:
     """Yield for each event of a write or flush whether it is a completion, of what, and when."""
-    position = 0
+    position = last_ns = 0
     while position < len(records):
         if position + RECORD.size > len(records):
             raise LogError(log.path, None, position, "the block trace ends within a record")
         magic, _, time_ns, sector, length, action, _, _, _, error, more = RECORD.unpack_from(records, position)
         if magic != MAGIC:
             raise LogError(log.path, None, position, f"magic of a block trace record is {magic:#x}, not {MAGIC:#x}")
+        if not last_ns <= time_ns < _TIMES_END_NS:
+            raise LogError(log.path, None, position, f"time {time_ns} of a block trace record follows {last_ns}")
+        last_ns = time_ns
         position += RECORD.size + more
         if error:
             raise LogError(log.path, None, position, f"the block trace has a request that failed with {error}")

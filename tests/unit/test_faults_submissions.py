@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import permutations, product
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, plan
 from rig.faults.legality import Checker, Rule
-from rig.faults.submissions import Account, attach, joinable_flush_count
+from rig.faults.submissions import RECORD, Account, attach, joinable_flush_count
 from tests.unit.disks import (
     DISK_SECTORS,
     SECTOR,
@@ -297,3 +298,18 @@ def test_flushes_that_wait_for_another_may_be_carried_out_as_one(place: Path, st
         attach(bytes(disk.records), log)
         assert log.account
         assert count == joinable_flush_count(log.account, log.flags)
+
+
+def test_the_times_of_a_trace_never_go_back_and_never_run_away(place: Path) -> None:
+    disk, write = Requests(), Op("write", 0, 1, 1)
+    disk.submit(write)
+    disk.complete(write)
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        assert Account.of(bytes(disk.records), log).times_ns is not None
+        for first_ns, then_ns in ((2, 1), (0, 1 << 62), (1 << 63, 1 << 63)):
+            records = bytearray(disk.records)
+            for number, time_ns in enumerate((first_ns, then_ns)):
+                struct.pack_into("<Q", records, number * RECORD.size + 8, time_ns)
+            with pytest.raises(LogError, match="time "):
+                Account.of(bytes(records), log)
