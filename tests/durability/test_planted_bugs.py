@@ -62,21 +62,19 @@ def test_a_patched_build_loses_nothing_while_the_power_stays(
     assert planting.needs_cut(one, guests_builds[one.name], tmp_path)
 
 
-def test_life_finds_a_planted_bug_and_nothing_in_a_harmless_change_and_the_ledger_finds_neither(
+def test_life_finds_a_planted_bug_and_nothing_in_a_harmless_change(
     machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
 ) -> None:
-    def found(one: Planted, workload: str) -> Found:
+    def found(one: Planted) -> Found:
         cut = replace(one, faults=("powercut",))
-        wanted = planting.scenarios(cut, workload, guests_builds[one.name].name, _LOOK)
-        (found,) = planting.measured(wanted, machines_with_builds, tmp_path / one.name / workload, _LOOK)
+        wanted = planting.scenarios(cut, "life", guests_builds[one.name].name, _LOOK)
+        (found,) = planting.measured(wanted, machines_with_builds, tmp_path / one.name, _LOOK)
         return found
 
-    bug, twin = found(_BUG, "life"), found(_TWIN, "life")
+    # What the ledger finds is left to chance: it too closes its last connection once, at its end.
+    bug, twin = found(_BUG), found(_TWIN)
     assert "broken" == bug.result, bug.reasons
     assert "kept" == twin.result, twin.reasons
-    # It is the walk that leads there.
-    ledger = found(_BUG, "ledger")
-    assert "kept" == ledger.result, ledger.reasons
 
 
 def test_a_recovery_that_does_not_sync_what_it_restores_is_found(
