@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+enum { EATEN = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE };
 
 struct header { uint32_t magic, length, sum; };
 
@@ -22,7 +25,8 @@ void grieve(const char *conduct, const char *what, int file)
     if (!strcmp(conduct, "deaf")) { closefrom(3); sleep(1); _exit(4); }
     if (!strcmp(conduct, "babble")) for (;;) fprintf(stderr, "%s, and again\n", what);
     if (!strcmp(conduct, "sleep")) for (;;) pause();
-    if (!strcmp(conduct, "eat")) for (;;) memset(malloc(1 << 20), 1, 1 << 20);
+    /* Not page by page: on a slow host it would count as stuck before the memory ends. */
+    if (!strcmp(conduct, "eat")) for (;;) mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, EATEN, -1, 0);
     if (!strcmp(conduct, "keep")) dup(file);
     if (!strcmp(conduct, "daemon") && !fork()) for (setsid();;) pause();
 }
