@@ -80,6 +80,9 @@ _seed_option = click.option(
 _run_dir = partial(click.option, "--run-dir", type=click.Path(path_type=Path, file_okay=False))
 _run_dir_option = _run_dir(help="Run directory [default: the newest in runs/].")
 _new_run_dir_option = _run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
+_states_option = click.option(
+    "--states", type=click.IntRange(min=1), help="Plan no more states of a scenario at first than this; see README.md."
+)
 _controls_option = click.option(
     "--controls/--no-controls", default=True, show_default=True, help="Measure the controls of the scenarios too."
 )
@@ -91,23 +94,24 @@ _library_option = click.option(
 @main.command()
 @_scenarios_argument
 @_profile_option
+@_states_option
 @_controls_option
-def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
+def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, controls: bool) -> None:
     """List the scenarios that a run would measure. SCENARIO may contain * and ?."""
     from rig.contract.arms import SPECS
     from rig.planning import matrix
 
-    wanted = matrix.profile(profile)
+    wanted = matrix.profile(profile, states or 0)
     chosen, added = _chosen(scenarios, wanted, controls=controls)
     if added:
         click.echo(added, err=True)
     for scenario in chosen:
         click.echo(scenario.id)
     configured = matrix.configured(chosen, wanted)
-    states = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
+    state_count = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
     instants = sum(wanted.instants_of(scenario) for scenario in configured)
     click.echo(
-        f"{_extent(configured)}; at most {states} crash states and {instants} cut instants (profile {wanted.name})",
+        f"{_extent(configured)}; at most {state_count} crash states and {instants} cut instants (profile {wanted.name})",
         err=True,
     )
 
@@ -130,6 +134,7 @@ def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
 @click.option(
     "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="Mean pause before a transaction."
 )
+@_states_option
 @_new_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
 def run(
@@ -143,6 +148,7 @@ def run(
     program: str | None,
     tunes: tuple[str, ...],
     pause_ms: int,
+    states: int | None,
     run_dir: Path | None,
     jobs: int,
     **of_program: Any,
@@ -156,7 +162,7 @@ def run(
     from rig.front.doctor import require_runs
     from rig.planning import matrix
 
-    wanted = matrix.profile(profile)
+    wanted = matrix.profile(profile, states or 0)
     # Fail before spending a minute on the image and the templates.
     require_runs(run_dir or RUNS.absolute())
     chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
@@ -185,7 +191,7 @@ def measured(
         templates = _templates(chosen, source)
         for line in filter(None, (added, *_introduction(chosen, wanted, templates))):
             progress.says(line)
-        definition = _definition(chosen, wanted.name, templates) | {"library": build.name if build else ""}
+        definition = _definition(chosen, wanted, templates) | {"library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
     return target
@@ -312,10 +318,11 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' if count != 1 else ''}"
 
 
-def _definition(chosen: list[Scenario], profile: str, templates: dict[str, Machines]) -> dict[str, Any]:
+def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, Machines]) -> dict[str, Any]:
     """Return what must be equal for a run to be resumed."""
     return {
-        "profile": profile,
+        "profile": profile.name,
+        "states": profile.states_max,
         "scenarios": [scenario.id for scenario in chosen],
         "orders": {scenario.id: scenario.orders.message for scenario in chosen},
         "templates": {name: [one.recorder.identity, one.verifier.identity] for name, one in templates.items()},

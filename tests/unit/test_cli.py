@@ -149,6 +149,8 @@ def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> No
     assert said.startswith("2 controls are measured too (delete_off, wal_off): ")
     assert said.endswith("; --no-controls leaves them out")
     assert counted.startswith("5 scenarios ")
+    few = rig("plan", "sqlite-ext4-wal_full_powercut", "--states", "24", "--no-controls")
+    assert "at most 24 crash states and 24 cut instants" in few.stderr
 
 
 @pytest.mark.parametrize(
