@@ -110,10 +110,8 @@ def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, contro
     configured = matrix.configured(chosen, wanted)
     state_count = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
     instants = sum(wanted.instants_of(scenario) for scenario in configured)
-    click.echo(
-        f"{_extent(configured)}; at most {state_count} crash states and {instants} cut instants (profile {wanted.name})",
-        err=True,
-    )
+    most = f"at most {state_count} crash states and {instants} cut instants"
+    click.echo(f"{_extent(configured)}; {most} (profile {wanted.name})", err=True)
 
 
 @main.command()

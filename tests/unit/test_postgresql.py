@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
-from rig.contract.arms import FORGETTING_FAULTS
+from rig.contract.arms import ERROR_FAULTS, FORGETTING_FAULTS
 from rig.engines import named
 from rig.engines.postgresql import driver, options, statements, syncs
 from rig.engines.postgresql.libpq import PostgresError
@@ -44,7 +44,7 @@ def test_a_tuning_option_wins_over_what_a_server_is_started_with() -> None:
 
 def test_the_settings_that_lose_nothing_are_those_that_promise_it() -> None:
     dossier = dossier_of(SPEC.name)
-    for fault in FORGETTING_FAULTS:
+    for fault in (*FORGETTING_FAULTS, *ERROR_FAULTS):
         promises = {word: dossier.promise({options.SETTING: word}, fault) for word in options.WORDS}
         strict = {word for word, promise in promises.items() if promise and promise.keeps is Keeps.NOTHING_LOST}
         free = {word for word, promise in promises.items() if promise and promise.keeps is Keeps.ANYTHING}
