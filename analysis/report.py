@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rig import host
-from rig.analysis import advicetext, coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
+from rig.analysis import advicetext, coverage, enginetable, grid, known_bugs, mutations, phases, protocol, sidebyside
 from rig.analysis.candidates import variant
 from rig.analysis.controls import group_of
 from rig.analysis.costs import costs
@@ -81,6 +81,9 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         pictures=_pictures(summary),
         grids=grid.grids(summary.rows) if len({row.outcome.scenario.fault for row in summary.rows}) > 1 else [],
         mark=grid.mark,
+        engine_tables=enginetable.tables(summary.rows),
+        promise_text=enginetable.promise,
+        seen_text=enginetable.seen,
         comparisons=sidebyside.comparisons(summary.rows),
         cell_text=sidebyside.text,
         comparison_caption=sidebyside.CAPTION,
