@@ -18,6 +18,7 @@ from rig.front import programs
 from rig.front.advise import advise
 from rig.front.claims import claims
 from rig.front.images import image
+from rig.front.reports import conclude, report
 from rig.front.rundirs import NAME, REPORT, RUNS, newest_run, runs
 from rig.front.speed import speed
 
@@ -67,6 +68,7 @@ main.add_command(image)
 main.add_command(speed)
 main.add_command(claims)
 main.add_command(advise)
+main.add_command(report)
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
@@ -168,7 +170,7 @@ def run(
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
     target = measured(chosen, wanted, run_dir, build=build, added=added, jobs=jobs)
-    sys.exit(_conclude(target, wanted.exposure_min))
+    sys.exit(conclude(target, wanted.exposure_min))
 
 
 def measured(
@@ -193,17 +195,6 @@ def measured(
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
     return target
-
-
-@main.command()
-@_run_dir_option
-def report(run_dir: Path | None) -> None:
-    """Print the table of a run and write its report again."""
-    from rig.planning import matrix
-    from rig.store import Run
-
-    target = Run.open(run_dir or newest_run())
-    sys.exit(_conclude(target, matrix.profile(target.profile).exposure_min))
 
 
 @main.command()
@@ -345,39 +336,6 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
     name = datetime.now().strftime(NAME)  # noqa: DTZ005 - see NAME
     progress.says(f"run directory {RUNS / name}")
     return Run.create(RUNS / name, definition)
-
-
-def _conclude(target: Run, exposure_min: int) -> int:
-    """Write the Parquet file and the report, print the table, and return the exit code."""
-    from rig.analysis.outcome import summarise
-    from rig.analysis.report import write_report
-    from rig.analysis.table import print_table
-    from rig.front.terminal import standard_output
-    from rig.speed.speeds import beside
-    from rig.store import write_parquet
-
-    results, damaged = target.results()
-    if not results:
-        raise StoreError(f"{target.folder} holds no measured scenario")
-    summary = summarise(results, exposure_min)
-    # A pasted command searches runs/ by default.
-    run_dir = "" if target.folder.parent == RUNS else str(target.folder)
-    # Files first: whatever reads the table may close the pipe halfway.
-    write_parquet(results, target.folder / "verdicts.parquet")
-    run_info = {"run": target.folder.name, "profile": target.profile}
-    write_report(summary, run_info, _report(target), run_dir, beside(target.folder))
-    print_table(summary, standard_output(), run_dir)
-    failures = target.failures()
-    for scenario, message in failures.items():
-        click.echo(f"not measured {scenario}: {message}", err=True)
-    for error in damaged:
-        click.echo(f"damaged: {error}; to judge it again, repeat the command", err=True)
-    click.echo(f"report: {_report(target)}")
-    return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
-
-
-def _report(target: Run) -> Path:
-    return target.folder / REPORT
 
 
 def _complain(message: str, code: int) -> None:
