@@ -76,6 +76,11 @@ def mark(row: Row | None) -> str:
     return _MARKS[row.judgement.result]
 
 
+def fault_order(fault: str) -> tuple[int, str]:
+    """Return the key that sorts faults by their arm."""
+    return _ARMS.index(_arm(fault)), fault
+
+
 def table(grid: Grid) -> Table:
     """Return a grid for a terminal of 80 columns."""
     from rich import box
@@ -104,7 +109,7 @@ def _grid(title: str, rows: Sequence[Row]) -> Grid:
     found = {(row.outcome.scenario.fault, *_place(row)): row for row in rows}
     columns = tuple(dict.fromkeys(_place(row)[0] for row in rows))
     levels = tuple(dict.fromkeys(_place(row)[1] for row in rows))
-    faults = sorted({row.outcome.scenario.fault for row in rows}, key=_fault_order)
+    faults = sorted({row.outcome.scenario.fault for row in rows}, key=fault_order)
     lines = tuple(
         Line(
             fault,
@@ -119,10 +124,6 @@ def _grid(title: str, rows: Sequence[Row]) -> Grid:
 def _place(row: Row) -> tuple[str, str]:
     first, *others = row.outcome.scenario.settings.values()
     return first, "_".join(others)
-
-
-def _fault_order(fault: str) -> tuple[int, str]:
-    return _ARMS.index(_arm(fault)), fault
 
 
 def _arm(fault: str) -> Arm:

@@ -272,11 +272,31 @@ def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summa
     controls = check_controls(outcomes)
     called = blame.witnesses(outcomes)
     rows = tuple(_blamed(_row(one, controls, exposure_min), called) for one in outcomes)
+    return Summary(rows, controls, _worst(rows))
+
+
+def together(summaries: Iterable[tuple[str, Summary]]) -> tuple[Summary, dict[str, str]]:
+    """Return the summary of several runs, each under its name, and the name of each scenario's run: the last with it.
+
+    Each run was judged with its own controls, and keeps its verdicts.
+    """
+    rows: dict[str, Row] = {}
+    places: dict[str, str] = {}
+    controls: list[ControlResult] = []
+    for name, one in summaries:
+        rows.update({row.outcome.scenario.id: row for row in one.rows})
+        places.update({row.outcome.scenario.id: name for row in one.rows})
+        controls += one.controls
+    ordered = tuple(sorted(rows.values(), key=lambda row: _scenario_order(row.outcome.scenario)))
+    return Summary(ordered, tuple(controls), _worst(ordered)), places
+
+
+def _worst(rows: Sequence[Row]) -> Result:
     results = [row.judgement.result for row in rows if not row.is_sabotaged]
     result = Result.KEPT if results else Result.INCONCLUSIVE
     for worse in (Result.INCONCLUSIVE, Result.BROKEN):
         result = worse if worse in results else result
-    return Summary(rows, controls, result)
+    return result
 
 
 def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:

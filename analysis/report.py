@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rig import host
-from rig.analysis import advicetext, coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
+from rig.analysis import advicetext, coverage, enginetable, grid, known_bugs, mutations, phases, protocol, sidebyside
 from rig.analysis.candidates import variant
 from rig.analysis.controls import group_of
 from rig.analysis.costs import costs
@@ -21,7 +21,7 @@ from rig.analysis.findings import findings, is_comparable
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.randomcut import RandomCut, random_cut
-from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
+from rig.analysis.table import Place, damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.contract.arms import DISHONEST_FAULTS
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import Verdict, VerdictKind
@@ -52,14 +52,16 @@ class Evidence:
 
 
 def write_report(
-    summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: str = "", speeds: Speeds | None = None
+    summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: Place = "", speeds: Speeds | None = None
 ) -> None:
     """Write the report to `out`, durably or not at all; `run_info` is shown as it is, the only place for a time."""
     out.parent.mkdir(parents=True, exist_ok=True)
     host.atomic_write(out, report_html(summary, run_info, run_dir, speeds).encode())
 
 
-def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = "", speeds: Speeds | None = None) -> str:
+def report_html(
+    summary: Summary, run_info: Mapping[str, str], run_dir: Place = "", speeds: Speeds | None = None
+) -> str:
     """Return the whole page as text; `speeds` are real figures to be shown beside the virtual ones."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -81,6 +83,9 @@ def report_html(summary: Summary, run_info: Mapping[str, str], run_dir: str = ""
         pictures=_pictures(summary),
         grids=grid.grids(summary.rows) if len({row.outcome.scenario.fault for row in summary.rows}) > 1 else [],
         mark=grid.mark,
+        engine_tables=enginetable.tables(summary.rows),
+        promise_text=enginetable.promise,
+        seen_text=enginetable.seen,
         comparisons=sidebyside.comparisons(summary.rows),
         cell_text=sidebyside.text,
         comparison_caption=sidebyside.CAPTION,
@@ -190,7 +195,7 @@ def _point(outcome: Outcome, value: float) -> Point:
     return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0)
 
 
-def _evidence(summary: Summary, run_dir: str) -> list[Evidence]:
+def _evidence(summary: Summary, run_dir: Place) -> list[Evidence]:
     """Return first the broken promises with all their states, then the worst states of every allowed loss."""
     broken, allowed = [], []
     for row in summary.rows:
@@ -218,7 +223,7 @@ def _shim_text(shim: str) -> str:
     return controls.get(shim, f"leaves out {shim.removeprefix(DROP_PREFIX)}")
 
 
-def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: str) -> tuple[tuple[str, Verdict], ...]:
+def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: Place) -> tuple[tuple[str, Verdict], ...]:
     return tuple((replay_line(scenario_id, verdict, run_dir), verdict) for verdict in states)
 
 

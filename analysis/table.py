@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+# The run directory of all scenarios, or of each by its id.
+Place = str | Mapping[str, str]
 _STYLES = {Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow"}
 _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _REPLAYS_MAX = 3
@@ -33,7 +35,7 @@ _WIDTH_WITH_FAULTS = 112
 _WIDTH_WITH_PROMISES = 100
 
 
-def print_table(summary: Summary, console: Console, run_dir: str = "") -> None:
+def print_table(summary: Summary, console: Console, run_dir: Place = "") -> None:
     """Print the table, the controls and the answer to the console."""
     from rich.text import Text
 
@@ -126,12 +128,13 @@ def _documented_damage(rows: Sequence[Row]) -> str:
     return f" Damage was seen where the documentation does not exclude it: {', '.join(names)}." if names else ""
 
 
-def replay_line(scenario_id: str, verdict: Verdict, run_dir: str = "") -> str:
+def replay_line(scenario_id: str, verdict: Verdict, run_dir: Place = "") -> str:
     """Return the command that rebuilds one crash state and shows its verdict, ready to paste.
 
     `run_dir` is needed only for a run outside the default directory.
     """
-    place = ["--run-dir", run_dir] if run_dir else []
+    named = run_dir if isinstance(run_dir, str) else run_dir.get(scenario_id, "")
+    place = ["--run-dir", named] if named else []
     return shlex.join(["rig", "replay", scenario_id, verdict.state, *place])
 
 
@@ -248,7 +251,7 @@ def _style(row: Row) -> str:
     return _STYLES[row.judgement.result] if row.result_text == row.judgement.result else "dim"
 
 
-def explanation(row: Row, run_dir: str) -> list[str]:
+def explanation(row: Row, run_dir: Place) -> list[str]:
     """Return the lines below the table for a result that is not green: the reasons, and the commands to paste."""
     if row.judgement.result is Result.KEPT:
         return []

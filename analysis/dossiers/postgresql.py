@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, FORGETTING_FAULTS
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("async",)
 CONTROLS = Controls(
     must_lose={
-        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, "livecut-cache"), _BARE),
+        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, *ERROR_FAULTS, "livecut-cache"), _BARE),
         # The log of its last commits is in the memory of the server.
         "processkill": _BARE,
         # Only a disk that lies can make these lose.
@@ -30,6 +30,8 @@ _FSYNC = f"{_SETTINGS}, fsync [DOC]"
 _PAGES = f"{_SETTINGS}, full_page_writes [DOC]"
 _METHOD = f"{_RELIABLE[:-6]}; {_SETTINGS}, wal_sync_method [DOC]"
 _CHECKSUMS = "checksums.html, Data Checksums [DOC]"
+_RETRY = "runtime-config-error-handling.html, Error Handling, data_sync_retry [DOC]"
+_FULL = "disk-full.html, Disk Full Failure [DOC]"
 _WINDOW = "transactions of at most three times wal_writer_delay, 600 ms"
 # durability -> what is kept when the machine goes down, the source, and what that adds.
 _CRASH: Mapping[str, tuple[Keeps, str, str]] = {
@@ -54,10 +56,21 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
         return Promise(Keeps.ANYTHING, atomic=False, bound="", source=_CHECKSUMS, note=note)
     if fault == "processkill":
         return _of_kill(settings["durability"])
-    if fault not in FORGETTING_FAULTS and fault not in CLOCK_FAULTS and not fault.startswith("livecut-"):
+    if fault in ERROR_FAULTS:
+        source, note = _of_error(fault, source, note)
+    elif fault not in FORGETTING_FAULTS and fault not in CLOCK_FAULTS and not fault.startswith("livecut-"):
         return None
     bound = _WINDOW if keeps is Keeps.SUFFIX else ""
     return Promise(keeps, atomic=keeps is not Keeps.ANYTHING, bound=bound, source=source, note=note)
+
+
+def _of_error(fault: str, source: str, note: str) -> tuple[str, str]:
+    """Return the source of what is kept after an error of the disk, and a note; it is as much as after a power cut."""
+    if fault.startswith("ioerror-fsync"):
+        return f"{_RETRY[:-6]}; {source}", f"A server that could not sync goes down, and recovers from its log. {note}"
+    if fault.startswith("diskfull"):
+        return f"{_FULL[:-6]}; {source}", f"A full disk is said to damage nothing; the server may go down. {note}"
+    return source, f"Taken from the power cut: the documentation does not speak of such errors of the disk. {note}"
 
 
 def _of_kill(durability: str) -> Promise:

@@ -18,6 +18,7 @@ from rig.front import programs
 from rig.front.advise import advise
 from rig.front.claims import claims
 from rig.front.images import image
+from rig.front.reports import conclude, report
 from rig.front.rundirs import NAME, REPORT, RUNS, newest_run, runs
 from rig.front.speed import speed
 
@@ -67,6 +68,7 @@ main.add_command(image)
 main.add_command(speed)
 main.add_command(claims)
 main.add_command(advise)
+main.add_command(report)
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
@@ -80,6 +82,9 @@ _seed_option = click.option(
 _run_dir = partial(click.option, "--run-dir", type=click.Path(path_type=Path, file_okay=False))
 _run_dir_option = _run_dir(help="Run directory [default: the newest in runs/].")
 _new_run_dir_option = _run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
+_states_option = click.option(
+    "--states", type=click.IntRange(min=1), help="Plan no more states of a scenario at first than this; see README.md."
+)
 _controls_option = click.option(
     "--controls/--no-controls", default=True, show_default=True, help="Measure the controls of the scenarios too."
 )
@@ -91,25 +96,24 @@ _library_option = click.option(
 @main.command()
 @_scenarios_argument
 @_profile_option
+@_states_option
 @_controls_option
-def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
+def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, controls: bool) -> None:
     """List the scenarios that a run would measure. SCENARIO may contain * and ?."""
     from rig.contract.arms import SPECS
     from rig.planning import matrix
 
-    wanted = matrix.profile(profile)
+    wanted = matrix.profile(profile, states or 0)
     chosen, added = _chosen(scenarios, wanted, controls=controls)
     if added:
         click.echo(added, err=True)
     for scenario in chosen:
         click.echo(scenario.id)
     configured = matrix.configured(chosen, wanted)
-    states = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
+    state_count = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
     instants = sum(wanted.instants_of(scenario) for scenario in configured)
-    click.echo(
-        f"{_extent(configured)}; at most {states} crash states and {instants} cut instants (profile {wanted.name})",
-        err=True,
-    )
+    most = f"at most {state_count} crash states and {instants} cut instants"
+    click.echo(f"{_extent(configured)}; {most} (profile {wanted.name})", err=True)
 
 
 @main.command()
@@ -130,6 +134,7 @@ def plan(*, scenarios: tuple[str, ...], profile: str, controls: bool) -> None:
 @click.option(
     "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="Mean pause before a transaction."
 )
+@_states_option
 @_new_run_dir_option
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
 def run(
@@ -143,6 +148,7 @@ def run(
     program: str | None,
     tunes: tuple[str, ...],
     pause_ms: int,
+    states: int | None,
     run_dir: Path | None,
     jobs: int,
     **of_program: Any,
@@ -156,7 +162,7 @@ def run(
     from rig.front.doctor import require_runs
     from rig.planning import matrix
 
-    wanted = matrix.profile(profile)
+    wanted = matrix.profile(profile, states or 0)
     # Fail before spending a minute on the image and the templates.
     require_runs(run_dir or RUNS.absolute())
     chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
@@ -164,7 +170,7 @@ def run(
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
     target = measured(chosen, wanted, run_dir, build=build, added=added, jobs=jobs)
-    sys.exit(_conclude(target, wanted.exposure_min))
+    sys.exit(conclude(target, wanted.exposure_min))
 
 
 def measured(
@@ -185,21 +191,10 @@ def measured(
         templates = _templates(chosen, source)
         for line in filter(None, (added, *_introduction(chosen, wanted, templates))):
             progress.says(line)
-        definition = _definition(chosen, wanted.name, templates) | {"library": build.name if build else ""}
+        definition = _definition(chosen, wanted, templates) | {"library": build.name if build else ""}
         target = _target_run(run_dir, definition, progress)
         campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
     return target
-
-
-@main.command()
-@_run_dir_option
-def report(run_dir: Path | None) -> None:
-    """Print the table of a run and write its report again."""
-    from rig.planning import matrix
-    from rig.store import Run
-
-    target = Run.open(run_dir or newest_run())
-    sys.exit(_conclude(target, matrix.profile(target.profile).exposure_min))
 
 
 @main.command()
@@ -312,10 +307,11 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' if count != 1 else ''}"
 
 
-def _definition(chosen: list[Scenario], profile: str, templates: dict[str, Machines]) -> dict[str, Any]:
+def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, Machines]) -> dict[str, Any]:
     """Return what must be equal for a run to be resumed."""
     return {
-        "profile": profile,
+        "profile": profile.name,
+        "states": profile.states_max,
         "scenarios": [scenario.id for scenario in chosen],
         "orders": {scenario.id: scenario.orders.message for scenario in chosen},
         "templates": {name: [one.recorder.identity, one.verifier.identity] for name, one in templates.items()},
@@ -340,39 +336,6 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
     name = datetime.now().strftime(NAME)  # noqa: DTZ005 - see NAME
     progress.says(f"run directory {RUNS / name}")
     return Run.create(RUNS / name, definition)
-
-
-def _conclude(target: Run, exposure_min: int) -> int:
-    """Write the Parquet file and the report, print the table, and return the exit code."""
-    from rig.analysis.outcome import summarise
-    from rig.analysis.report import write_report
-    from rig.analysis.table import print_table
-    from rig.front.terminal import standard_output
-    from rig.speed.speeds import beside
-    from rig.store import write_parquet
-
-    results, damaged = target.results()
-    if not results:
-        raise StoreError(f"{target.folder} holds no measured scenario")
-    summary = summarise(results, exposure_min)
-    # A pasted command searches runs/ by default.
-    run_dir = "" if target.folder.parent == RUNS else str(target.folder)
-    # Files first: whatever reads the table may close the pipe halfway.
-    write_parquet(results, target.folder / "verdicts.parquet")
-    run_info = {"run": target.folder.name, "profile": target.profile}
-    write_report(summary, run_info, _report(target), run_dir, beside(target.folder))
-    print_table(summary, standard_output(), run_dir)
-    failures = target.failures()
-    for scenario, message in failures.items():
-        click.echo(f"not measured {scenario}: {message}", err=True)
-    for error in damaged:
-        click.echo(f"damaged: {error}; to judge it again, repeat the command", err=True)
-    click.echo(f"report: {_report(target)}")
-    return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
-
-
-def _report(target: Run) -> Path:
-    return target.folder / REPORT
 
 
 def _complain(message: str, code: int) -> None:

@@ -42,9 +42,7 @@ def best_accelerator(guest: Image) -> Choice:
     if reason := _why_closed(_DEVICE):
         return Choice(Accelerator.TCG, reason, _SLOWER)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    # What answers is the kernel, which several images may have; a run may need several kernels.
-    kernel = hashlib.blake2b(guest.kernel.read_bytes(), digest_size=8).hexdigest()
-    note = cache_folder() / f"kvm-probe-{kernel}"
+    note = note_of(guest)
     asked = f"{boot} {platform.release()} {qemu_version()}"
     with locked(note):
         known = note.read_text().split("\n") if note.exists() else []
@@ -53,6 +51,13 @@ def best_accelerator(guest: Image) -> Choice:
             known = [asked, found.accelerator, found.reason, found.advice]
             host.atomic_write(note, "\n".join(known).encode())
     return Choice(Accelerator(known[1]), known[2], known[3])
+
+
+def note_of(guest: Image) -> Path:
+    """Return the file of the cache with the result of the probe. Remove it to have the probe made again."""
+    # What answers is the kernel, which several images may have; a run may need several kernels.
+    kernel = hashlib.blake2b(guest.kernel.read_bytes(), digest_size=8).hexdigest()
+    return cache_folder() / f"kvm-probe-{kernel}"
 
 
 def chosen(failure: Callable[[Accelerator], str]) -> Choice:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rig.cache import require_cache
+from rig.contract.errors import VmError
 from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario
 from rig.engines import named
 from rig.engines.builds import Library, builds_of
 from rig.machines import image, needs
-from rig.machines.accelerator import best_accelerator
-from rig.machines.argv import Role
-from rig.machines.image import Recipe
+from rig.machines.accelerator import Choice, best_accelerator, note_of
+from rig.machines.argv import Accelerator, Role
+from rig.machines.image import Image, Recipe
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
 
@@ -73,14 +74,41 @@ class Guests:
         own = [one for one in self._libraries if needs.serves(recipe, one)]
         for library in own:
             builds_of(named(library.engine)).require_loadable(library, guest.contents)
+        recorder = template(Role.RECORDER, guest, libraries=own, processor=processor)
+        return Machines(self._stack.enter_context(recorder), self._verifier(guest, own, processor))
+
+    def _verifier(self, guest: Image, own: Sequence[Library], processor: Processor) -> Template:
+        """Return the template of the verifiers under the accelerator that works here.
+
+        A virtual host can be moved while it runs, and KVM that has answered before may not answer any more.
+        """
         best = best_accelerator(guest)
+        self._tell(best)
+        try:
+            return self._restorable(guest, best.accelerator, own, processor)
+        except (VmError, TimeoutError) as error:
+            if best.accelerator is Accelerator.TCG:
+                raise
+            self._says(f"{best.accelerator} worked when it was probed and fails now, so it is probed again: {error}")
+        note_of(guest).unlink(missing_ok=True)
+        best, self._has_said = best_accelerator(guest), False
+        self._tell(best)
+        return self._restorable(guest, best.accelerator, own, processor)
+
+    def _restorable(
+        self, guest: Image, accelerator: Accelerator, own: Sequence[Library], processor: Processor
+    ) -> Template:
+        found = self._stack.enter_context(template(Role.VERIFIER, guest, accelerator, own, processor))
+        if accelerator is not Accelerator.TCG:
+            with found.clone():
+                pass
+        return found
+
+    def _tell(self, best: Choice) -> None:
         if not self._has_said:
             more = "; `rig doctor` says more" if best.advice else ""
             self._says(f"verifiers run under {best.accelerator}: {best.reason}{more}")
             self._has_said = True
-        recorder = template(Role.RECORDER, guest, libraries=own, processor=processor)
-        verifier = template(Role.VERIFIER, guest, best.accelerator, own, processor)
-        return Machines(self._stack.enter_context(recorder), self._stack.enter_context(verifier))
 
 
 def name_of(scenario: Scenario) -> str:

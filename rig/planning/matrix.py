@@ -29,6 +29,7 @@ from rig.workloads import MEASURED, QUICK, workload_named
 DEFAULT_FAULTS = ("powercut", "torn")
 _KNOWN: dict[tuple[str, str], tuple[Scenario, ...]] = {}
 _BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
+_KILLS_OF_A_TRANSACTION = 3
 # Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 34
 # Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.controls`).
@@ -129,11 +130,23 @@ PROFILES = {
 }
 
 
-def profile(name: str) -> Profile:
-    """Return a profile; raise UsageError naming the choices."""
+def profile(name: str, states: int = 0) -> Profile:
+    """Return a profile, with no more than this many states planned at first; raise UsageError naming the choices.
+
+    How many contents a zero needs stays as it is, so where too few are seen more states follow.
+    """
     if name not in PROFILES:
         raise UsageError(f"unknown profile {name!r}; there are: {', '.join(PROFILES)}")
-    return PROFILES[name]
+    found = PROFILES[name]
+    if not states:
+        return found
+    return replace(
+        found,
+        states_max=min(found.states_max, states),
+        side_states_max=min(found.side_states_max, states),
+        instants=min(found.instants, states),
+        kill_transaction_count=min(found.kill_transaction_count, -(-states // _KILLS_OF_A_TRANSACTION)),
+    )
 
 
 def all_scenarios() -> list[Scenario]:

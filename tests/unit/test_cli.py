@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -149,6 +150,8 @@ def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> No
     assert said.startswith("2 controls are measured too (delete_off, wal_off): ")
     assert said.endswith("; --no-controls leaves them out")
     assert counted.startswith("5 scenarios ")
+    few = rig("plan", "sqlite-ext4-wal_full_powercut", "--states", "24", "--no-controls")
+    assert "at most 24 crash states and 24 cut instants" in few.stderr
 
 
 @pytest.mark.parametrize(
@@ -193,6 +196,25 @@ def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here:
     assert sum(len(scenario.verdicts) for scenario in samples.matrix()) == pq.read_metadata(folder / names[1]).num_rows
     left = [path.name for path in folder.iterdir()]
     assert sorted(["scenarios", "manifest.json", "recordings", *names]) == sorted(left)
+
+
+def test_one_report_of_several_runs_keeps_the_verdicts_of_each(here: Here, tmp_path: Path) -> None:
+    lossy = [*samples.durable(120), samples.verdict(VerdictKind.LOST_SUFFIX, 2, "e1")]
+    torn = [*samples.controls_that_fire("torn"), samples.measured(samples.sqlite("wal", "full"), lossy, "torn")]
+    stored(tmp_path / "runs" / "whole", samples.matrix())
+    stored(tmp_path / "torn", torn)
+    words = ["report", "--run-dir", "runs/whole", "--run-dir", "torn"]
+    result = here(*words, "--out", "both.html")
+    page = (tmp_path / "both.html").read_text()
+    assert 1 == result.exit_code
+    assert "rig replay sqlite-ext4-wal_full_torn e1 --run-dir torn" in result.stdout
+    assert "rig replay sqlite-ext4-wal_full_torn e1 --run-dir torn" in page
+    assert re.search(r"rig replay sqlite-ext4-wal_normal_powercut \S+<", page)
+    assert f"1 of {len([one for one in samples.matrix() if one.shim == 'none']) + 3} scenarios" in result.stdout
+    alone = here(*words)
+    assert (2, True) == (alone.exit_code, "--out goes with several --run-dir" in alone.stderr)
+    again = here("report", "--run-dir", "torn", "--run-dir", "runs/whole", "--run-dir", "torn", "--out", "again.html")
+    assert 1 == again.exit_code
 
 
 def without_reader(words: list[str], folder: Path, *, stderr_too: bool = False) -> tuple[int, str]:

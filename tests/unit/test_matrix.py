@@ -192,6 +192,18 @@ def test_profiles_look_closer_from_one_to_the_next() -> None:
     assert all(profile.exposure_min <= profile.states_max for profile in matrix.PROFILES.values())
 
 
+def test_fewer_states_are_planned_at_first_but_a_zero_needs_as_many_contents() -> None:
+    usual, small = matrix.profile("quick"), matrix.profile("quick", 24)
+    found = {one.id.removeprefix("sqlite-ext4-"): one for one in SCENARIOS if one.id.startswith("sqlite-ext4-wal_full")}
+    cut, shaken, killed = (found[f"wal_full_{fault}"] for fault in ("powercut", "recoverycut", "processkill"))
+    assert [24, 24, 24] == [small.states_max_of(cut), small.states_max_of(shaken), small.instants_of(cut)]
+    assert [8, 34] == [one.transactions_of(killed) for one in (small, usual)]
+    for one in (cut, shaken):
+        assert usual.transactions_of(one) == small.transactions_of(one)
+        assert usual.exposure_of(one) == small.exposure_of(one)
+    assert usual == matrix.profile("quick", 1000)
+
+
 def test_configured_scenarios_keep_their_id_and_take_what_the_command_line_says() -> None:
     scenarios = matrix.configured(SCENARIOS, matrix.profile("nightly"), DEVICES["hdd7200"], seed=7)
     assert IDS == [scenario.id for scenario in scenarios]

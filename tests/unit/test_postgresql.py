@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
-from rig.contract.arms import FORGETTING_FAULTS
+from rig.contract.arms import ERROR_FAULTS, FORGETTING_FAULTS
+from rig.contract.errors import UsageError
 from rig.engines import named
 from rig.engines.postgresql import driver, options, statements, syncs
 from rig.engines.postgresql.libpq import PostgresError
 from rig.engines.postgresql.spec import SPEC
 from rig.engines.syncs import Call, CallName, in_roles, kinds
+from rig.planning import matrix
 from rig.workloads import Work
 from rig.workloads.operations import ROW_VERBS, Operation, Table, Verb
 
@@ -44,7 +46,7 @@ def test_a_tuning_option_wins_over_what_a_server_is_started_with() -> None:
 
 def test_the_settings_that_lose_nothing_are_those_that_promise_it() -> None:
     dossier = dossier_of(SPEC.name)
-    for fault in FORGETTING_FAULTS:
+    for fault in (*FORGETTING_FAULTS, *ERROR_FAULTS):
         promises = {word: dossier.promise({options.SETTING: word}, fault) for word in options.WORDS}
         strict = {word for word, promise in promises.items() if promise and promise.keeps is Keeps.NOTHING_LOST}
         free = {word for word, promise in promises.items() if promise and promise.keeps is Keeps.ANYTHING}
@@ -52,6 +54,12 @@ def test_the_settings_that_lose_nothing_are_those_that_promise_it() -> None:
         assert set(SPEC.unprotected[options.SETTING]) <= free
     kills = {word: dossier.promise({options.SETTING: word}, "processkill") for word in options.WORDS}
     assert {"async"} == {word for word, promise in kills.items() if promise and promise.keeps is not Keeps.NOTHING_LOST}
+
+
+def test_a_full_disk_is_met_when_a_row_is_inserted_and_at_no_checkpoint() -> None:
+    assert matrix.select(["postgresql-ext4-default_diskfull-log"])
+    with pytest.raises(UsageError, match="under diskfull-data: its tables take their space when a row is inserted"):
+        matrix.select(["postgresql-ext4-default_diskfull-data"])
 
 
 @pytest.mark.parametrize(

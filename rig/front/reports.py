@@ -1,0 +1,106 @@
+"""What ends a run: its files, its table, its exit code; and the command that makes them again, for several runs too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rig.contract.errors import RigError, StoreError, UsageError
+from rig.front.rundirs import REPORT, RUNS, newest_run
+
+if TYPE_CHECKING:
+    from rig.analysis.outcome import Summary
+    from rig.analysis.table import Place
+    from rig.store import Run
+
+_INCONCLUSIVE = 3
+
+
+@click.command()
+@click.option(
+    "--run-dir", "run_dirs", multiple=True, type=click.Path(path_type=Path, file_okay=False),
+    help="Run directory [default: the newest in runs/]; may be repeated, with --out.",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where the report of several runs is written."
+)
+def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
+    """Print the table of a run and write its report again, or write one report of several runs.
+
+    Each run is judged with its own controls. Of a scenario that several have, the run named last counts.
+    """
+    from rig.planning import matrix
+    from rig.store import Run
+
+    if (len(run_dirs) > 1) is not (out is not None):
+        raise UsageError("--out goes with several --run-dir; the report of one run is in its directory")
+    runs = [Run.open(folder) for folder in run_dirs or [newest_run()]]
+    if out:
+        sys.exit(_conclude_together(runs, out))
+    sys.exit(conclude(runs[0], matrix.profile(runs[0].profile).exposure_min))
+
+
+def conclude(target: Run, exposure_min: int) -> int:
+    """Write the Parquet file and the report, print the table, and return the exit code."""
+    from rig.analysis.outcome import summarise
+    from rig.analysis.report import write_report
+    from rig.speed.speeds import beside
+    from rig.store import write_parquet
+
+    results, damaged = target.results()
+    if not results:
+        raise StoreError(f"{target.folder} holds no measured scenario")
+    summary = summarise(results, exposure_min)
+    run_dir = _named(target)
+    # Files first: whatever reads the table may close the pipe halfway.
+    write_parquet(results, target.folder / "verdicts.parquet")
+    path = target.folder / REPORT
+    run_info = {"run": target.folder.name, "profile": target.profile}
+    write_report(summary, run_info, path, run_dir, beside(target.folder))
+    return _said(summary, run_dir, target.failures(), damaged, path)
+
+
+def _conclude_together(runs: Sequence[Run], out: Path) -> int:
+    """Write one report of several runs, print their table, and return the exit code."""
+    from rig.analysis.outcome import summarise, together
+    from rig.analysis.report import write_report
+    from rig.planning import matrix
+
+    summaries: list[tuple[str, Summary]] = []
+    failures: dict[str, str] = {}
+    damaged: list[RigError] = []
+    for run in runs:
+        results, of_run = run.results()
+        summaries.append((_named(run), summarise(results, matrix.profile(run.profile).exposure_min)))
+        failures |= run.failures()
+        damaged += of_run
+    summary, places = together(summaries)
+    if not summary.rows:
+        raise StoreError("these runs hold no measured scenario")
+    failures = {name: message for name, message in failures.items() if name not in places}
+    profiles = ", ".join(sorted({run.profile for run in runs}))
+    names = ", ".join(run.folder.name for run in runs)
+    write_report(summary, {"runs": names, "profile": profiles}, out, places)
+    return _said(summary, places, failures, damaged, out)
+
+
+def _said(summary: Summary, place: Place, failures: Mapping[str, str], damaged: Sequence[RigError], path: Path) -> int:
+    from rig.analysis.table import print_table
+    from rig.front.terminal import standard_output
+
+    print_table(summary, standard_output(), place)
+    for scenario, message in failures.items():
+        click.echo(f"not measured {scenario}: {message}", err=True)
+    for error in damaged:
+        click.echo(f"damaged: {error}; to judge it again, repeat the command", err=True)
+    click.echo(f"report: {path}")
+    return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
+
+
+def _named(run: Run) -> str:
+    """Return how a command names a run; a pasted one searches runs/ by default."""
+    return "" if run.folder.parent == RUNS else str(run.folder)
