@@ -70,6 +70,9 @@ class Speed:
     metric: str = ""
     # The file system on which it has to be measured; if empty, any.
     filesystem: str = ""
+    # What the arms do, as `rig speed` names it, such as `1 row into 1000`; if empty, all of a document's own work, or
+    # the ledger.
+    load: str = ""
 
 
 @dataclass(frozen=True)

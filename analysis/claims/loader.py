@@ -37,7 +37,7 @@ _CLAIM_KEYS = {
     "id", "line", "says", "metric", "control", "fires", "confirm", "refute", "imprecise", "seen", "truth",
     "documentation", "source", "controls", "shows", *_KINDS,
 }  # fmt: skip
-_SPEED_KEYS = {"experiment", "over", "under", "metric", "filesystem"}
+_SPEED_KEYS = {"experiment", "over", "under", "metric", "filesystem", "load"}
 _DOCUMENT_KEYS = {"id", "file", "about", "claim", "summary"}
 
 
@@ -198,7 +198,7 @@ def _experiment(place: _Place, known: Arms) -> Experiment:
         return Scenarios(named, place.arms("controls", known), shows)
     if kinds[0] == "speed":
         arms = _Place(f"{place.where}, speed", place.table["speed"], _SPEED_KEYS)
-        optional = (arms.word(key, "") for key in ("metric", "filesystem"))
+        optional = (arms.word(key, "") for key in ("metric", "filesystem", "load"))
         return Speed(arms.word("experiment"), arms.word("over"), arms.word("under"), *optional)
     if kinds[0] == "reading":
         verdict = place.checked("reading", Verdict)

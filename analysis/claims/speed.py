@@ -1,8 +1,8 @@
 """Judges claims about speed from what `rig speed --json FILE` stored, by the ratio of two medians with its interval.
 
 A claim is not measured by fewer than ROUNDS_MIN rounds, nor by another amount of work: a first look at a smaller scale,
-or other transactions than the ledger's where settings are compared. A virtual machine measures the same in each round,
-so one is enough.
+or, where settings are compared, another load than the claim's, which is the ledger if it names none. A virtual machine
+measures the same in each round, so one is enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     own = [one for one in measured if one.experiment == wanted.experiment]
     if not own:
         where = f"--fs {wanted.filesystem}" if wanted.filesystem else "--dir DIR"
-        what = "" if wanted.experiment == "settings" else f" --document {wanted.experiment}"
+        what = f" {wanted.over} {wanted.under}" if wanted.experiment == "settings" else f" --document {wanted.experiment}"
+        what += f", with the load {wanted.load}" if wanted.load else ""
         return not_measured(
             claim, f"no measurement was given: `rig speed {where}{what} --json FILE`, then --speed FILE"
         )
@@ -38,13 +39,13 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
             claim, f"it is about {wanted.filesystem}, and what was given was measured on {own[-1].filesystem}"
         )
     arms = (wanted.over, wanted.under)
-    fitting = [one for one in there if all(map(one.counted, arms)) and not _other_work(one, arms)]
+    fitting = [one for one in there if all(map(one.counted, arms)) and not _other_work(one, wanted)]
     # A real disk is preferred, and of equals the last.
     speeds = max(reversed(fitting or there), key=lambda one: not one.virtual)
     if missing := [arm for arm in arms if not speeds.counted(arm)]:
         reason = next((why for what, why in speeds.absent.items() if missing[0] in what), "")
         return not_measured(claim, f"{missing[0]} was not measured{f': {reason}' if reason else ''}")
-    if other := _other_work(speeds, arms):
+    if other := _other_work(speeds, wanted):
         return not_measured(claim, other)
     metric = wanted.metric or speeds.metrics[0].name
     count = min(sum(metric in trial.metrics for trial in speeds.counted(arm)) for arm in arms)
@@ -66,9 +67,9 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     return answer
 
 
-def _other_work(speeds: Speeds, arms: Sequence[str]) -> str:
+def _other_work(speeds: Speeds, wanted: Speed) -> str:
     """Return how the work of the arms differs from what the claims are about; empty if it does not."""
-    load = WHOLE if speeds.document else DEFAULT_WORKLOAD
-    if others := [speeds.arms[arm].load for arm in arms if speeds.arms[arm].load != load]:
+    load = wanted.load or (WHOLE if speeds.document else DEFAULT_WORKLOAD)
+    if others := [found for arm in (wanted.over, wanted.under) if (found := speeds.arms[arm].load) != load]:
         return f"it is about {load}, and what was given was measured with {others[0]}"
     return ""

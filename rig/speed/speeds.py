@@ -28,7 +28,7 @@
         transactions, rows, user_bytes
         disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during the trial, of all
                         programs; null if they cannot be read; the last two are null if the kernel counts no flushes
-        process_bytes   bytes that the trial's own processes caused to be written to a disk; null if unknown
+        process_bytes   bytes that the trial and what it started caused to be written to a disk; null if unknown
         cpu_s           processor time of the trial during the measured time, user and system
         files           name -> bytes when the measured time ended, before the database was closed
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rig.trials import disks
 
-_IO = Path("/proc/self/io")
+_PROCESSES = Path("/proc")
 
 
 class Stopwatch:
@@ -85,12 +85,26 @@ def synced(directory: Path) -> None:
 
 
 def _written() -> int | None:
-    """Return the bytes that this process, and children that it has waited for, caused to be written to a disk."""
+    """Return the bytes that this process and its descendants caused to be written to a disk.
+
+    They are those that live, such as a server, and children that they have waited for.
+    """
     try:
-        lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
-        return int(lines["write_bytes"])
+        return sum(_written_by(process) for process in _family(_PROCESSES / "self"))
     except (OSError, KeyError, ValueError):
         return None
+
+
+def _family(process: Path) -> Iterator[Path]:
+    yield process
+    for thread in (process / "task").iterdir():
+        for child in (thread / "children").read_text().split():
+            yield from _family(_PROCESSES / child)
+
+
+def _written_by(process: Path) -> int:
+    lines = dict(line.split(": ") for line in (process / "io").read_text().splitlines())
+    return int(lines["write_bytes"])
 
 
 def _cpu_s() -> float:

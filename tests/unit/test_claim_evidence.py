@@ -317,6 +317,9 @@ def test_a_look_at_a_smaller_scale_or_other_transactions_are_no_measurement() ->
     rows = speed.judge(claim, [loaded(found, "10 rows, 8 writers")])
     assert "it is about ledger, and what was given was measured with 10 rows, 8 writers" == rows.why
     assert Verdict.CONFIRMED is speed.judge(claim, [loaded(found, "ledger")]).verdict
+    of_rows = replace(OF_SPEED, experiment=Speed("settings", "wal", "delete", load="1 row"))
+    verdicts = [speed.judge(of_rows, [loaded(found, load)]).verdict for load in ("ledger", "1 row")]
+    assert [Verdict.NOT_MEASURED, Verdict.CONFIRMED] == verdicts
 
 
 def test_the_load_of_a_whole_document_is_what_the_claims_ask_for() -> None:
