@@ -28,7 +28,8 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     own = [one for one in measured if one.experiment == wanted.experiment]
     if not own:
         where = f"--fs {wanted.filesystem}" if wanted.filesystem else "--dir DIR"
-        what = f" {wanted.over} {wanted.under}" if wanted.experiment == "settings" else f" --document {wanted.experiment}"
+        settings = wanted.experiment == "settings"
+        what = f" {wanted.over} {wanted.under}" if settings else f" --document {wanted.experiment}"
         what += f", with the load {wanted.load}" if wanted.load else ""
         return not_measured(
             claim, f"no measurement was given: `rig speed {where}{what} --json FILE`, then --speed FILE"

@@ -200,7 +200,7 @@ def _bench(
     }
     size_mib = disk_mib(on, plan.needed_bytes)
     with guests([], says) as source:
-        yield InGuest(lambda module: source.of(scenarios[module]).recorder, on, disk, first, size_mib)
+        yield InGuest(lambda module: source.recorder_of(scenarios[module]), on, disk, first, size_mib)
 
 
 def _require_storable(file: Path) -> None:

@@ -56,6 +56,7 @@ class Guests:
         self._stack = stack
         self._lock = threading.Lock()
         self._made: dict[tuple[Recipe, Processor], Machines] = {}
+        self._recorders: dict[tuple[Recipe, Processor], Template] = {}
         self._has_said = False
 
     def of(self, scenario: Scenario) -> Machines:
@@ -69,13 +70,26 @@ class Guests:
                 self._made[key] = self._make(*key)
             return self._made[key]
 
+    def recorder_of(self, scenario: Scenario) -> Template:
+        """Return the recorder alone, where nothing is verified; raise what `of` raises."""
+        with self._lock:
+            return self._recorder(needs.recipe_of(scenario), scenario.processor)
+
     def _make(self, recipe: Recipe, processor: Processor) -> Machines:
-        guest = image.build(recipe, self._says)
-        own = [one for one in self._libraries if needs.serves(recipe, one)]
-        for library in own:
-            builds_of(named(library.engine)).require_loadable(library, guest.contents)
-        recorder = template(Role.RECORDER, guest, libraries=own, processor=processor)
-        return Machines(self._stack.enter_context(recorder), self._verifier(guest, own, processor))
+        recorder = self._recorder(recipe, processor)
+        return Machines(recorder, self._verifier(image.build(recipe, self._says), self._own(recipe), processor))
+
+    def _recorder(self, recipe: Recipe, processor: Processor) -> Template:
+        if (recipe, processor) not in self._recorders:
+            guest, own = image.build(recipe, self._says), self._own(recipe)
+            for library in own:
+                builds_of(named(library.engine)).require_loadable(library, guest.contents)
+            made = template(Role.RECORDER, guest, libraries=own, processor=processor)
+            self._recorders[recipe, processor] = self._stack.enter_context(made)
+        return self._recorders[recipe, processor]
+
+    def _own(self, recipe: Recipe) -> list[Library]:
+        return [one for one in self._libraries if needs.serves(recipe, one)]
 
     def _verifier(self, guest: Image, own: Sequence[Library], processor: Processor) -> Template:
         """Return the template of the verifiers under the accelerator that works here.

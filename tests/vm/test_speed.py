@@ -47,10 +47,20 @@ def test_a_document_is_measured_on_the_file_system_that_it_is_about(tmp_path: Pa
         tmp_path, "--fs", "btrfs.zstd", "--device", "hdd7200", "--document", "S3", "--scale", "0.002"
     )
     assert {"delete", "delete-nocow", "wal", "wal-nocow"} <= set(found.arms)
-    assert not found.absent
+    # The option overrides the attribute that should do without compression, and on the plain file system nothing does.
+    assert {"delete-nocompress", "wal-nocompress"} == set(found.absent)
+    assert "compressed all the same" in found.absent["wal-nocompress"]
     assert "btrfs" == found.filesystem
     assert any(option.startswith("compress-force=zstd") for option in found.options)
     assert "virtual: btrfs.zstd on the device hdd7200" in shown
+    # No machine that verifies is made for it.
+    assert "verifiers run under" not in shown
+
+
+def test_the_arms_without_compression_are_measured_where_nothing_overrides_their_attribute(tmp_path: Path) -> None:
+    found, _ = measured(tmp_path, "--fs", "btrfs", "--device", "none", "--document", "S3", "--scale", "0.0005")
+    assert not found.absent
+    assert "wal-nocompress" in found.arms
 
 
 def test_an_arm_that_the_file_system_cannot_have_is_left_out_with_the_reason(tmp_path: Path) -> None:
