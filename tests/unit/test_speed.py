@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,43 @@ def test_every_arm_is_measured_in_every_round_and_nothing_is_left(tmp_path: Path
     assert "wal" == found.arms["wal_full"].read_back["journal_mode"]
     assert "off" == found.arms["delete_off"].read_back["synchronous"]
     assert {"wal_full"} == {one.base for one in found.arms.values()}
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """A bench that claims to be virtual; its trials are real, but take the given times in turn."""
+
+    inner: session.Bench
+    times_ns: Iterator[int]
+
+    def survey(self) -> session.Survey:
+        return replace(self.inner.survey(), virtual={"device": "none"})
+
+    def hindrance(self, orders: Orders) -> str:
+        return self.inner.hindrance(orders)
+
+    def carried_out(self, orders: Orders) -> dict[str, Any]:
+        return self.inner.carried_out(orders) | {"wall_ns": next(self.times_ns)}
+
+
+@pytest.mark.parametrize(
+    ("times_ns", "kept_ns"),
+    [
+        ([5, 5, 5], [5, 5, 5]),
+        ([7, 5, 5, 5], [5, 5, 5]),
+        ([5, 7, 8, 7, 7], [7, 7, 7]),
+        # The first ones stand if no further run helps.
+        (range(1, 12), [1, 2, 3]),
+    ],
+)
+def test_a_virtual_run_that_differs_is_made_again(tmp_path: Path, times_ns: Sequence[int], kept_ns: list[int]) -> None:
+    plan, told, left = small("wal_off"), Told(), iter(times_ns)
+    with on_disk(tmp_path, plan.needed_bytes) as bench:
+        found = session.measure(plan, Uneven(bench, left), 2, 1, told)
+    assert kept_ns == [one.wall_ns for one in found.trials]
+    assert [0, 1, 2] == [one.round for one in found.trials]
+    assert len(times_ns) - 3 == sum("differ, so it runs again" in line for line in told.lines)
+    assert not list(left)
 
 
 def test_the_order_comes_from_the_seed_and_is_not_always_the_same() -> None:

@@ -10,9 +10,6 @@ from rig.front import cli
 from rig.speed import speeds
 from rig.speed.speeds import Speeds
 
-# A recording differs by a few nanoseconds on a busy host at times, see docs/design.md.
-SPREAD_MAX = 1e-4
-
 
 def measured(folder: Path, *words: str) -> tuple[Speeds, str]:
     file = folder / "speed.json"
@@ -27,7 +24,7 @@ def test_virtual_figures_repeat_and_a_slower_disk_costs_those_that_flush(tmp_pat
         for device in ("none", "hdd7200")
     }
     for device, one in found.items():
-        assert one.spread < SPREAD_MAX
+        assert 0 == one.spread
         assert (device, "ext4") == (one.virtual["device"], one.virtual["filesystem"])
         assert 1 == one.probe.flush_per_sync
         (disk,) = {trial.disk for trial in one.counted("wal_full")}
