@@ -22,7 +22,7 @@ from rig.trials.probe import Probe
 from rig.trials.trial import Orders
 
 _LIMIT_S = 3600
-# A recorder has 1280 MiB, with which the guest has to do as well.
+# Of the memory of a recorder, with which the guest has to do as well.
 _DISK_MIB_MAX = 640
 
 

@@ -21,7 +21,8 @@ _SETUP, _START, _STOP, _TEARDOWN = 0xC0481273, 0x1274, 0x1275, 0x1276
 _SETUP_ORDERS = struct.Struct("<32sHxxII4xQQI4x")
 # Requests are queued, and completed.
 _QUEUE, _COMPLETE = 1 << 4, 1 << 7
-_BUFFER_BYTES, _BUFFER_COUNT = 1 << 16, 96
+# 32 MiB: the longest workload with a seed that makes many small writes fills 13.
+_BUFFER_BYTES, _BUFFER_COUNT = 1 << 16, 512
 
 
 @contextmanager
