@@ -13,7 +13,7 @@ from rig.analysis.claims.answer import shown
 from rig.analysis.claims.claim import Verdict
 from rig.analysis.claims.measuring import Answered
 from rig.analysis.claims.table import headline, summary
-from rig.analysis.speed import Comparison, compared
+from rig.analysis.speed import Comparison, compared, sentences
 from rig.speed.speeds import Speeds
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
@@ -58,10 +58,10 @@ def page_html(answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Seq
     )
 
 
-def _by_document(speeds: Sequence[Speeds]) -> dict[str, list[tuple[Speeds, list[Comparison]]]]:
-    """Return the last measurement of each document on a real disk, and the last in a virtual machine."""
-    last = {(one.experiment, bool(one.virtual)): one for one in speeds if one.figures}
-    found: dict[str, list[tuple[Speeds, list[Comparison]]]] = {}
-    for (name, _), one in sorted(last.items()):
-        found.setdefault(name, []).append((one, compared(one)))
+def _by_document(speeds: Sequence[Speeds]) -> dict[str, list[tuple[Speeds, list[Comparison], list[str]]]]:
+    """Return the last measurement of each document on each file system, on real disks and in virtual machines."""
+    last = {(one.experiment, bool(one.virtual), one.filesystem): one for one in speeds if one.figures}
+    found: dict[str, list[tuple[Speeds, list[Comparison], list[str]]]] = {}
+    for (name, *_), one in sorted(last.items()):
+        found.setdefault(name, []).append((one, compared(one), sentences(one)))
     return found

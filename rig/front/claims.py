@@ -107,7 +107,7 @@ def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:
 
         if not made:
             scenario = matrix.select(["*-wal_full_powercut"])[0]
-            made.append(stack.enter_context(guests([], says)).of(scenario).verifier)
+            made.append(stack.enter_context(guests([], says)).verifier_of(scenario))
         return figures(made[0], filesystem, name)
 
     return carried_out

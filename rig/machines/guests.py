@@ -57,6 +57,7 @@ class Guests:
         self._lock = threading.Lock()
         self._made: dict[tuple[Recipe, Processor], Machines] = {}
         self._recorders: dict[tuple[Recipe, Processor], Template] = {}
+        self._verifiers: dict[tuple[Recipe, Processor], Template] = {}
         self._has_said = False
 
     def of(self, scenario: Scenario) -> Machines:
@@ -75,23 +76,34 @@ class Guests:
         with self._lock:
             return self._recorder(needs.recipe_of(scenario), scenario.processor)
 
+    def verifier_of(self, scenario: Scenario) -> Template:
+        """Return the verifier alone, where nothing is recorded; raise what `of` raises."""
+        with self._lock:
+            return self._verifier(needs.recipe_of(scenario), scenario.processor)
+
     def _make(self, recipe: Recipe, processor: Processor) -> Machines:
-        recorder = self._recorder(recipe, processor)
-        return Machines(recorder, self._verifier(image.build(recipe, self._says), self._own(recipe), processor))
+        return Machines(self._recorder(recipe, processor), self._verifier(recipe, processor))
 
     def _recorder(self, recipe: Recipe, processor: Processor) -> Template:
         if (recipe, processor) not in self._recorders:
-            guest, own = image.build(recipe, self._says), self._own(recipe)
-            for library in own:
-                builds_of(named(library.engine)).require_loadable(library, guest.contents)
+            guest, own = self._image(recipe)
             made = template(Role.RECORDER, guest, libraries=own, processor=processor)
             self._recorders[recipe, processor] = self._stack.enter_context(made)
         return self._recorders[recipe, processor]
 
-    def _own(self, recipe: Recipe) -> list[Library]:
-        return [one for one in self._libraries if needs.serves(recipe, one)]
+    def _image(self, recipe: Recipe) -> tuple[Image, list[Library]]:
+        """Return the image of a recipe and the libraries that its machines load; raise UsageError if they cannot."""
+        guest, own = image.build(recipe, self._says), [one for one in self._libraries if needs.serves(recipe, one)]
+        for library in own:
+            builds_of(named(library.engine)).require_loadable(library, guest.contents)
+        return guest, own
 
-    def _verifier(self, guest: Image, own: Sequence[Library], processor: Processor) -> Template:
+    def _verifier(self, recipe: Recipe, processor: Processor) -> Template:
+        if (recipe, processor) not in self._verifiers:
+            self._verifiers[recipe, processor] = self._working(*self._image(recipe), processor)
+        return self._verifiers[recipe, processor]
+
+    def _working(self, guest: Image, own: Sequence[Library], processor: Processor) -> Template:
         """Return the template of the verifiers under the accelerator that works here.
 
         A virtual host can be moved while it runs, and KVM that has answered before may not answer any more.

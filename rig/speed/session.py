@@ -117,7 +117,9 @@ def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progres
     hindered = {arm: why for arm, (orders, _) in plan.arms.items() if (why := bench.hindrance(orders))}
     arms = [name for name in plan.arms if name not in hindered]
     if not arms:
-        raise UsageError("nothing can be measured here: " + "; ".join(f"{k}: {v}" for k, v in hindered.items()))
+        whys = set(hindered.values())
+        reasons = list(whys) if len(whys) == 1 else [f"{arm}: {why}" for arm, why in hindered.items()]
+        raise UsageError("nothing can be measured here: " + "; ".join(reasons))
     survey = bench.survey()
     for line in (*survey.warnings, *(f"{arm} is left out: {why}" for arm, why in hindered.items())):
         progress.says(f"warning: {line}")

@@ -16,7 +16,6 @@ from rig.analysis.claims.claim import Claim, Speed, Verdict
 from rig.analysis.claims.condition import parsed
 from rig.analysis.claims.crash import CONTENTS_MIN, Evidence
 from rig.analysis.claims.measuring import Answered
-from rig.analysis.claims.page import page_html, write_page
 from rig.analysis.claims.table import details, headline, summary
 from rig.analysis.outcome import summarise
 from rig.contract.results import MeasuredScenario, VerdictKind
@@ -352,27 +351,6 @@ def test_a_line_of_the_summary_is_said_only_if_its_claims_came_out_so() -> None:
 
 def test_the_headline_counts_every_claim() -> None:
     assert "2 claims: 1 refuted, 1 not measured." == headline(answered().answers)
-
-
-def test_the_page_fetches_nothing_shows_text_as_text_and_repeats_to_the_byte(tmp_path: Path) -> None:
-    page = page_html([answered()], [speeds(10, 150, 100)], [("run", "<i>a</i>")])
-    assert page == page_html([answered()], [speeds(10, 150, 100)], [("run", "<i>a</i>")])
-    assert "<i>a</i>" not in page
-    assert "e1&lt;b&gt;" in page
-    assert not [word for word in ("http://", "https://", "src=", "@import", "url(") if word in page]
-    for text in (
-        "S9-1",
-        "WAL loses nothing.",
-        "refuted",
-        "it lost 1",
-        "Nothing is lost.",
-        "a book",
-        "300 / 100",
-        "by more than a third",
-    ):
-        assert text in page
-    write_page([answered()], [], [], tmp_path / "deep" / "claims.html")
-    assert (tmp_path / "deep" / "claims.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_command_measures_one_claim_and_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

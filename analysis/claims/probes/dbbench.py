@@ -16,10 +16,10 @@ from statistics import median
 from rig import host
 from rig.analysis.claims.probes.probe import Figures, Unmeasurable
 from rig.analysis.speed import bootstrap
-from rig.contract.errors import HostError
+from rig.contract.errors import EngineError, HostError
+from rig.engines.rocksdb import dbbench
 
 _RECORDS = 40_000
-_RECORD_BYTES = 116
 _ROUNDS = 11
 _LIMIT_S = 120
 _MEMTABLE_BYTES = 1 << 20
@@ -27,8 +27,6 @@ _MEMTABLE_BYTES = 1 << 20
 _KILLED_AFTER_S = (1, 4, 16)
 _MANY = 20_000_000
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own in it, removed at the end
-_RATE = re.compile(r"^(\w+) +: +[\d.]+ micros/op (\d+) ops/sec [\d.]+ seconds (\d+) operations", re.MULTILINE)
-_TRIED = "take that of RocksDB 7.8 or later"
 _FINISHED = re.compile(r"finished (\d+) ops")
 
 
@@ -87,11 +85,11 @@ def amplification(folder: Path) -> Figures:
         for benchmark in ("fillseq", "fillrandom"):
             path = folder / f"{name}-{benchmark}"
             said = _bench(path, f"{benchmark},flush,waitforcompaction", {**options, "statistics": True})
-            parts = ("wal", "flush.write", "compact.write")
-            written = {part: _counted(said, f"rocksdb.{part}.bytes") for part in parts}
-            user = _RECORDS * _RECORD_BYTES
+            parts = (dbbench.LOG_BYTES, dbbench.FLUSHED_BYTES, dbbench.COMPACTED_BYTES)
+            written = {part: _counted(said, part) for part in parts}
+            user = _RECORDS * dbbench.RECORD_BYTES
             found[f"{benchmark}_{name}"] = sum(written.values()) / user
-            found[f"log_{benchmark}_{name}"] = written["wal"] / user
+            found[f"log_{benchmark}_{name}"] = written[dbbench.LOG_BYTES] / user
             tables = sum(one.stat().st_size for one in path.iterdir() if one.suffix == ".sst")
             found[f"space_{benchmark}_{name}"] = tables / user
     return {
@@ -132,10 +130,11 @@ def _rate(path: Path, benchmark: str, options: Mapping[str, object]) -> float:
 
 def _reading(said: str, benchmark: str) -> tuple[float, int]:
     """Return records per second and how many there were; raise Unmeasurable if db_bench says neither."""
-    for what, rate, count in _RATE.findall(said):
-        if what == benchmark:
-            return float(rate), int(count)
-    raise Unmeasurable(f"this db_bench does not say how many operations {benchmark} made, or in another form: {_TRIED}")
+    try:
+        found = dbbench.reading(said, benchmark)
+    except EngineError as error:
+        raise Unmeasurable(str(error)) from None
+    return found.operations_per_s, found.count
 
 
 def _bench(path: Path, benchmarks: str, options: Mapping[str, object]) -> str:
@@ -143,17 +142,14 @@ def _bench(path: Path, benchmarks: str, options: Mapping[str, object]) -> str:
 
 
 def _words(path: Path, benchmarks: str, options: Mapping[str, object]) -> list[str]:
-    if shutil.which("db_bench") is None:
-        raise Unmeasurable("db_bench is not installed: on Debian and Ubuntu it is in the package rocksdb-tools")
-    given: dict[str, object] = {"db": path, "benchmarks": benchmarks, "num": _RECORDS, "seed": 1}
-    given |= {"write_buffer_size": _MEMTABLE_BYTES, **options}
-    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
-    return ["db_bench", *(f"--{name}={word}" for name, word in words.items())]
+    if why := dbbench.missing():
+        raise Unmeasurable(why)
+    given = {"num": _RECORDS, "write_buffer_size": _MEMTABLE_BYTES, **options}
+    return dbbench.command(str(path), benchmarks, given)
 
 
 def _counted(said: str, name: str) -> int:
-    found = re.search(rf"^{re.escape(name)} COUNT : (\d+)", said, re.MULTILINE)
-    # What is not said is not 0.
-    if not found:
-        raise Unmeasurable(f"this db_bench has no statistic {name}, or in another form: {_TRIED}")
-    return int(found[1])
+    try:
+        return dbbench.statistic(said, name)
+    except EngineError as error:
+        raise Unmeasurable(str(error)) from None

@@ -1,0 +1,59 @@
+"""The document on the WAL of RocksDB, carried out in small by db_bench itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rig.contract.errors import EngineError
+from rig.engines import named
+from rig.engines.replications import Task, replications_of
+from rig.engines.rocksdb import dbbench
+from rig.front import cli
+from rig.trials.stopwatch import Stopwatch
+
+(S4,) = replications_of(named("rocksdb"))
+SCALE = 0.01
+RECORDS = 10_000
+
+
+@pytest.mark.parametrize("arm", S4.arms)
+def test_every_arm_counts_its_metrics_and_writes_a_log_only_if_it_is_to(tmp_path: Path, arm: str) -> None:
+    watch = Stopwatch(tmp_path, [])
+    S4.carry_out(Task(arm, str(tmp_path), 1, SCALE), watch)
+    counts, back = watch.facts["counts"], watch.facts["read_back"]
+    assert {metric.name for metric in S4.metrics} <= set(counts)
+    assert RECORDS == counts["transactions"]
+    assert RECORDS * 116 == counts["user_bytes"]
+    assert counts["mib_per_s"] * counts["us_per_operation"] == pytest.approx(116 / 1.048576, rel=0.02)
+    logged = counts["write_amplification"] - counts["write amplification without the log"]
+    # A record in the log has its key, its value and a header of some 15 bytes.
+    assert (0 if arm.endswith("-nowal") else pytest.approx(131 / 116, abs=0.02)) == logged
+    assert ("not written" if arm.endswith("-nowal") else "written") == back["wal"]
+    assert str(round((64 << 20) * SCALE)) == back["write_buffer_size"]
+    assert 0.3 < counts["space_amplification"] < 2
+
+
+def test_its_figures_are_those_of_every_row_and_ratios_of_their_values() -> None:
+    assert len(S4.metrics) * (len(S4.arms) - 1) == len(S4.figures)
+    assert {42, 43, 44} == {figure.line for figure in S4.figures}
+    assert all(figure.ratio == (figure.value or 0) / (figure.base_value or 1) for figure in S4.figures)
+
+
+def test_without_db_bench_the_command_says_which_package_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = CliRunner().invoke(cli.main, ["speed", "--document", "S4", "--dir", str(tmp_path)])
+    assert 2 == result.exit_code
+    assert "nothing can be measured here: db_bench is not installed" in result.output
+    assert 1 == result.output.count("rocksdb-tools")
+
+
+def test_what_db_bench_does_not_say_is_no_zero() -> None:
+    with pytest.raises(EngineError, match="or in another form"):
+        dbbench.reading("fillseq : 3 seconds", "fillseq")
+    with pytest.raises(EngineError, match="no statistic rocksdb"):
+        dbbench.statistic("", dbbench.LOG_BYTES)
