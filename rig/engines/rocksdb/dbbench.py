@@ -29,6 +29,11 @@ class Reading:
     operations_per_s: float
     count: int
 
+    @property
+    def mib_per_s(self) -> float:
+        """Return the keys and values that it wrote in a second."""
+        return self.operations_per_s * RECORD_BYTES / (1 << 20)
+
 
 def missing() -> str:
     """Return why db_bench cannot be run here; empty if it can."""

@@ -21,7 +21,6 @@ from rig.engines.rocksdb import dbbench
 _RECORDS = 1_000_000
 _MEMTABLE_BYTES = 64 << 20
 _LIMIT_S = 3600
-_MIB = 1 << 20
 
 
 def carry_out(task: Task, watch: Stopwatch) -> None:
@@ -45,7 +44,7 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
     tables = dbbench.statistic(said, dbbench.FLUSHED_BYTES) + dbbench.statistic(said, dbbench.COMPACTED_BYTES)
     user_bytes = found.count * dbbench.RECORD_BYTES
     watch.reads_back({"wal": "written" if logged else "not written", **_options(path)})
-    watch.count("mib_per_s", found.operations_per_s * dbbench.RECORD_BYTES / _MIB)
+    watch.count("mib_per_s", found.mib_per_s)
     watch.count("us_per_operation", found.micros_per_operation)
     watch.count("space_amplification", sum(one.stat().st_size for one in path.glob("*.sst")) / user_bytes)
     watch.count("write_amplification", (logged + tables) / user_bytes)
