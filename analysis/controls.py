@@ -9,7 +9,7 @@ fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under a live cut that drops writes, some transactions are acknowledged after the cut and are gone;
 - under discards, some judged state holds a discard that took effect, and under shorn writes one holds garbage;
-- with the journal on a second disk, in some judged state the two disks surely died at different instants;
+- with a file system on two disks, in some judged state the two disks surely died at different instants;
 - under a wrong clock, each workload read first the right time and then the wrong one, and states were judged under the
   wrong clock and under the right one;
 - under errors, each scenario whose promise can break saw at least one error;

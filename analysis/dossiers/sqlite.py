@@ -88,7 +88,7 @@ _SQLITE: Mapping[str, _Grid] = {
     "livecut-cache": _SQLITE_POWERCUT,
     # No page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
-    # No page mentions a file system journal on a separate disk, so two honest disks get the promise of one.
+    # No page mentions a file system on several disks, so two honest disks get the promise of one.
     "twodisk": _SQLITE_POWERCUT,
     **{fault: dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED) for fault in DISHONEST_FAULTS},
     # The engine sees the error, and no page allows acknowledged transactions to be lost because of it. A file system
@@ -122,7 +122,7 @@ _FAULT_NOTES: Mapping[str, str] = {
         CLOCK_FAULTS,
         "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds.",
     ),
-    "twodisk": "SQLite's own files stay on one disk; the file system's journal is on the other.",
+    "twodisk": "SQLite sees one file system; its journal is on the second disk, or each disk has a copy of everything.",
     "shorn": (
         "SQLite takes powersafe overwrite for granted (psow=1): only the bytes written change. Garbage in the rest of "
         "a block may hit durable bytes that are merely rewritten, so nothing is promised."

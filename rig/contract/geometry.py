@@ -7,18 +7,9 @@ from collections.abc import Iterable
 
 # The chunk in which a disk is read and digested; a whole number of them make a disk.
 CHUNK_BYTES = 1 << 16
-JOURNAL_DISK_MIB = 8
 # An extent with a source offset from here on has its bytes in the request itself, because the log does not hold them.
 LITERALS_FROM = 1 << 62
 _ZEROS = bytes(CHUNK_BYTES)
-
-
-def data_mib(disk_mib: int) -> int:
-    """Return how much of a disk holds data if the journal has a disk of its own.
-
-    A verifier has one device for both disks: the data first, the journal at the end.
-    """
-    return disk_mib - JOURNAL_DISK_MIB
 
 
 def disk_digest(chunks: Iterable[bytes]) -> str:

@@ -127,9 +127,9 @@ class RecordingFacts:
     """One recording and its measurements; `settings` is READ BACK from the engine."""
 
     key: str
-    # The size of the disk with the data.
+    # The size of the disk, or of both together.
     disk_mib: int
-    # One for each disk, the data disk first.
+    # One for each disk, the first disk first.
     logs: Sequence[LogFacts]
     template: str
     image: str
@@ -168,6 +168,14 @@ class RecordingFacts:
     latencies_virtual_ns: Sequence[int] = field(default_factory=list)
     # FUA writes logged between begin and ack, summed over all transactions; None in recordings from before.
     fua_count: int | None = None
+    # The size of the second disk; 0 if there is one disk.
+    second_disk_mib: int = 0
+
+    @property
+    def disks_mib(self) -> tuple[int, ...]:
+        """Return the size of each disk."""
+        second_mib = self.second_disk_mib
+        return (self.disk_mib - second_mib, second_mib) if second_mib else (self.disk_mib,)
 
     @property
     def digest(self) -> str:

@@ -7,24 +7,26 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import Attributed, FileSystem, JournalDisk, Numbered, Served, Unjournaled
+from rig.filesystems.filesystem import Attributed, FileSystem, Mirrored, Numbered, Served, TwoDisks, Unjournaled
 
 __all__ = [
     "Attributed",
     "FileSystem",
-    "JournalDisk",
+    "Mirrored",
     "Numbered",
     "Served",
+    "TwoDisks",
     "Unjournaled",
     "default_filesystems",
+    "disks_mib",
     "filesystem_named",
     "filesystems",
     "furnish",
     "holding",
     "keeps_order",
+    "on_two_disks",
     "syncs_on_close",
     "unsafe",
-    "with_journal_disk",
 ]
 # Experiments with a file system are in a module of its name and `probes`.
 _OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "btrfsprobes")
@@ -82,8 +84,16 @@ def furnish(filesystem: FileSystem, directory: str) -> None:
         filesystem.set_attributes(directory)
 
 
-def with_journal_disk(filesystem: FileSystem) -> JournalDisk:
-    """Return a file system that can have its journal on a separate disk; raise UsageError if it cannot."""
-    if not isinstance(filesystem, JournalDisk):
-        raise UsageError(f"{filesystem.word} cannot have a journal on a separate disk")
+def on_two_disks(filesystem: FileSystem) -> TwoDisks:
+    """Return a file system that can lie on two disks; raise UsageError if it cannot."""
+    if not isinstance(filesystem, TwoDisks):
+        raise UsageError(f"{filesystem.word} cannot lie on two disks")
     return filesystem
+
+
+def disks_mib(filesystem: FileSystem, *, on_two: bool) -> tuple[int, ...]:
+    """Return the size of each disk of a file system."""
+    if not on_two:
+        return (filesystem.disk_mib_min,)
+    second_mib = on_two_disks(filesystem).second_disk_mib
+    return filesystem.disk_mib_min - second_mib, second_mib

@@ -3,13 +3,21 @@
 By default it copies on write, with a checksum of all data. `nodatacow` overwrites data in place and keeps no checksums
 of it; so do files with the attribute C, which `nocow` gives to the directory of the database. An fsync writes what it
 needs to a log tree; all else waits for a commit, every 30 s.
+
+`raid1` keeps all data and metadata on each of two disks. By its checksums it knows which copy is right, returns that,
+and writes it over the wrong one. If one of the disks no longer has a sound superblock, it is mounted without that disk
+(`degraded`), as an administrator would do.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,9 +37,14 @@ _SAID_CHARS = 400
 _MADE = ("csum_type", "total_bytes", "sectorsize", "nodesize", "num_devices", "compat_ro_flags", "incompat_flags")
 # KERN_WARNING, the level at which a wrong checksum is logged.
 _WARNING_LEVEL = 4
-_ERRORS = Path("/sys/fs/btrfs", _UUID, "devinfo/1/error_stats")
+_DEVICES = Path("/sys/fs/btrfs", _UUID, "devinfo")
 # On a disk that takes discards, as the one that is recorded does, the default would be discard=async.
 _NO_DISCARDS = "nodiscard"
+# include/uapi/linux/btrfs.h: make known a disk of several, and forget all disks that are not mounted. Otherwise what
+# the kernel knows of the disks of the last crash state would count for those of the next.
+_CONTROL = "/dev/btrfs-control"
+_SCAN, _FORGET = 0x50009404, 0x50009405
+_ARGUMENTS = struct.Struct("q4088s")
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ class Btrfs:
 
     def error_count(self, device: str) -> int:
         """Return the errors that the driver has counted, and the warnings in the kernel's messages."""
-        return counted(_ERRORS.read_text()) + warnings(kernel.messages(), device)
+        return counted((_DEVICES / "1/error_stats").read_text()) + warnings(kernel.messages(), device)
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,48 @@ class NocowBtrfs(Btrfs):
         return below(directory)
 
 
+@dataclass(frozen=True)
+class MirroredBtrfs(Btrfs):
+    """The same on two disks, with a copy of all data and metadata on each."""
+
+    disk_mib_min: int = 2 * Btrfs.disk_mib_min
+    knows_copies: bool = True
+
+    @property
+    def second_disk_mib(self) -> int:
+        """Return half of both disks."""
+        return self.disk_mib_min // 2
+
+    def make_on_two(self, first: str, second: str, first_mib: int) -> None:  # noqa: ARG002 - it takes the whole disks
+        """Make the file system."""
+        _run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-d", "raid1", "-m", "raid1", "-U", _UUID, first, second)
+
+    @contextmanager
+    def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+        """Make both disks known; give one of them, and `degraded` if the other is not a disk of it any more."""
+        _forget()
+        try:
+            known = [disk for disk in (first, second) if _scan(disk)]
+            yield (known or [first])[0], "" if len(known) == len((first, second)) else "degraded"
+        finally:
+            _forget()
+
+    def mounted_with(self, device: str) -> str:  # noqa: ARG002 - the kernel lists either of the two disks
+        """Return all mount options, the default ones too."""
+        mounts = kernel.mounts()
+        (listed,) = (fields[0] for line in mounts.splitlines() if (fields := line.split(" "))[2] == self.kernel_type)
+        return kernel.options_of(mounts, listed)
+
+    def damage_on_two(self, device: str, second: str) -> str:  # noqa: ARG002 - it finds the second disk by its UUID
+        """Return what `btrfs check` complains about."""
+        return self.damage(device)
+
+    def error_count(self, device: str) -> int:  # noqa: ARG002 - messages name either of the two disks
+        """Return the errors counted of both disks, and the warnings in the kernel's messages."""
+        counts = sum(counted(path.read_text()) for path in _DEVICES.glob("*/error_stats"))
+        return counts + warnings(kernel.messages())
+
+
 def _variant(word: str, options: str, *reads_back: str, keeps_order: bool = False) -> Btrfs:
     return Btrfs(f"btrfs.{word}", f"{_NO_DISCARDS},{options}", ("space_cache=v2", *reads_back), keeps_order)
 
@@ -103,6 +158,7 @@ VARIANTS = (
     Btrfs("btrfs"),
     _variant("nodatacow", "nodatacow", "nodatasum", "nodatacow"),
     NocowBtrfs("btrfs.nocow"),
+    MirroredBtrfs("btrfs.raid1"),
     _variant("zstd", "compress-force=zstd", "compress-force=zstd:3"),
     _variant("flushoncommit", "flushoncommit", "flushoncommit", keeps_order=True),
 )
@@ -124,14 +180,36 @@ def counted(error_stats: str) -> int:
     return sum(int(line.split()[1]) for line in error_stats.splitlines())
 
 
-def warnings(messages: str, device: str) -> int:
-    """Return how many of the kernel's messages are warnings or worse of Btrfs on a device."""
-    name = re.escape(device.rpartition("/")[2])
+def warnings(messages: str, device: str = "") -> int:
+    """Return how many of the kernel's messages are warnings or worse of Btrfs on a device, or on any."""
+    name = re.escape(device.rpartition("/")[2]) or r"[^ )]+"
     return len(kernel.said(messages, re.compile(rf"BTRFS \w+ \(device {name}[ )]"), _WARNING_LEVEL))
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S)
+
+
+def _scan(disk: str) -> bool:
+    """Make a disk known; return whether it is one of a file system."""
+    with suppress(OSError):
+        _control(_SCAN, disk)
+        return True
+    return False
+
+
+def _forget() -> None:
+    with suppress(FileNotFoundError):  # none was ever known
+        _control(_FORGET)
+
+
+def _control(request: int, disk: str = "") -> None:
+    node = os.open(_CONTROL, os.O_RDWR)
+    try:
+        # Only what can be changed may be as long as this.
+        fcntl.ioctl(node, request, bytearray(_ARGUMENTS.pack(0, disk.encode())))
+    finally:
+        os.close(node)
 
 
 def _check(*words: str) -> subprocess.CompletedProcess[str]:

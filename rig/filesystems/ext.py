@@ -9,7 +9,8 @@ not keep. The kernel's documentation allows that on a disk whose cache survives 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, TypeVar
@@ -17,6 +18,7 @@ from typing import Self, TypeVar
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
 
 DISK_MIB = 64
+JOURNAL_DISK_MIB = 8
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _JOURNAL_UUID = "87654321-4321-4321-4321-cba987654321"
 # Nothing random, and everything written at once. Only ext4 knows the last two options.
@@ -149,18 +151,24 @@ class LoggedExt(Ext):
 class JournaledExt(LoggedExt):
     """A format with a journal, which may have a disk of its own."""
 
-    def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
-        """Make the file system with its journal on a separate disk."""
-        _run("mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", journal)
-        _run(f"mkfs.{self.kernel_type}", *self._common, "-J", f"device={journal}", device, f"{data_mib}M")
+    @property
+    def second_disk_mib(self) -> int:
+        """Return the size of the journal's disk."""
+        return JOURNAL_DISK_MIB
 
-    def journal_option(self, journal: str) -> str:
-        """Return the mount option that names the journal's disk."""
-        return f"journal_path={journal}"
+    def make_on_two(self, first: str, second: str, first_mib: int) -> None:
+        """Make the file system with its journal on the second disk."""
+        _run("mke2fs", "-q", "-F", "-b", "4096", "-U", _JOURNAL_UUID, "-O", "journal_dev", second)
+        _run(f"mkfs.{self.kernel_type}", *self._common, "-J", f"device={second}", first, f"{first_mib}M")
 
-    def damage_with_journal(self, device: str, journal: str) -> str:
-        """Return what e2fsck complains about if the journal is on a separate disk."""
-        return _checked("-n", "-j", journal, device)
+    @contextmanager
+    def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+        """Give the disk with the data, and the option that names the journal's."""
+        yield first, f"journal_path={second}"
+
+    def damage_on_two(self, device: str, second: str) -> str:
+        """Return what e2fsck complains about if the journal is on the second disk."""
+        return _checked("-n", "-j", second, device)
 
 
 def _ext4(

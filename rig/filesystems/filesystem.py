@@ -6,6 +6,7 @@ A variant, the same file system with other options, is part of the word in ids: 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol, Self, runtime_checkable
 
 
@@ -31,7 +32,7 @@ class FileSystem(Protocol):
 
     @property
     def disk_mib_min(self) -> int:
-        """Return the size of the smallest usable disk."""
+        """Return the size of the smallest usable disk; of both together if it needs two."""
 
     @property
     def mount_options(self) -> str:
@@ -141,14 +142,30 @@ class Served(Protocol):
 
 
 @runtime_checkable
-class JournalDisk(Protocol):
-    """What a file system offers if its journal can be on a separate disk."""
+class TwoDisks(Protocol):
+    """What a file system offers if it can lie on two disks. Both are recorded, and cut at different instants."""
 
-    def make_with_journal(self, device: str, journal: str, data_mib: int) -> None:
-        """Make it with its journal on a separate disk, on the first `data_mib` of the device."""
+    @property
+    def second_disk_mib(self) -> int:
+        """Return the size of the second disk; the first has the rest of `disk_mib_min`."""
 
-    def journal_option(self, journal: str) -> str:
-        """Return the mount option that names the journal's disk."""
+    def make_on_two(self, first: str, second: str, first_mib: int) -> None:
+        """Make it on both disks, of which the first has `first_mib`."""
 
-    def damage_with_journal(self, device: str, journal: str) -> str:
-        """Return what its own check reports for an unmounted device whose journal is on a separate disk."""
+    def united(self, first: str, second: str) -> AbstractContextManager[tuple[str, str]]:
+        """Give, for the length of a block, the device to mount and the options with which both disks are mounted."""
+
+    def damage_on_two(self, device: str, second: str) -> str:
+        """Return what its own check reports for an unmounted device that `united` gave, and the second disk."""
+
+
+@runtime_checkable
+class Mirrored(TwoDisks, Protocol):
+    """What a file system offers if it always lies on two disks, each with a copy of everything."""
+
+    @property
+    def knows_copies(self) -> bool:
+        """Return whether it knows which copy is right: an error that it counts then harmed one copy and was mended.
+
+        That holds if what was read is right; otherwise its errors are damage, as anywhere.
+        """

@@ -52,7 +52,12 @@ def said(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
 
 def mount_options(device: str) -> str:
     """Return the options of a mounted device as the kernel lists them, separated by commas."""
-    return options_of(Path("/proc/mounts").read_text(), device)
+    return options_of(mounts(), device)
+
+
+def mounts() -> str:
+    """Return the text of /proc/mounts."""
+    return Path("/proc/mounts").read_text()
 
 
 def options_of(mounts: str, device: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +41,10 @@ _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 # Everything is loaded for the first time, on a host that may be busy; whoever boots us has a limit of its own.
 _WARM_PATIENCE = 60
+_ROOT_DISK = "/dev/vda"
+_PROBE_LIMIT_S = 120
+# Where copies of a label may be: at the beginning, here, and at the end.
+_LABEL_BYTES, _LABEL_SPAN_BYTES = 64 << 20, 1 << 21
 _NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
 
@@ -153,7 +158,8 @@ def _verify(port: int) -> None:
 def _read_everything() -> None:
     """Read the whole root file system before the save, since a clone must not read from the host's disk.
 
-    Folders and links too: to look for a file that does not exist is to read its folder.
+    Folders and links too: to look for a file that does not exist is to read its folder. And where the root disk would
+    have the label of any file system, since a program that looks for the disks of one reads these places of all disks.
     """
     root_disk = os.stat("/").st_dev
     for folder, folders, names in os.walk("/"):
@@ -166,6 +172,11 @@ def _read_everything() -> None:
                 with open(path, "rb") as file:
                     while file.read(1 << 20):
                         pass
+    subprocess.run(["blkid", "-c", "/dev/null"], capture_output=True, check=False, timeout=_PROBE_LIMIT_S)
+    with open(_ROOT_DISK, "rb") as disk:
+        for begin, whence in ((0, os.SEEK_SET), (_LABEL_BYTES, os.SEEK_SET), (-_LABEL_SPAN_BYTES, os.SEEK_END)):
+            disk.seek(begin, whence)
+            disk.read(_LABEL_SPAN_BYTES)
 
 
 def _port_node() -> str:

@@ -1,6 +1,6 @@
 """Record one scenario: a write log that begins before the file system is made and ends after the last unmount.
 
-The devices below the file system are those of `rig.guest.devices.stack`. A journal on a second disk has a second stack.
+The devices below the file system are those of `rig.guest.devices.stack`. A second disk has a second stack.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, cast
 
-from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib, disk_digest
+from rig.contract.geometry import disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.scenario import is_default
-from rig.filesystems import Attributed, furnish, with_journal_disk
+from rig.filesystems import Attributed, FileSystem, disks_mib, furnish, on_two_disks
 from rig.guest import recovery
 from rig.guest.devices import disks, mounts, serving
 from rig.guest.devices.devicemapper import DeviceMapper
@@ -33,24 +33,28 @@ Keep = Callable[[int, Iterable[bytes]], None]
 
 def record(orders: Orders, keep: Keep) -> dict[str, Any]:
     """Record; send the log of each disk, then the block trace of each; return facts. Raise if a log is void."""
-    has_journal = orders.injection is Injection.TWODISK
-    with disks_in_ram(1 + has_journal):
+    on_two = orders.injection is Injection.TWODISK
+    sizes_mib = disks_mib(filesystem_of(orders), on_two=on_two)
+    with disks_in_ram(len(sizes_mib)):
         root_reads = disks.request_counts("/dev/vda")["reads"]
         mapper = DeviceMapper()
         with ExitStack() as layers:
-            journal: Stack | None = None
-            size_mib = filesystem_of(orders).disk_mib_min
-            made = stacked(mapper, orders.device, size_mib=size_mib, can_fail=orders.injection in ERRORS)
-            stack = layers.enter_context(made)
-            if has_journal:
-                journal = layers.enter_context(stacked(mapper, orders.device, number=1, size_mib=JOURNAL_DISK_MIB))
-            facts = _run(orders, stack, journal)
+            stack, *others = [
+                layers.enter_context(
+                    stacked(
+                        mapper, orders.device, number=number, size_mib=size_mib, can_fail=orders.injection in ERRORS
+                    )
+                )
+                for number, size_mib in enumerate(sizes_mib)
+            ]
+            second = others[0] if others else None
+            facts = _run(orders, stack, second)
         # Reads from the host's disk void a recording: the moment of their completion changes what follows.
         root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
         facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
-        if journal:
-            facts["journal"] = _kept(keep, journal)
-        for each in filter(None, (stack, journal)):
+        if second:
+            facts["second"] = _kept(keep, second)
+        for each in filter(None, (stack, second)):
             keep(len(each.requests), [bytes(each.requests)])
     # Last of all, so that it cannot influence the recording. What a transaction syncs is documented for plain ones.
     is_plain = orders.shim == Shim.NONE and not orders.injection and is_default(orders.workload)
@@ -58,35 +62,42 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
     return facts
 
 
-def _run(orders: Orders, stack: Stack, journal: Stack | None) -> dict[str, Any]:
+def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
     filesystem = filesystem_of(orders)
-    options = orders.mount_options
-    if journal:
-        separate = with_journal_disk(filesystem)
-        separate.make_with_journal(stack.top, journal.top, data_mib(filesystem.disk_mib_min))
-        # mkfs leaves the journal unflushed, and without it the file system cannot be mounted.
-        disks.settle(journal.top)
-        options = mounts.joined(options, separate.journal_option(journal.top))
-    else:
-        filesystem.make(stack.top)
-    read_back = {"format": filesystem.made_as(stack.top)}
-    begin_ns = time.monotonic_ns()
-    with mounts.mounted(stack.top, filesystem.kernel_type, options) as directory:
-        furnish(filesystem, directory)
-        # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
-        disks.settle(stack.top)
-        with serving.served(filesystem, directory):
-            read_back["mount"] = filesystem.mounted_with(stack.top)
-            site = Site(orders, directory, stack.top, stack.log)
-            try:
-                facts = _carried_out(site)
-            finally:
-                if site.is_own:
-                    # A program that was killed holds on to its mounts until it has ended.
-                    kill_children()
-        if isinstance(filesystem, Attributed):
-            read_back["attributes"] = filesystem.attributes_below(directory)
+    with _made(filesystem, stack, second) as (device, uniting):
+        read_back = {"format": filesystem.made_as(device)}
+        begin_ns = time.monotonic_ns()
+        options = mounts.joined(orders.mount_options, uniting)
+        with mounts.mounted(device, filesystem.kernel_type, options) as directory:
+            furnish(filesystem, directory)
+            # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
+            for each in filter(None, (stack, second)):
+                disks.settle(each.top)
+            with serving.served(filesystem, directory):
+                read_back["mount"] = filesystem.mounted_with(device)
+                site = Site(orders, directory, device, stack.log, second.top if second else "")
+                try:
+                    facts = _carried_out(site)
+                finally:
+                    if site.is_own:
+                        # A program that was killed holds on to its mounts until it has ended.
+                        kill_children()
+            if isinstance(filesystem, Attributed):
+                read_back["attributes"] = filesystem.attributes_below(directory)
     return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
+
+
+def _made(filesystem: FileSystem, stack: Stack, second: Stack | None) -> AbstractContextManager[tuple[str, str]]:
+    """Make the file system; give the device to mount, and what the mount options need beside those of the orders."""
+    if not second:
+        filesystem.make(stack.top)
+        return nullcontext((stack.top, ""))
+    separate = on_two_disks(filesystem)
+    first_mib, _ = disks_mib(filesystem, on_two=True)
+    separate.make_on_two(stack.top, second.top, first_mib)
+    # mkfs leaves a journal unflushed, and without it the file system cannot be mounted.
+    disks.settle(second.top)
+    return separate.united(stack.top, second.top)
 
 
 def _carried_out(site: Site) -> dict[str, Any]:

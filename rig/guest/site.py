@@ -31,6 +31,8 @@ class Site:
     # The device of the file system, and the device below the layer that can fail.
     device: str = ""
     device_below: str = ""
+    # The second disk, if the file system lies on two.
+    second_device: str = ""
 
     @property
     def filesystem(self) -> FileSystem:
@@ -38,8 +40,8 @@ class Site:
         return filesystem_of(self.orders)
 
     @property
-    def has_journal_disk(self) -> bool:
-        """Return whether the file system keeps its journal on a second disk."""
+    def has_two_disks(self) -> bool:
+        """Return whether the file system lies on two disks."""
         return self.orders.injection is Injection.TWODISK
 
     @property
@@ -72,10 +74,11 @@ class Site:
         """Return the site in JSON's types, to pass it to another program."""
         return {
             "orders": self.orders.message, "directory": self.directory, "device": self.device,
-            "device_below": self.device_below,
+            "device_below": self.device_below, "second_device": self.second_device,
         }  # fmt: skip
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Site:
         """Return the site that a message describes."""
-        return cls(Orders.of(message["orders"]), message["directory"], message["device"], message["device_below"])
+        devices = (message["device"], message["device_below"], message["second_device"])
+        return cls(Orders.of(message["orders"]), message["directory"], *devices)

@@ -33,10 +33,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from rig.contract.findings import Finding, FindingKind
-from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, data_mib, sparse_digest
+from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, sparse_digest
 from rig.contract.orders import Orders
 from rig.engines import load
-from rig.filesystems import Unjournaled, kernel, with_journal_disk
+from rig.filesystems import Mirrored, Unjournaled, disks_mib, kernel, on_two_disks
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.faultlayer import Ballast
@@ -64,6 +64,7 @@ class Verifier:
         disks.require_modules(self._filesystem.modules)
         layer.resize(self._filesystem.disk_mib_min)
         self._repairs = self._filesystem if isinstance(self._filesystem, Unjournaled) else None
+        self._mends = isinstance(self._filesystem, Mirrored) and self._filesystem.knows_copies
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
@@ -73,8 +74,8 @@ class Verifier:
         self._judge = judge
         judge.assign(self._site)
         self._known = _Known() if load(orders.engine_module).spec.depends_on_files_alone else None
-        # The node of the journal's disk while a state is checked; empty if the journal has no disk of its own.
-        self._journal = ""
+        # While a state on two disks is checked: the node of the second, and the options that mount both.
+        self._second = self._uniting = ""
 
     def end(self) -> None:
         """Leave the base empty and nothing of the recording in memory, for the next recording."""
@@ -145,12 +146,16 @@ class Verifier:
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:
-        """Give the disk with the data. If the journal has a disk of its own, each is a part of the device."""
-        if not self._site.has_journal_disk:
+        """Give what is to be mounted. If there are two disks, each is a part of the device."""
+        if not self._site.has_two_disks:
             yield device
             return
-        with self._layer.parts(device, data_mib(self._filesystem.disk_mib_min) * 2048) as (data, self._journal):
-            yield data
+        first_mib, _ = disks_mib(self._filesystem, on_two=True)
+        with (
+            self._layer.parts(device, first_mib * 2048) as (first, self._second),
+            on_two_disks(self._filesystem).united(first, self._second) as (united, self._uniting),
+        ):
+            yield united
 
     def _judged(self, device: str, clock: _Clock, time_s: int | None, *, must_open: bool) -> tuple[Finding, float]:
         """Return the finding of the reopening, and the time that the machine's clock showed after it."""
@@ -188,6 +193,8 @@ class Verifier:
         clock.lap("reopen")
         finding = self._judge.unmounted(finding)
         clock.lap("unmount")
+        if error_count and self._mends and finding.kind is FindingKind.PREFIX:
+            return replace(finding, repaired=True)
         if error_count:
             words = f"{self._filesystem.word} counted {error_count} errors; {finding.kind} {finding.detail}"
             return replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
@@ -211,15 +218,12 @@ class Verifier:
 
     @property
     def _options(self) -> str:
-        options = self._site.orders.mount_options
-        if not self._journal:
-            return options
-        return mounts.joined(options, with_journal_disk(self._filesystem).journal_option(self._journal))
+        return mounts.joined(self._site.orders.mount_options, self._uniting)
 
     def _damage(self, device: str) -> str:
         """Return what the file system's own check says about an unmounted device; empty if it is clean."""
-        if self._journal:
-            return with_journal_disk(self._filesystem).damage_with_journal(device, self._journal)
+        if self._second:
+            return on_two_disks(self._filesystem).damage_on_two(device, self._second)
         return self._filesystem.damage(device)
 
     def _advance(self, packed: str) -> None:

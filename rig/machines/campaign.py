@@ -125,7 +125,7 @@ class Campaign:
     def _judge_group(
         self, group: Sequence[Scenario], facts: RecordingFacts, logs: Logs, vms: ThreadPoolExecutor
     ) -> None:
-        planner = Planner(self._profile, logs, Timeline(logs.first.marks), Auditor(logs, facts.disk_mib))
+        planner = Planner(self._profile, logs, Timeline(logs.first.marks), Auditor(logs, facts.disks_mib))
         judge = _Judge(self._run, planner.timeline, self._progress)
         with ExitStack() as stack:
             planned = []

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rig import host
+from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RecordingError
+from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import LogError
-from rig.filesystems import filesystem_named
+from rig.filesystems import disks_mib, filesystem_named
 from rig.machines.template import Template, qemu_version
 from rig.recordings import archive, livecuts, soundness
 from rig.recordings.archive import Recording
@@ -50,10 +52,11 @@ def record(scenario: Scenario, template: Template, folder: Path, *, reproduce: b
     log_count = soundness.log_count(told)
     # A live cut has no block trace; what it left comes after its log.
     kept, traces = parts[:log_count], () if "rounds" in told else parts[log_count:]
-    disk_mib = filesystem_named(scenario.filesystem).disk_mib_min
+    on_two = SPECS[scenario.fault].injection is Injection.TWODISK
+    sizes_mib = disks_mib(filesystem_named(scenario.filesystem), on_two=on_two)
     origin = Origin(template.identity, template.image, qemu_version())
     try:
-        with archive.write(kept, path, disk_mib, traces, scenario.device.atomic_bytes).opened() as logs:
+        with archive.write(kept, path, sizes_mib, traces, scenario.device.atomic_bytes).opened() as logs:
             facts = soundness.facts_of(scenario, origin, told, logs)
     except LogError as error:
         raise RecordingError(f"the recording of {scenario.id} is void: {error}") from error

@@ -16,7 +16,6 @@ from functools import cached_property
 
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
-from rig.contract.geometry import JOURNAL_DISK_MIB, data_mib
 from rig.contract.scenario import Scenario
 from rig.faults import Disk, Fault, JointState, Logs
 from rig.faults.jointlegality import JointChecker
@@ -30,11 +29,11 @@ from rig.recordings.recoveries import OpenRecovery
 class Auditor:
     """Audits the scenarios of one recording; reads the order of writes once."""
 
-    def __init__(self, logs: Logs, disk_mib: int) -> None:
-        """Take logs that passed the recording's self-check, a replay of each equals its device, and the disk's size."""
+    def __init__(self, logs: Logs, disks_mib: Sequence[int]) -> None:
+        """Take logs that passed the recording's self-check, a replay of each equals its disk, and the disks' sizes."""
         self._logs = logs
-        self._device_bytes = disk_mib << 20
-        self._journal_first_byte = data_mib(disk_mib) << 20
+        self._disks_bytes = [disk_mib << 20 for disk_mib in disks_mib]
+        self._device_bytes = sum(self._disks_bytes)
 
     @cached_property
     def _checker(self) -> Checker:
@@ -42,7 +41,7 @@ class Auditor:
 
     @cached_property
     def _joint_checker(self) -> JointChecker:
-        return JointChecker(self._logs.all, (self._journal_first_byte, JOURNAL_DISK_MIB << 20))
+        return JointChecker(self._logs.all, self._disks_bytes)
 
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
         """Check a seeded sample of the cuts of a scenario and return how many were found legal.
@@ -109,12 +108,12 @@ class Auditor:
 
     def _joint_complaint(self, content: ByteArray, state: JointState, entry: int) -> str:
         """Return why two disks are not known to hold this after all marks before an entry of the first log, if so."""
-        joint, journal_first_byte = self._joint_checker, self._journal_first_byte
+        joint, second_begin = self._joint_checker, self._disks_bytes[0]
         late, instant = list(Disk).index(state.late), state.states[state.late].instant
         seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
         if seen < claimed:
             return f"it answers for {claimed} marks, but only {seen} lie before entry {instant} of disk {state.late}"
-        answer = joint.check((content[:journal_first_byte], content[journal_first_byte:]), late, instant)
+        answer = joint.check((content[:second_begin], content[second_begin:]), late, instant)
         return "" if answer.legality is Legality.LEGAL else str(answer)
 
 

@@ -21,7 +21,7 @@ from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario, WorkloadSpec, is_default
 from rig.engines import Engine, engines, named, settings_name
 from rig.engines.syncs import kinds
-from rig.filesystems import FileSystem, JournalDisk, Served, default_filesystems, filesystems, unsafe
+from rig.filesystems import FileSystem, Mirrored, Served, TwoDisks, default_filesystems, filesystems, unsafe
 from rig.planning import tunings
 from rig.workloads import MEASURED, QUICK, workload_named
 
@@ -186,8 +186,10 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
         return f"{filesystem.word} cannot be measured under {fault}: it does not tell where on the disk its files are"
     if spec.injection in ERRORS | LIVE_CUTS and isinstance(filesystem, Served):
         return f"{filesystem.word} cannot be measured under {fault}: the rig mends no server"
-    if spec.injection is Injection.TWODISK and not isinstance(filesystem, JournalDisk):
-        return f"{filesystem.word} cannot be measured under {fault}: it cannot have a journal on a separate disk"
+    if spec.injection is Injection.TWODISK and not isinstance(filesystem, TwoDisks):
+        return f"{filesystem.word} cannot be measured under {fault}: it cannot lie on two disks"
+    if spec.injection is not Injection.TWODISK and isinstance(filesystem, Mirrored):
+        return f"{filesystem.word} cannot be measured under {fault}: it lies on two disks; take twodisk"
     return ""
 
 

@@ -1,7 +1,7 @@
 """The archive of recordings: kept compressed, one folder each, and handed out unpacked.
 
-A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` if the file system has its journal on a
-separate disk; and for each the block trace of the same requests, `trace-a.zst` and `trace-b.zst`, except for live cuts.
+A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` if the file system lies on two
+disks; and for each the block trace of the same requests, `trace-a.zst` and `trace-b.zst`, except for live cuts.
 `facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked, all are in one file at
 fixed offsets, as on a clone's recording disk.
 """
@@ -21,7 +21,6 @@ from pathlib import Path
 import zstandard
 
 from rig import host
-from rig.contract import geometry
 from rig.contract.errors import RecordingError
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.faults import LogFile, Logs
@@ -33,12 +32,11 @@ _TRACE_BEGIN_BYTES = 1 << 30
 _FACTS = "facts.json"
 # What a disk may write atomically.
 _UNITS_BYTES = [512 << shift for shift in range(12)]
-# The disk with the data, and one of the journal's own.
 _LOGS_MAX = 2
-# The size of every disk in recordings from before facts said it.
-_DISK_MIB_BEFORE = 64
+# The size of every disk, and of every second disk, in recordings from before facts said it.
+_DISK_MIB_BEFORE, _SECOND_DISK_MIB_BEFORE = 64, 8
 # The sizes that a disk can have.
-_DISKS_MIB = range(geometry.JOURNAL_DISK_MIB + 1, (RECORDING_BYTES >> 20) + 1)
+_DISKS_MIB = range(_SECOND_DISK_MIB_BEFORE + 1, (RECORDING_BYTES >> 20) + 1)
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Recording:
         path = Path(name)
         try:
             traces_bytes = [facts.trace_bytes for facts in self.facts.logs]
-            made = file_of(path, len(self.facts.logs), self.facts.disk_mib, traces_bytes, self.facts.logs[0].unit_bytes)
+            made = file_of(path, self.facts.disks_mib, traces_bytes, self.facts.logs[0].unit_bytes)
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
                 self._unpack(archive_name(rank), path, begin_bytes, facts.size_bytes, facts.digest)
                 if facts.trace_bytes:
@@ -90,31 +88,26 @@ def trace_name(rank: int) -> str:
     return f"trace-{'ab'[rank]}.zst"
 
 
-def file_of(
-    path: Path,
-    log_count: int,
-    disk_mib: int,
-    traces_bytes: Sequence[int] = (),
-    unit_bytes: int = 0,
-) -> LogFile:
-    """Return the layout of an unpacked recording: so many logs, size of the disk, traces of these lengths, and unit."""
+def file_of(path: Path, disks_mib: Sequence[int], traces_bytes: Sequence[int] = (), unit_bytes: int = 0) -> LogFile:
+    """Return the layout of an unpacked recording: a log for each disk, with traces of these lengths, and the unit."""
+    log_count = len(disks_mib)
     begins = tuple(rank * (RECORDING_BYTES // log_count) for rank in range(log_count))
     traces = tuple((begin + _TRACE_BEGIN_BYTES, length) for begin, length in zip(begins, traces_bytes, strict=False))
-    # Where the disk of each log begins on a verifier's one device, and its size as the recorder makes it.
-    device_begins = (0, geometry.data_mib(disk_mib) << 20)[:log_count]
-    devices = (disk_mib << 20, geometry.JOURNAL_DISK_MIB << 20)[:log_count]
+    # A verifier has one device for all disks, one after the other.
+    devices = tuple(disk_mib << 20 for disk_mib in disks_mib)
+    device_begins = tuple(sum(devices[:rank]) for rank in range(log_count))
     return LogFile(path, begins, device_begins, devices, traces if any(traces_bytes) else (), unit_bytes)
 
 
 def write(
     logs: Sequence[bytes],
     path: Path,
-    disk_mib: int,
+    disks_mib: Sequence[int],
     traces: Sequence[bytes] = (),
     unit_bytes: int = 0,
 ) -> LogFile:
     """Write logs and their block traces to a sparse file in the layout of an unpacked recording."""
-    made = file_of(path, len(logs), disk_mib, [len(trace) for trace in traces], unit_bytes)
+    made = file_of(path, disks_mib, [len(trace) for trace in traces], unit_bytes)
     with path.open("wb") as file:
         for begin_bytes, log in zip(made.log_begins_bytes, logs, strict=True):
             file.seek(begin_bytes)
@@ -145,7 +138,8 @@ def load(folder: Path) -> Recording | None:
         known = json.loads(path.read_text())
         logs = [LogFacts(**log) for log in known["logs"]]
         reached = [tuple(one) for one in known["reached"]]
-        facts = RecordingFacts(**{"disk_mib": _DISK_MIB_BEFORE, **known, "logs": logs, "reached": reached})
+        before = {"disk_mib": _DISK_MIB_BEFORE, "second_disk_mib": (len(logs) - 1) * _SECOND_DISK_MIB_BEFORE}
+        facts = RecordingFacts(**{**before, **known, "logs": logs, "reached": reached})
         recording = Recording(folder, facts)
     except (ValueError, TypeError, KeyError) as error:
         raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
@@ -153,8 +147,11 @@ def load(folder: Path) -> Recording | None:
         raise RecordingError(f"{path} is damaged: no disk has such a unit; remove the folder to record again")
     if (size := recording.facts.disk_mib) not in _DISKS_MIB:
         raise RecordingError(f"{path} is damaged: no disk has {size!r} MiB; remove the folder to record again")
-    if not 1 <= len(logs) <= _LOGS_MAX:
-        raise RecordingError(f"{path} is damaged: it lists {len(logs)} logs; remove the folder to record again")
+    if not 1 <= len(logs) == len(facts.disks_mib) <= _LOGS_MAX or min(facts.disks_mib) < 1:
+        raise RecordingError(
+            f"{path} is damaged: it lists {len(logs)} logs, and disks of {facts.disks_mib} MiB; "
+            "remove the folder to record again"
+        )
     names = [archive_name(rank) for rank in range(len(logs))]
     for name in names + [trace_name(rank) for rank, log in enumerate(logs) if log.trace_bytes]:
         if not (folder / name).exists():

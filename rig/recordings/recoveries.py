@@ -169,7 +169,7 @@ class Recoveries:
         os.close(descriptor)
         unpacked = Path(name)
         try:
-            file = archive.write([data], unpacked, self._disk_mib, traces, self._unit_bytes)
+            file = archive.write([data], unpacked, [self._disk_mib], traces, self._unit_bytes)
             with _checked(file, path, text) as logs:
                 yield OpenRecovery(logs, text)
         finally:

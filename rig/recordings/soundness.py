@@ -50,7 +50,8 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
     counts = [_counts(log) for log in logs.all]
     return RecordingFacts(
         key=scenario.recording_key,
-        disk_mib=logs.first.device_bytes >> 20,
+        disk_mib=sum(log.device_bytes for log in logs.all) >> 20,
+        second_disk_mib=sum(log.device_bytes for log in logs.all[1:]) >> 20,
         logs=_log_facts(logs),
         template=origin.template,
         image=origin.image,
@@ -132,8 +133,8 @@ def require_attributes(void: str, word: str, found: str) -> None:
 
 
 def _disks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the guest's report on each disk, the data disk first."""
-    return [told, *([told["journal"]] if "journal" in told else [])]
+    """Return the guest's report on each disk, the first disk first."""
+    return [told, *([told["second"]] if "second" in told else [])]
 
 
 def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> None:

@@ -12,13 +12,12 @@ import pytest
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.contract.errors import LegalityError
-from rig.contract.geometry import data_mib
 from rig.contract.results import PlanFacts
 from rig.faults import Address, CrashState, Disk, Fault, JointState, Logs, TwoLogs, WriteLog, epochs, twodisk
 from rig.faults.rendering import contents
 from rig.faults.state import landable, make_state
 from rig.faults.twodisk import JointIndex, make_joint
-from rig.filesystems.ext import DISK_MIB
+from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
 from rig.planning import matrix
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut
@@ -29,7 +28,8 @@ from tests.unit.samples import durable, measured, sqlite
 from tests.unit.test_faults_twodisk import FLUSH_A, FLUSH_B, MARK
 from tests.unit.twodisks import Step, TwoDisks, logs_of
 
-FIRST_BYTE = data_mib(DISK_MIB) << 20
+TWO_MIB = (DISK_MIB - JOURNAL_DISK_MIB, JOURNAL_DISK_MIB)
+FIRST_BYTE = TWO_MIB[0] << 20
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 OPS = [
     Op("write", 0, 2, 1), Op("write", 4, 2, 1), *FLUSH, Op("mark"), Op("fua", 12, 1, 1), Op("mark"),
@@ -59,7 +59,7 @@ def test_a_sample_of_what_is_planned_is_audited_and_all_of_it_if_there_is_less(t
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
         cuts = [cut(state) for state in everything(Fault.of(fault), log).states]
-        auditor = Auditor(Logs(log), DISK_MIB)
+        auditor = Auditor(Logs(log), [DISK_MIB])
         assert (3, len(cuts)) == (auditor.audit(scenario, cuts, 3), auditor.audit(scenario, cuts, 10**6))
 
 
@@ -68,7 +68,7 @@ def test_a_disk_that_lies_is_not_audited(tmp_path: Path) -> None:
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
         cuts = [cut(state) for state in everything(Fault.LYINGFLUSH, log).states]
-        assert 0 == Auditor(Logs(log), DISK_MIB).audit(scenario, cuts, 10**6)
+        assert 0 == Auditor(Logs(log), [DISK_MIB]).audit(scenario, cuts, 10**6)
 
 
 def test_a_state_that_answers_for_too_many_acknowledgements_is_the_rigs_fault_and_named(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_state_that_answers_for_too_many_acknowledgements_is_the_rigs_fault_an
         first, second, *_ = epochs(log)
         for state, entry in ((make_state(first, 0), second.end), (make_state(second, 0), second.end)):
             with pytest.raises(LegalityError, match="the rig is wrong") as caught:
-                Auditor(Logs(log), DISK_MIB).audit(POWERCUT, [cut(state, entry)], 1)
+                Auditor(Logs(log), [DISK_MIB]).audit(POWERCUT, [cut(state, entry)], 1)
             assert POWERCUT.id in str(caught.value)
             assert state.id in str(caught.value)
             assert "sector " in str(caught.value)
@@ -88,7 +88,7 @@ def test_a_cut_that_answers_for_fewer_acknowledgements_than_it_could_is_fine(tmp
     with WriteLog.open(tmp_path / "log") as log:
         second = epochs(log)[1]
         late = make_state(second, 1, whole=landable(second))
-        assert 1 == Auditor(Logs(log), DISK_MIB).audit(POWERCUT, [cut(late, second.begin)], 1)
+        assert 1 == Auditor(Logs(log), [DISK_MIB]).audit(POWERCUT, [cut(late, second.begin)], 1)
 
 
 def test_a_void_scenario_is_a_failure_and_no_result(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def two_disks(path: Path) -> Iterator[TwoLogs]:
 
 def audit_joint(logs: TwoLogs, *states: CrashState, entry: int | None = None) -> int:
     cuts = [Cut(TWODISK.id, state, state.id, state.instant if entry is None else entry, 0) for state in states]
-    return Auditor(Logs(*(logs.sides[disk].log for disk in Disk)), DISK_MIB).audit(TWODISK, cuts, 10**6)
+    return Auditor(Logs(*(logs.sides[disk].log for disk in Disk)), TWO_MIB).audit(TWODISK, cuts, 10**6)
 
 
 def test_every_state_of_two_disks_that_is_planned_is_legal_as_it_is_built(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ class Recorded:
             return [Cut(RECOVERYCUT.id, state, state.id, entry, 0, way=way) for state in states]
 
         batches = [(one, cuts(one, states)) for one, states in zip(self.recoveries, chosen, strict=True)]
-        return Auditor(Logs(self.log), DISK_MIB).audit_recoveries(RECOVERYCUT, batches, count)
+        return Auditor(Logs(self.log), [DISK_MIB]).audit_recoveries(RECOVERYCUT, batches, count)
 
     def _open(self, name: str) -> WriteLog:
         return self._stack.enter_context(WriteLog.open(self.folder / name))

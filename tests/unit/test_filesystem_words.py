@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from rig.contract.errors import UsageError
 from rig.engines import engines, named
-from rig.filesystems import Attributed, btrfs, default_filesystems, f2fs, filesystem_named, filesystems, kernel, xfs
+from rig.filesystems import (
+    Attributed,
+    Mirrored,
+    btrfs,
+    default_filesystems,
+    f2fs,
+    filesystem_named,
+    filesystems,
+    kernel,
+    xfs,
+)
 from rig.machines import recipes
 from rig.machines.warmup import warm_orders
 from rig.planning import matrix
@@ -20,6 +30,7 @@ BEYOND_EXT = (
     "btrfs.flushoncommit",
     "btrfs.nocow",
     "btrfs.nodatacow",
+    "btrfs.raid1",
     "btrfs.zstd",
     "f2fs",
     "f2fs.nobarrier",
@@ -102,6 +113,9 @@ def test_errors_of_a_device_are_counted_and_no_others() -> None:
     for other in ("/dev/dm-2", "/dev/dm-11", "/dev/dm-"):
         assert (0, 0) == (xfs.errors(everything, other), btrfs.warnings(everything, other))
         assert 0 == f2fs.errors(everything, other.rpartition("/")[2])
+    # Messages about a mirror name either of its disks.
+    assert 3 == btrfs.warnings(everything)
+    assert 4 == btrfs.warnings(everything + BTRFS_WARNINGS.splitlines()[0].replace("dm-1", "dm-2"))
 
 
 @pytest.mark.parametrize(("status", "needs"), [("0\n", False), ("1\n", False), ("8a\n", False), ("85\n", True)])
@@ -193,7 +207,7 @@ def test_variants_of_f2fs_differ_in_how_they_sync_and_read_it_back() -> None:
 
 def test_variants_of_btrfs_differ_in_what_they_mount_with_and_read_it_back() -> None:
     plain, *others = btrfs.VARIANTS
-    variants = [one for one in others if not isinstance(one, Attributed)]
+    variants = [one for one in others if not isinstance(one, Attributed | Mirrored)]
     assert {"btrfs.flushoncommit", "btrfs.nodatacow", "btrfs.zstd"} == {one.word for one in variants}
     for one in variants:
         assert set(plain.reads_back) < set(one.reads_back)

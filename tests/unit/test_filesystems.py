@@ -18,9 +18,19 @@ from rig.analysis.table import table_text
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS, SPECS
 from rig.contract.errors import RecordingError, UsageError
 from rig.contract.findings import Finding, FindingKind
-from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB
+from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from rig.filesystems import default_filesystems, filesystem_named, filesystems, holding, syncs_on_close, unsafe
+from rig.filesystems import (
+    Mirrored,
+    TwoDisks,
+    default_filesystems,
+    disks_mib,
+    filesystem_named,
+    filesystems,
+    holding,
+    syncs_on_close,
+    unsafe,
+)
 from rig.filesystems.nfs import exported_with
 from rig.front.selection import chosen, with_controls
 from rig.planning import matrix
@@ -29,8 +39,9 @@ from tests.unit.samples import controls_that_fire, durable, measured, sqlite, ve
 
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier", "f2fs.nobarrier")
 SOUND = (
-    "btrfs", "btrfs.nocow", "btrfs.nodatacow", "btrfs.zstd", "ext3", "ext4", "ext4.commit1", "ext4.commit30",
-    "ext4.fastcommit", "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict", "nfs", "xfs",
+    "btrfs", "btrfs.nocow", "btrfs.nodatacow", "btrfs.raid1", "btrfs.zstd", "ext3", "ext4", "ext4.commit1",
+    "ext4.commit30", "ext4.fastcommit", "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict",
+    "nfs", "xfs",
 )  # fmt: skip
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
@@ -52,7 +63,6 @@ def row_of(summary: Summary, name: str = "wal_full") -> Row:
 def test_every_word_fits_into_an_id_and_names_its_disk() -> None:
     for one in filesystems():
         assert re.fullmatch(r"[a-z0-9]+(\.[a-z0-9]+)?", one.word)
-        assert one.disk_mib_min > JOURNAL_DISK_MIB
         assert 0 == (one.disk_mib_min << 20) % CHUNK_BYTES
         assert set(one.unsafe) | set(one.options_by_fault) <= set(SPECS)
 
@@ -66,9 +76,30 @@ def test_a_variant_is_part_of_the_word_and_is_measured_by_name_only() -> None:
 
 
 def test_a_fault_that_a_file_system_cannot_have_is_a_usage_error_that_says_so() -> None:
-    with pytest.raises(UsageError, match="ext2 cannot be measured under twodisk: it cannot have a journal on a sep"):
+    with pytest.raises(UsageError, match="ext2 cannot be measured under twodisk: it cannot lie on two disks"):
         matrix.select(["sqlite-ext2-wal_full_twodisk"])
     assert matrix.select(["sqlite-ext3-wal_full_twodisk"])
+
+
+def test_a_mirror_is_measured_on_two_disks_alone_and_another_fault_is_a_usage_error_that_says_so() -> None:
+    assert matrix.select(["sqlite-btrfs.raid1-wal_full_twodisk"])
+    for fault in sorted(set(SPECS) - {"twodisk"}):
+        with pytest.raises(UsageError, match=f"btrfs.raid1 cannot be measured under {fault}: "):
+            matrix.select([f"sqlite-btrfs.raid1-wal_full_{fault}"])
+
+
+def test_two_disks_have_the_size_of_the_whole_between_them() -> None:
+    for one in filesystems():
+        is_mirror = isinstance(one, Mirrored)
+        if isinstance(one, TwoDisks):
+            sizes_mib = disks_mib(one, on_two=True)
+            assert one.disk_mib_min == sum(sizes_mib)
+            assert all(size > 0 == (size << 20) % CHUNK_BYTES for size in sizes_mib)
+            assert is_mirror is (sizes_mib[0] == sizes_mib[1])
+        else:
+            with pytest.raises(UsageError, match=f"{one.word} cannot lie on two disks"):
+                disks_mib(one, on_two=True)
+    assert (64,) == disks_mib(filesystem_named("ext4"), on_two=False)
 
 
 @pytest.mark.parametrize("fault", ["ioerror-write", "diskfull-log", "livecut-drop"])

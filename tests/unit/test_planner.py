@@ -39,7 +39,7 @@ def planner(tmp_path: Path) -> Iterator[Planner]:
     (tmp_path / "log").write_bytes(encode(ENTRIES))
     with WriteLog.open(tmp_path / "log") as log:
         logs = Logs(log)
-        yield Planner(PROFILE, logs, Timeline(log.marks), Auditor(logs, DISK_MIB))
+        yield Planner(PROFILE, logs, Timeline(log.marks), Auditor(logs, [DISK_MIB]))
 
 
 def judged(cuts: Sequence[Cut], file_count: int) -> list[Verdict]:
@@ -84,7 +84,7 @@ def test_the_end_of_all_states_is_said(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(encode([*ENTRIES[:6], *ENTRIES[-2:]]))
     with WriteLog.open(tmp_path / "log") as log:
         logs = Logs(log)
-        planner = Planner(PROFILE, logs, Timeline(log.marks), Auditor(logs, DISK_MIB))
+        planner = Planner(PROFILE, logs, Timeline(log.marks), Auditor(logs, [DISK_MIB]))
         counts, ending = rounds(planner, file_count=1000)
     assert Ending(f"there are no more than these {counts[-1]} states", is_saturated=True) == ending
 

@@ -12,10 +12,10 @@ import pytest
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.geometry import CHUNK_BYTES, JOURNAL_DISK_MIB, disk_digest
+from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.results import LogFacts
 from rig.faults import Disk, LogError, WriteLog
-from rig.filesystems.ext import DISK_MIB
+from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
 from rig.recordings import soundness
 from rig.recordings.archive import Recording, load
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, Entry, encode
@@ -26,7 +26,10 @@ SECOND = encode(ENTRIES)
 DEVICE = bytes(1024) + bytes([5]) * 512 + bytes(512) + bytes([6]) * 512
 DEVICE += bytes((JOURNAL_DISK_MIB << 20) - len(DEVICE))
 _CHUNKS = [DEVICE[begin : begin + CHUNK_BYTES] for begin in range(0, len(DEVICE), CHUNK_BYTES)]
-TWO = replace(FACTS, logs=[*FACTS.logs, LogFacts(hashlib.sha256(SECOND).hexdigest(), len(SECOND), len(ENTRIES))])
+TWO = replace(
+    FACTS, second_disk_mib=JOURNAL_DISK_MIB,
+    logs=[*FACTS.logs, LogFacts(hashlib.sha256(SECOND).hexdigest(), len(SECOND), len(ENTRIES))],
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -43,7 +46,23 @@ def test_the_journal_of_a_larger_disk_is_at_its_end_too(folder: Path) -> None:
     assert loaded
     with loaded.opened() as logs:
         assert (0, (300 - JOURNAL_DISK_MIB) << 20) == logs.file.device_begins_bytes
-        assert (300 << 20, JOURNAL_DISK_MIB << 20) == logs.file.devices_bytes
+        assert ((300 - JOURNAL_DISK_MIB) << 20, JOURNAL_DISK_MIB << 20) == logs.file.devices_bytes
+
+
+def test_of_recordings_from_before_facts_said_it_the_second_disk_is_that_of_a_journal(folder: Path) -> None:
+    known = asdict(TWO)
+    del known["second_disk_mib"]
+    (folder / "facts.json").write_text(json.dumps(known))
+    loaded = load(folder)
+    assert loaded
+    assert (DISK_MIB - JOURNAL_DISK_MIB, JOURNAL_DISK_MIB) == loaded.facts.disks_mib
+
+
+@pytest.mark.parametrize("second_mib", [0, -8, DISK_MIB, 3 * DISK_MIB])
+def test_a_second_disk_of_no_possible_size_names_the_file(folder: Path, second_mib: int) -> None:
+    (folder / "facts.json").write_text(json.dumps(asdict(replace(TWO, second_disk_mib=second_mib))))
+    with pytest.raises(RecordingError, match=r"facts\.json is damaged: it lists 2 logs, and disks of"):
+        load(folder)
 
 
 def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path) -> None:
@@ -57,7 +76,7 @@ def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path
         with logs.file.path.open("rb") as file:
             file.seek(second.begin_bytes + int(second.payload_offset_bytes[0]))
             assert bytes([5]) * 512 == file.read(512)
-        assert [DISK_MIB << 20, JOURNAL_DISK_MIB << 20] == [log.device_bytes for log in logs.all]
+        assert [(DISK_MIB - JOURNAL_DISK_MIB) << 20, JOURNAL_DISK_MIB << 20] == [log.device_bytes for log in logs.all]
     assert ["facts.json", "log-a.zst", "log-b.zst"] == sorted(found.name for found in folder.iterdir())
 
 

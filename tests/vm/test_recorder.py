@@ -140,7 +140,7 @@ def test_a_recording_is_void_that_has(
     scenario: Scenario = scenario_of("wal_full")
     # The log must be from the same run as the guest's report: on a busy host runs may differ by some nanoseconds.
     told, parts = second_run
-    with archive.write(parts[:1], tmp_path / "whole", DISK_MIB, parts[1:]).opened() as logs:
+    with archive.write(parts[:1], tmp_path / "whole", [DISK_MIB], parts[1:]).opened() as logs:
         path = write_log(tmp_path / "log", sabotage(entries_of(logs.first)))
     with WriteLog.open(path, device_bytes=DISK_MIB << 20) as log:
         if words is None:

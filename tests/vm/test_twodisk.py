@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rig.contract import geometry
 from rig.contract.errors import UsageError
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Disk, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import make_joint
-from rig.filesystems.ext import DISK_MIB
+from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
 from rig.machines import campaign, record
 from rig.machines.guests import Machines
 from rig.machines.replay import replay
@@ -77,8 +76,9 @@ def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorde
 def content_sha256(state: JointState) -> str:
     """Digest both disks by the host's own replay from entry 0."""
     device = np.zeros(DISK_MIB << 20, dtype=np.uint8)
-    sizes = {Disk.A: geometry.data_mib(DISK_MIB) << 20, Disk.B: geometry.JOURNAL_DISK_MIB << 20}
-    for (disk, size), begin in zip(sizes.items(), (0, geometry.data_mib(DISK_MIB) << 20), strict=True):
+    data_bytes = (DISK_MIB - JOURNAL_DISK_MIB) << 20
+    sizes = {Disk.A: data_bytes, Disk.B: JOURNAL_DISK_MIB << 20}
+    for (disk, size), begin in zip(sizes.items(), (0, data_bytes), strict=True):
         log, own = state.logs.sides[disk].log, state.states[disk]
         part = log.replay(own.base_end, DISK_MIB << 20)
         for entry, skip, length in own.pieces(log).tolist():

@@ -4,8 +4,8 @@ It is a process of its own, so that it can be killed: a fork, or a program with 
 as JSON from standard input and writes a JSON object to standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
 it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. In the error arm
-`rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If the journal has
-a disk of its own, both logs get the marks, and ticks during commits.
+`rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If there
+are two disks, both logs get the marks, and ticks during commits.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def make_durable(site: Site) -> None:
     if isinstance(site.filesystem, Served):
         # The client's part of the first has only told the server.
         os.sync()
-    if site.device:
-        disks.settle(site.device)
+    for node in filter(None, (site.device, site.second_device)):
+        disks.settle(node)
 
 
 def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
@@ -154,7 +154,7 @@ def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
 def run_marked(site: Site) -> dict[str, Any]:
     """Carry out a workload that marks the log, or both logs if there are two."""
     mapper = DeviceMapper()
-    if site.has_journal_disk:
+    if site.has_two_disks:
         mark = marker(mapper, *LOGS)
         return run(site, mark, partial(ticking, mark))
     return run(site, marker(mapper, LOG))
