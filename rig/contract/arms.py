@@ -57,7 +57,7 @@ _SPECS = (
     FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True),
     FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
     FaultSpec("discard", Arm.HONEST, "discard"),
-    # The file system's journal is on a separate disk.
+    # The file system lies on two disks.
     FaultSpec("twodisk", Arm.HONEST, "twodisk", Injection.TWODISK),
     FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
     FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),

@@ -65,7 +65,7 @@ class Finding:
     opened: bool = True
     # What the engine met in the files when it was opened, in its own words: `rig.engines.Spec.met`, by commas.
     met: str = ""
-    # Whether the file system, which has no journal, had to be repaired before it was mounted.
+    # Whether the file system had to be repaired before it was mounted, or repaired one copy from another.
     repaired: bool = False
 
     @property

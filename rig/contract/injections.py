@@ -11,7 +11,7 @@ class Injection(StrEnum):
     NONE = ""
     # The process is killed again and again.
     KILL = "kill"
-    # The file system's journal is on a separate disk.
+    # The file system lies on two disks.
     TWODISK = "twodisk"
     # All writes fail, over several attempts and while the engine cleans up.
     WRITE = "ioerror-write"

@@ -79,7 +79,7 @@ class Verdict:
     opened: bool = True
     # What the database met in its files when it was opened, in the engine's words, by commas.
     met: str = ""
-    # Whether the file system, which has no journal, had to be repaired before it was mounted.
+    # Whether the file system had to be repaired before it was mounted, or repaired one copy from another.
     repaired: bool = False
 
     @property

@@ -186,13 +186,15 @@ def _bench(
         return
     from rig.contract.devices import device_named
     from rig.engines import load
-    from rig.filesystems import filesystem_named
+    from rig.filesystems import Mirrored, filesystem_named
     from rig.machines.guests import guests
     from rig.machines.speed import InGuest, disk_mib
     from rig.planning import matrix
 
     assert filesystem
     on, disk, first = filesystem_named(filesystem), device_named(device), next(iter(plan.arms.values()))[0]
+    if isinstance(on, Mirrored):
+        raise UsageError(f"rig speed measures on one disk, and {on.word} lies on two")
     # Any scenario of an engine on this file system has the machine that both need.
     scenarios = {
         module: matrix.select([f"{load(module).name}-{filesystem}-*_powercut"])[0]
