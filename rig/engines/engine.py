@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, runtime_checkable
@@ -61,6 +62,38 @@ class ReadableDatabase(Database, Protocol):
 
     def row(self, table: str, key: int) -> Row | None:
         """Return the row under a key, without the key; None if there is none."""
+
+
+@runtime_checkable
+class Session(Protocol):
+    """One of several connections to a database."""
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Carry out one transaction; return after the engine has acknowledged it."""
+
+    def row(self, table: str, key: int) -> Row | None:
+        """Return the row under a key, without the key; None if there is none."""
+
+
+@runtime_checkable
+class RevocableSession(Session, Protocol):
+    """One whose transactions the engine may refuse because another connection is at work."""
+
+    def rollback(self) -> None:
+        """Roll back the transaction that was refused."""
+
+
+class Sharing(StrEnum):
+    """How several connections write to a database at a time."""
+
+    # One connection at a time.
+    NONE = "none"
+    # Several processes open it, each by itself; its databases are `ReadableDatabase`s.
+    PROCESSES = "processes"
+    # Threads of one process use one open database, which is a `ReadableDatabase`.
+    THREADS = "threads"
+    # It is a server; its driver is a `ServingDriver`.
+    SERVER = "server"
 
 
 @runtime_checkable
@@ -126,6 +159,14 @@ class Driver(Protocol):
 
     def open_database(self, directory: str, settings: Mapping[str, str]) -> Database:
         """Open the database in a directory, or make a new one there, and recover it if necessary."""
+
+
+@runtime_checkable
+class ServingDriver(Driver, Protocol):
+    """A driver whose databases are servers."""
+
+    def connected(self, directory: str) -> Session:
+        """Return a further connection to the server that runs on the database in a directory."""
 
 
 @runtime_checkable
@@ -234,8 +275,9 @@ class Spec:
     immune: Mapping[str, str] = field(default_factory=dict)
     # Whether it is no database: what it loses after a sync, the file system has lost (`rig.analysis.blame`).
     is_witness: bool = False
-    # Whether several processes may open a database at a time, to write and to read (`ReadableDatabase`).
-    is_shared: bool = False
+    # How several connections write and read at a time, and if they cannot, why, as the end of a sentence.
+    sharing: Sharing = Sharing.NONE
+    alone_because: str = "one process at a time opens its database"
     # Whether it is measured where no scenario is named.
     is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).

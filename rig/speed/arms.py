@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rig.contract.errors import UsageError
-from rig.engines import Engine, engines, found, settings_name
+from rig.engines import Engine, Sharing, engines, found, settings_name
 from rig.trials.loads import Load
 
 
@@ -40,9 +40,9 @@ def arms_of(patterns: Sequence[str], loads: Sequence[Load], changed: Mapping[str
     made = []
     for load in loads:
         for engine, settings in chosen:
-            if load.is_shared and not engine.spec.is_shared:
+            if load.is_shared and engine.spec.sharing is Sharing.NONE:
                 raise UsageError(
-                    f"one process at a time opens a database of {engine.name}: leave out --writers and --readers"
+                    f"{engine.name} takes no --writers above 1 and no --readers: {engine.spec.alone_because}"
                 )
             name = settings_name(settings)
             name = f"{engine.name}-{name}" if several else name

@@ -76,6 +76,8 @@ def on_disk(folder: Path, needed_bytes: int) -> Iterator[OnDisk]:
     host.require_writable(folder, "choose a directory that is yours: rig speed --dir PATH")
     host.require_space(folder, _SPACE_BYTES + needed_bytes, "measuring speed")
     made = Path(tempfile.mkdtemp(prefix="rig-speed-", dir=folder))
+    # A server that refuses to run as root runs as a user that has to get to its files.
+    made.chmod(0o711)
     try:
         yield OnDisk(place, made)
     finally:

@@ -1,7 +1,8 @@
 """The connections of a trial: writers that carry out transactions, and readers that look up rows beside them.
 
-Several connections are processes, which begin together. A reader looks up one row at a time, by a random key among the
-rows that were there from the start, and checks what it finds; it ends when the last writer is done.
+Several connections are processes or threads, as the engine allows, which begin together. A reader looks up one row at a
+time, by a random key among the rows that were there from the start, and checks what it finds; it ends when the last
+writer is done.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import mmap
 import multiprocessing
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from rig.contract.errors import EngineError
-from rig.engines import Database, EnduringDatabase, ReadableDatabase
+from rig.engines import RevocableSession, Session
 from rig.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation, Row
 
@@ -83,21 +87,20 @@ class Flag:
         return bool(self._memory[0])
 
 
-def write(database: Database, work: Sequence[Sequence[Operation]], draws: Draws) -> Written:
+def write(session: Session, work: Sequence[Sequence[Operation]], draws: Draws) -> Written:
     """Carry out transactions one after the other."""
     taken_ns, refused = [], 0
     for operations in work:
         draws.pause()
         begin_ns = time.perf_counter_ns()
-        _, refusals = _tried(database, lambda operations=operations: database.commit(operations))  # type: ignore[misc]
+        _, refusals = _tried(session, lambda operations=operations: session.commit(operations))  # type: ignore[misc]
         taken_ns.append(time.perf_counter_ns() - begin_ns)
         refused += refusals
     return Written(taken_ns, refused, time.perf_counter_ns())
 
 
-def read(database: Database, table: str, rows: Mapping[int, Row], draws: Draws, is_over: Flag) -> Read:
+def read(session: Session, table: str, rows: Mapping[int, Row], draws: Draws, is_over: Flag) -> Read:
     """Look up rows until the writers are done, at least one; raise EngineError for one that is not what it must be."""
-    assert isinstance(database, ReadableDatabase), "a driver that can be shared must have databases that can be read"
     keys = list(rows)
     count, refused, longest_ns, stride = 0, 0, 0, 1
     sample_ns: list[int] = []
@@ -105,7 +108,7 @@ def read(database: Database, table: str, rows: Mapping[int, Row], draws: Draws, 
         draws.pause()
         key = draws.key(keys)
         begin_ns = time.perf_counter_ns()
-        found, refusals = _tried(database, lambda key=key: database.row(table, key))  # type: ignore[misc]
+        found, refusals = _tried(session, lambda key=key: session.row(table, key))  # type: ignore[misc]
         taken_ns = time.perf_counter_ns() - begin_ns
         if found != rows[key]:
             raise EngineError(f"a reader found {found!r} under key {key}, where {rows[key]!r} was written")
@@ -118,10 +121,33 @@ def read(database: Database, table: str, rows: Mapping[int, Row], draws: Draws, 
     return Read(count, sample_ns, longest_ns, refused, time.perf_counter_ns())
 
 
+def in_threads(
+    session: Session,
+    writers: Sequence[Callable[[Session], Written]],
+    readers: Sequence[Callable[[Session], Read]],
+    is_over: Flag,
+    watch: Stopwatch,
+) -> tuple[int, list[Written], list[Read]]:
+    """Give each writer and reader a thread; all use one session. Return when all began, and what each measured."""
+    may_begin = threading.Event()
+    with ThreadPoolExecutor(len(writers) + len(readers)) as pool:
+        writing = [pool.submit(_waiting, may_begin, partial(task, session)) for task in writers]
+        reading = [pool.submit(_waiting, may_begin, partial(task, session)) for task in readers]
+        with watch.running():
+            begin_ns = time.perf_counter_ns()
+            may_begin.set()
+            try:
+                written = [each.result() for each in writing]
+            finally:
+                is_over.set()
+            done = [each.result() for each in reading]
+    return begin_ns, written, done
+
+
 def together(
-    opened: Callable[[], Database],
-    writers: Sequence[Callable[[Database], Written]],
-    readers: Sequence[Callable[[Database], Read]],
+    opened: Callable[[], Session],
+    writers: Sequence[Callable[[Session], Written]],
+    readers: Sequence[Callable[[Session], Read]],
     is_over: Flag,
     watch: Stopwatch,
 ) -> tuple[int, list[Written], list[Read]]:
@@ -153,26 +179,31 @@ def together(
     return begin_ns, written, done
 
 
-def _tried(database: Database, action: Callable[[], _Answer]) -> tuple[_Answer, int]:
+def _waiting(may_begin: threading.Event, task: Callable[[], _Answer]) -> _Answer:
+    may_begin.wait()
+    return task()
+
+
+def _tried(session: Session, action: Callable[[], _Answer]) -> tuple[_Answer, int]:
     """Do something, again if it is refused; return its answer and how often it was. Raise the last attempt's error."""
     for attempt in range(_ATTEMPTS_MAX):
         try:
             return action(), attempt
         except Exception:
             # Without a rollback there is no second attempt.
-            if attempt + 1 == _ATTEMPTS_MAX or not isinstance(database, EnduringDatabase):
+            if attempt + 1 == _ATTEMPTS_MAX or not isinstance(session, RevocableSession):
                 raise
-            database.rollback()
+            session.rollback()
     raise AssertionError("unreachable")
 
 
-def _carry_out(pipe: Connection, opened: Callable[[], Database], task: Callable[[Database], object]) -> None:
+def _carry_out(pipe: Connection, opened: Callable[[], Session], task: Callable[[Session], object]) -> None:
     """Say when the database is open, begin when told to, and end without closing: closing is not measured."""
     try:
-        database = opened()
+        session = opened()
         pipe.send(None)
         pipe.recv()
-        pipe.send(task(database))
+        pipe.send(task(session))
     except Exception as error:  # noqa: BLE001 - told to the trial, which raises it
         pipe.send(error)
     os._exit(0)

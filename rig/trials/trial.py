@@ -10,15 +10,15 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from rig.engines import Engine, load
+from rig.engines import Engine, ServingDriver, Session, Sharing, load
 from rig.engines.replications import Replication, Task, replications_of
-from rig.trials.connections import Draws, Flag, Read, Written, read, together, write
+from rig.trials.connections import Draws, Flag, Read, Written, in_threads, read, together, write
 from rig.trials.loads import Carried, Load
 from rig.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation
@@ -107,19 +107,30 @@ def _carried_out(
     database.create(carried.tables, carried.initial)
     watch.reads_back(database.settings())
     draws = [Draws(load.think_ms, f"{load.seed} {number}") for number in range(load.writers + load.readers)]
-    if not load.is_shared:
-        with watch.running():
-            begin_ns = time.perf_counter_ns()
-            written = [write(database, work[0], draws[0])]
-        database.close()
-        return begin_ns, written, []
-    database.close()
-    is_over, (table, *_), rows = Flag(), carried.tables, {one.key: one.row for one in carried.initial}
     writers = [partial(write, work=part, draws=each) for part, each in zip(work, draws, strict=False)]
+    is_over, (table, *_), rows = Flag(), carried.tables, {one.key: one.row for one in carried.initial}
     readers = [
         partial(read, table=table.name, rows=rows, draws=each, is_over=is_over) for each in draws[load.writers :]
     ]
-    return together(opened, writers, readers, is_over, watch)
+    if load.is_shared and engine.spec.sharing is Sharing.PROCESSES:
+        database.close()
+        return together(cast("Callable[[], Session]", opened), writers, readers, is_over, watch)
+    if not load.is_shared:
+        with watch.running():
+            begin_ns = time.perf_counter_ns()
+            told = begin_ns, [writers[0](cast("Session", database))], list[Read]()
+    elif engine.spec.sharing is Sharing.THREADS:
+        told = in_threads(cast("Session", database), writers, readers, is_over, watch)
+    else:
+        told = together(partial(_connected, engine, str(watch.directory)), writers, readers, is_over, watch)
+    database.close()
+    return told
+
+
+def _connected(engine: Engine, directory: str) -> Session:
+    driver = engine.driver()
+    assert isinstance(driver, ServingDriver), f"{engine.name} is a server, and its driver cannot connect to it again"
+    return driver.connected(directory)
 
 
 def _summed(done: Sequence[Read]) -> dict[str, Any]:

@@ -28,9 +28,16 @@ def test_every_arm_counts_its_metrics_and_writes_a_log_only_if_it_is_to(tmp_path
     assert RECORDS == counts["transactions"]
     assert RECORDS * 116 == counts["user_bytes"]
     logged = counts["write_amplification"] - counts["write amplification without the log"]
-    # A record in the log has its key, its value and a header of some 15 bytes.
-    assert (0 if arm.endswith("-nowal") else pytest.approx(131 / 116, abs=0.02)) == logged
-    assert ("not written" if arm.endswith("-nowal") else "written") == back["wal"]
+    # A record in the log has its key, its value and a header of some 15 bytes, of which a batch shares most. How many
+    # records of several threads share one is up to the host.
+    alone, shared = 131 / 116, 119.2 / 116
+    has_log = "wal" in arm.split("-")
+    low, high = (
+        shared if arm.endswith(("batch100", "threads")) else alone,
+        shared if arm.endswith("batch100") else alone,
+    )
+    assert low - 0.02 < logged < high + 0.02 if has_log else 0 == logged
+    assert ("written" if has_log else "not written") == back["wal"]
     assert str(round((64 << 20) * SCALE)) == back["write_buffer_size"]
     assert 0.3 < counts["space_amplification"] < 2
 
@@ -42,9 +49,16 @@ def test_what_it_says_is_read_in_our_units() -> None:
 
 
 def test_its_figures_are_those_of_every_row_and_ratios_of_their_values() -> None:
-    assert len(S4.metrics) * (len(S4.arms) - 1) == len(S4.figures)
+    assert len(S4.metrics) * 3 == len(S4.figures)
     assert {42, 43, 44} == {figure.line for figure in S4.figures}
     assert all(figure.ratio == (figure.value or 0) / (figure.base_value or 1) for figure in S4.figures)
+
+
+def test_each_arm_with_a_log_is_compared_with_the_same_without() -> None:
+    further = [arm for arm in S4.arms if arm not in {figure.arm for figure in S4.figures} | {"fillseq-nowal"}]
+    assert {"fillrandom-wal-batch100", "fillrandom-wal-8threads", "readrandom-wal"} <= set(further)
+    for arm in further:
+        assert arm.replace("-wal", "-nowal") == S4.bases[arm]
 
 
 def test_without_db_bench_the_command_says_which_package_has_it(

@@ -279,8 +279,8 @@ def test_names_may_have_an_engine_and_each_load_has_its_own_base() -> None:
         (["--readers", "2"], "--filled, --writers and --readers go with --rows"),
         (["--rows", "1", "--readers", "2"], "--readers look up rows that are there before: give --filled too"),
         (
-            ["leveldb-default_sync", "--rows", "1", "--writers", "2"],
-            "one process at a time opens a database of leveldb",
+            ["rocksdb-sync", "--rows", "1", "--writers", "2"],
+            "rocksdb takes no --writers above 1 and no --readers: its binding for Python carries out one write",
         ),
         (["--document", "S0", "--think-ms", "1"], "--document brings its own arms"),
         (["--set", "page_size"], "--set takes NAME=VALUE"),

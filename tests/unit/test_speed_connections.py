@@ -6,19 +6,22 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from rig.contract.errors import EngineError
-from rig.engines import Database, named
+from rig.engines import ReadableDatabase, named
 from rig.speed import speeds
 from rig.trials import connections
-from rig.trials.connections import Draws, Flag, read, together
+from rig.trials.connections import Draws, Flag, in_threads, read, together, write
 from rig.trials.stopwatch import Stopwatch
-from rig.workloads.operations import Operation, Table, Verb
+from rig.workloads.operations import Operation, Row, Table, Verb
 from tests.unit.test_speed import Told, on_this_disk, small
 
 
@@ -36,16 +39,17 @@ def test_readers_find_the_rows_that_were_there_while_others_are_written(tmp_path
 
 
 @pytest.fixture
-def seven(tmp_path: Path) -> Iterator[Database]:
+def seven(tmp_path: Path) -> Iterator[ReadableDatabase]:
     """Give a database with one row, `x` under key 7."""
     database = named("sqlite").driver().open_database(str(tmp_path), {"journal_mode": "wal"})
     table = Table("entry", (("value", str),))
+    assert isinstance(database, ReadableDatabase)
     database.create([table], [Operation(Verb.INSERT, table.name, 7, ("x",))])
     yield database
     database.close()
 
 
-def test_a_reader_reads_at_least_once_and_rejects_a_row_that_is_not_what_was_written(seven: Database) -> None:
+def test_a_reader_reads_at_least_once_and_rejects_a_row_that_is_not_what_was_written(seven: ReadableDatabase) -> None:
     is_over = Flag()
     is_over.set()
     told = read(seven, "entry", {7: ("x",)}, Draws(0, "s"), is_over)
@@ -55,7 +59,7 @@ def test_a_reader_reads_at_least_once_and_rejects_a_row_that_is_not_what_was_wri
             read(seven, "entry", {key: row}, Draws(0, "s"), is_over)
 
 
-def test_a_reader_keeps_an_even_part_of_its_latencies(seven: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_keeps_an_even_part_of_its_latencies(seven: ReadableDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_SAMPLE_MAX", 8)
     is_over = Flag()
 
@@ -107,3 +111,56 @@ def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) ->
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+class Together:
+    """A session whose commits wait until every writer is in one: alone, each would wait for ever."""
+
+    def __init__(self, writer_count: int) -> None:
+        self.rows: dict[int, Row] = {}
+        self._meeting = threading.Barrier(writer_count, timeout=10)
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        self._meeting.wait()
+        self.rows |= {one.key: one.row for one in operations}
+
+    def row(self, table: str, key: int) -> Row | None:  # noqa: ARG002 - there is one
+        return self.rows.get(key)
+
+
+def test_threads_are_in_one_session_at_the_same_time(tmp_path: Path) -> None:
+    session, is_over, rows = Together(3), Flag(), {100: ("x",)}
+    session.rows.update(rows)
+    work = [[[Operation(Verb.INSERT, "entry", 10 * writer + each, ("y",))] for each in range(4)] for writer in range(3)]
+    writers = [partial(write, work=part, draws=Draws(0, "w")) for part in work]
+    readers = [partial(read, table="entry", rows=rows, draws=Draws(0, "r"), is_over=is_over)]
+    begin_ns, written, (reader,) = in_threads(session, writers, readers, is_over, Stopwatch(tmp_path, []))
+    assert [4, 4, 4] == [len(one.latencies_ns) for one in written]
+    assert reader.count >= 1
+    assert 13 == len(session.rows)
+    assert all(begin_ns < ended_ns for ended_ns in (reader.ended_ns, *(one.ended_ns for one in written)))
+
+
+def test_an_error_of_a_thread_is_raised_and_ends_the_readers(tmp_path: Path) -> None:
+    def fails(_: object) -> Any:
+        raise EngineError("the disk is gone")
+
+    session, is_over, rows = Together(1), Flag(), {100: ("x",)}
+    session.rows.update(rows)
+    readers = [partial(read, table="entry", rows=rows, draws=Draws(0, "r"), is_over=is_over)]
+    with pytest.raises(EngineError, match="the disk is gone"):
+        in_threads(session, [fails], readers, is_over, Stopwatch(tmp_path, []))
+    assert is_over.is_set
+
+
+@pytest.mark.skipif(not Path("/usr/lib/postgresql").exists(), reason="PostgreSQL is not installed here")
+def test_connections_to_a_server_read_rows_and_write_at_a_time() -> None:
+    plan = small("postgresql-default", rows=2, writers=3, readers=1)
+    # Not below pytest's folder: a server that does not run as root must get to its files.
+    with TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o711)
+        found = on_this_disk(plan, Path(name), 1, 1, Told())
+    for trial in found.trials:
+        assert (15, 30, 15) == (trial.transactions, trial.rows, len(trial.latencies_ns))
+        assert trial.reads
+        assert trial.reads.count >= 1

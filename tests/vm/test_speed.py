@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from rig.front import cli
@@ -83,3 +84,17 @@ def test_readers_read_beside_writers_in_virtual_time_too(tmp_path: Path) -> None
     (wal, journal) = longest_ns.values()
     assert journal > wal
     assert "reads/s" in shown
+
+
+@pytest.mark.parametrize("arm", ["mariadb-default", "postgresql-default"])
+def test_writers_of_a_server_share_the_flush_of_a_commit(tmp_path: Path, arm: str) -> None:
+    flushes = {}
+    for writers, transactions in ((1, 24), (4, 6)):
+        words = ("--rows", "1", "--writers", str(writers), "--transactions", str(transactions))
+        found, _ = measured(tmp_path, "--fs", "ext4", "--device", "hdd7200", arm, *words)
+        (trial,) = found.counted(arm if len(found.arms) == 1 else next(iter(found.arms)))
+        assert 24 == trial.transactions
+        assert trial.disk
+        flushes[writers] = trial.disk.flush_count or 0
+    assert flushes[1] >= 24
+    assert flushes[4] < 0.7 * flushes[1]

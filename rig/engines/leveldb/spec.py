@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rig.engines.engine import Spec
+from rig.engines.engine import Sharing, Spec
 
 SPEC = Spec(
     name="leveldb",
@@ -15,5 +15,6 @@ SPEC = Spec(
     warm=("default_sync", "paranoid_async"),
     # The threads that write tables belong to the process; a fork does not have them.
     survives_fork=False,
+    sharing=Sharing.THREADS,
     is_default=False,
 )

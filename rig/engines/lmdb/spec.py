@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rig.engines.engine import Spec
+from rig.engines.engine import Sharing, Spec
 from rig.workloads.operations import Skill
 
 SPEC = Spec(
@@ -18,6 +18,6 @@ SPEC = Spec(
     cross_checks=("default", "nosync"),
     warm=("default", "writemap"),
     immune={"discard": "it never gives space back to the file system, so no discard takes effect"},
-    is_shared=True,
+    sharing=Sharing.PROCESSES,
     is_default=False,
 )

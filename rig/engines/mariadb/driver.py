@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from rig.engines.mariadb import instance, options, statements
 from rig.engines.mariadb.client import MariaError
+from rig.engines.mariadb.session import MariaSession
 from rig.engines.server import ServerDown
 from rig.workloads.events import EventKind
-from rig.workloads.operations import ROW_VERBS, Content, Operation, Table, Verb
+from rig.workloads.operations import Content, Operation, Table
 
 # Numbers of errors for what the disk may be the cause of: the server is gone (2002 to 2055), a file could not be read,
 # written or found, the disk is full, a table or index is damaged or lost (mysqld_error.h and errmsg.h). Below 1000
@@ -35,19 +36,17 @@ _SOUND = ("status", "OK")
 _MAPPED = "tc.log"
 
 
-class MariaDatabase:
-    """A server and one connection to it, in autocommit mode; transactions are explicit statements."""
+class MariaDatabase(MariaSession):
+    """A server and one connection to it."""
 
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
         folder = f"{directory}/{instance.FOLDER}"
         if not instance.exists(folder):
             instance.make(folder)
         self._names = [name for name in settings if name != options.SETTING]
-        self._columns: dict[str, list[str]] = {}
         self._server = instance.started(folder, options.variables(settings))
         try:
-            self._connection = instance.connected(folder)
-            self._connection.execute(f"USE {instance.DATABASE}")
+            super().__init__(instance.connected(folder))
         except MariaError as error:
             self._server.end(signal.SIGKILL)
             raise MariaError(f"{error}; the server: {self._server.words}", error.number) from None
@@ -68,18 +67,6 @@ class MariaDatabase:
         self._connection.execute(f"RENAME TABLE {', '.join(moved)}")
         # Whatever the setting: what is still in the memory of the server cannot be made durable from outside.
         self._connection.execute("FLUSH ENGINE LOGS")
-
-    def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
-        self._connection.execute("BEGIN")
-        savepoints = statements.Savepoints()
-        for operation in operations:
-            if operation.verb in ROW_VERBS:
-                self._connection.execute(statements.of_row(operation, self._columns_of(operation)))
-            else:
-                self._connection.execute(savepoints.statement(operation.verb))
-        if not operations or operations[-1].verb is not Verb.ROLL_BACK:
-            self._connection.execute("COMMIT")
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of those of the tables that exist."""
@@ -126,7 +113,7 @@ class MariaDatabase:
         """Roll back the transaction that raised; raise MariaError if the server is gone."""
         if self._connection.is_lost:
             raise MariaError(f"the server is gone: {self._server.words}")
-        self._connection.execute("ROLLBACK")
+        super().rollback()
 
     @property
     def has_checkpoints(self) -> bool:
@@ -157,19 +144,15 @@ class MariaDatabase:
     def _tables(self) -> list[str]:
         return [name for (name,) in self._connection.execute("SHOW TABLES")]
 
-    def _columns_of(self, operation: Operation) -> list[str]:
-        """Return the columns of a table besides its key, in order, which only an update must know."""
-        if operation.verb is not Verb.UPDATE:
-            return []
-        if operation.table not in self._columns:
-            shown = self._connection.execute(f"SHOW COLUMNS FROM {statements.SQL.quoted(operation.table)}")
-            self._columns[operation.table] = [name for name, *_ in shown if name != "id"]
-        return self._columns[operation.table]
-
 
 def open_database(directory: str, settings: Mapping[str, str]) -> MariaDatabase:
     """Start a server on the data directory in a directory, or on a new one, and connect."""
     return MariaDatabase(directory, settings)
+
+
+def connected(directory: str) -> MariaSession:
+    """Return a further connection to the server that runs on the data directory in a directory."""
+    return MariaSession(instance.connected(f"{directory}/{instance.FOLDER}"))
 
 
 def is_fault(error: Exception) -> bool:

@@ -43,8 +43,10 @@ def started(folder: str, given: Mapping[str, str]) -> Server:
 
 
 def connected(folder: str) -> Connection:
-    """Return a connection to the server of a data directory."""
-    return Connection(_socket(folder))
+    """Return a connection to the database on the server of a data directory."""
+    connection = Connection(_socket(folder))
+    connection.execute(f"USE {DATABASE}")
+    return connection
 
 
 def _socket(folder: str) -> str:
@@ -71,7 +73,7 @@ def _original() -> str:
         _bootstrap(new)
         # A shutdown that leaves nothing for the next start to do.
         server = started(new, {**options.variables({options.SETTING: "default"}), "innodb_fast_shutdown": "0"})
-        connection = connected(new)
+        connection = Connection(_socket(new))
         connection.execute(f"CREATE DATABASE {DATABASE}")
         connection.close()
         server.stop(signal.SIGTERM)

@@ -57,7 +57,7 @@ _SMALL = {
     # Accounts and their rights are not at stake, and TLS would cost a key for each start.
     "skip_grant_tables": "ON",
     "ssl": "OFF",
-    "max_connections": "10",
+    "max_connections": "40",
     "open_files_limit": "256",
     "table_open_cache": "64",
     "performance_schema": "OFF",

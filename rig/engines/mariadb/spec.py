@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rig.engines.engine import Spec
+from rig.engines.engine import Sharing, Spec
 from rig.engines.mariadb.options import SETTING, WORDS
 from rig.workloads.events import EventKind
 from rig.workloads.operations import Skill
@@ -33,5 +33,6 @@ SPEC = Spec(
         "ioerror-read": "its server holds what it has read in memory of its own, so nothing is read again",
         "diskfull-log": "its log is written in place, in a file of fixed size",
     },
+    sharing=Sharing.SERVER,
     is_default=False,
 )

@@ -24,6 +24,11 @@ def of_row(operation: Operation, columns: Sequence[str]) -> str:
     return f"UPDATE {table} SET {changes} WHERE id = {operation.key}"
 
 
+def kind_of(word: str) -> type:
+    """Return the type of the values of a column that the server describes with this word, such as `bigint(20)`."""
+    return int if word.startswith(SQL.types[int]) else str
+
+
 class Savepoints:
     """The savepoints of a transaction: a second one of the same name would replace the first, so each has a number."""
 

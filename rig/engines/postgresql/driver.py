@@ -9,12 +9,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 
-from rig.engines.postgresql import cluster, options, statements
+from rig.engines.postgresql import cluster, options
 from rig.engines.postgresql.libpq import PostgresError
 from rig.engines.postgresql.server import started
+from rig.engines.postgresql.session import PostgresSession
 from rig.engines.server import ServerDown
 from rig.workloads.events import EventKind
-from rig.workloads.operations import ROW_VERBS, Content, Operation, Table, Verb
+from rig.workloads.operations import Content, Operation, Table, Verb
 
 # Classes of SQLSTATE for what the disk may be the cause of: insufficient resources, intervention (the server goes
 # down), system errors, internal errors (damaged data among them), connections (appendix A of the documentation).
@@ -35,8 +36,8 @@ _REFERENCES = (
 )
 
 
-class PostgresDatabase:
-    """A server and one connection to it, in autocommit mode; transactions are explicit statements."""
+class PostgresDatabase(PostgresSession):
+    """A server and one connection to it."""
 
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
         folder = f"{directory}/{cluster.FOLDER}"
@@ -45,9 +46,8 @@ class PostgresDatabase:
         self._parameters = options.parameters(settings)
         self._names = [name for name in settings if name != options.SETTING]
         self._server = started(folder, self._parameters)
-        self._columns: dict[str, list[str]] = {}
         try:
-            self._connection = cluster.connected(folder)
+            super().__init__(cluster.connected(folder))
         except PostgresError as error:
             self._server.end(signal.SIGQUIT)
             raise PostgresError(f"{error}; the server: {self._server.words}", error.state) from None
@@ -60,13 +60,6 @@ class PostgresDatabase:
         self._connection.execute("SET LOCAL synchronous_commit = on")
         self._carry_out([*made, *rows])
         self._connection.execute("COMMIT")
-
-    def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
-        self._connection.execute("BEGIN")
-        self._carry_out(operations)
-        if not operations or operations[-1].verb is not Verb.ROLL_BACK:
-            self._connection.execute("COMMIT")
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of those of the tables that exist."""
@@ -105,8 +98,7 @@ class PostgresDatabase:
         """Roll back the transaction that raised; raise PostgresError if the server is gone."""
         if self._connection.is_lost:
             raise PostgresError(f"the server is gone: {self._server.words}")
-        if self._connection.is_in_transaction:
-            self._connection.execute("ROLLBACK")
+        super().rollback()
 
     @property
     def has_checkpoints(self) -> bool:
@@ -134,33 +126,19 @@ class PostgresDatabase:
         self._connection.close()
         self._server.end(signal.SIGQUIT)
 
-    def _carry_out(self, operations: Sequence[Operation]) -> None:
-        for operation in operations:
-            if operation.verb in ROW_VERBS:
-                statement, values = statements.of_row(operation, self._columns_of(operation))
-                self._connection.execute(statement, *values)
-                continue
-            for statement in statements.SQL.of_other(operation):
-                self._connection.execute(statement)
-
     def _shown(self, name: str) -> str:
         ((value,),) = self._connection.execute(f"SHOW {name}")
         return value
-
-    def _columns_of(self, operation: Operation) -> list[str]:
-        """Return the columns of a table besides its key, in order, which only an update must know."""
-        if operation.verb is not Verb.UPDATE:
-            return []
-        if operation.table not in self._columns:
-            of_table = "attrelid = $1::regclass AND attnum > 0 AND attname <> 'id' AND NOT attisdropped"
-            query = f"SELECT attname FROM pg_attribute WHERE {of_table} ORDER BY attnum"
-            self._columns[operation.table] = [name for (name,) in self._connection.execute(query, operation.table)]
-        return self._columns[operation.table]
 
 
 def open_database(directory: str, settings: Mapping[str, str]) -> PostgresDatabase:
     """Start a server on the cluster in a directory, or on a new one, and connect."""
     return PostgresDatabase(directory, settings)
+
+
+def connected(directory: str) -> PostgresSession:
+    """Return a further connection to the server that runs on the cluster in a directory."""
+    return PostgresSession(cluster.connected(f"{directory}/{cluster.FOLDER}"))
 
 
 def is_fault(error: Exception) -> bool:

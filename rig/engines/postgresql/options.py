@@ -29,7 +29,7 @@ READ_BACK = (*_DEFAULTS, "data_checksums", "wal_segment_size", "data_sync_retry"
 # A server that starts quickly: nothing that this one connection needs is left out, and all else is as small as it gets.
 _SMALL = {
     "listen_addresses": "",
-    "max_connections": "5",
+    "max_connections": "40",
     "superuser_reserved_connections": "0",
     "max_worker_processes": "0",
     "max_logical_replication_workers": "0",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rig.engines.engine import Spec
+from rig.engines.engine import Sharing, Spec
 from rig.engines.postgresql.options import SETTING, WORDS
 from rig.workloads.events import EventKind
 from rig.workloads.operations import Skill
@@ -37,5 +37,6 @@ SPEC = Spec(
         # In two recordings of 40 transactions no checkpoint on a full disk met an error.
         "diskfull-data": "its tables take their space when a row is inserted, not at a checkpoint; see diskfull-log",
     },
+    sharing=Sharing.SERVER,
     is_default=False,
 )

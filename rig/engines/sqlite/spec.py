@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rig.contract.injections import CLOCKS
-from rig.engines.engine import Program, Spec
+from rig.engines.engine import Program, Sharing, Spec
 from rig.engines.sqlite import situations
 from rig.engines.sqlite.tunings import TUNINGS
 from rig.engines.sqlite.upkeep import EVENTS
@@ -32,7 +32,7 @@ SPEC = Spec(
     # pragma.html: EXTRA is FULL plus a sync of the directory after the journal is removed, which these modes never do.
     same_as={"truncate_extra": "truncate_full", "persist_extra": "persist_full", "wal_extra": "wal_full"},
     strict=("wal_full",),
-    is_shared=True,
+    sharing=Sharing.PROCESSES,
     warm=("delete_extra", "wal_full"),
     cross_checks=("delete_full", "wal_full", "delete_off", "wal_off"),
     programs={

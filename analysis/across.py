@@ -1,0 +1,55 @@
+"""What a document says of one arm on two file systems, beside two measurements of ours in virtual machines.
+
+Two measurements are comparable only if the disk is the same: a modelled one. So those on real disks are left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rig.analysis.speed import DEVIATION_MAX
+from rig.engines.replications import Across
+from rig.speed.speeds import WHOLE, Speeds
+
+
+@dataclass(frozen=True)
+class AcrossSeen:
+    """A row of a document beside ours."""
+
+    row: Across
+    # The rig's words, with their variants.
+    filesystem: str
+    base_filesystem: str
+    device: str
+    ratio: float
+
+    @property
+    def deviates(self) -> bool:
+        """Whether our ratio differs from the document's by more than a third."""
+        return abs(self.ratio / self.row.ratio - 1) > DEVIATION_MAX
+
+
+def across(rows: Iterable[Across], measured: Sequence[Speeds]) -> list[AcrossSeen]:
+    """Return each row beside every pair of measurements of one document that shows it, on each device."""
+    return [
+        AcrossSeen(row, one.virtual["filesystem"], base.virtual["filesystem"], one.virtual["device"], ours / of)
+        for row in rows
+        for one in measured
+        for base in measured
+        if _is_on(one, row.filesystem) and _is_on(base, row.base_filesystem)
+        if one.virtual["device"] == base.virtual["device"]
+        if (ours := _figure(row, one)) and (of := _figure(row, base))
+    ]
+
+
+def _is_on(speeds: Speeds, filesystem: str) -> bool:
+    return bool(speeds.virtual) and speeds.virtual["filesystem"].partition(".")[0] == filesystem
+
+
+def _figure(row: Across, speeds: Speeds) -> float | None:
+    """Return the median of an arm that was measured at the document's own size; None if it was not."""
+    if row.arm not in speeds.arms or speeds.arms[row.arm].load != WHOLE:
+        return None
+    return statistics.median(trial.metrics[row.metric] for trial in speeds.counted(row.arm))
