@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rig import host
-from rig.analysis.across import AcrossSeen, across
+from rig.analysis.claims.across import ROWS, AcrossSeen, across
 from rig.analysis.claims.answer import shown
 from rig.analysis.claims.claim import Verdict
 from rig.analysis.claims.measuring import Answered
 from rig.analysis.claims.table import headline, summary
 from rig.analysis.speed import Comparison, compared, sentences
-from rig.engines.replications import replications
 from rig.speed.speeds import Speeds
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
@@ -65,7 +64,7 @@ def _across(speeds: Sequence[Speeds]) -> dict[str, list[AcrossSeen]]:
     """Return what each document says of two file systems beside the last measurements on each."""
     last = {(one.experiment, one.virtual["filesystem"], one.virtual["device"]): one for one in speeds if one.virtual}
     of = {name: [one for (experiment, *_), one in last.items() if experiment == name] for name, *_ in last}
-    return {one.name: across(one.across, of.get(one.name, [])) for one in replications()}
+    return {name: across(rows, of.get(name, [])) for name, rows in ROWS.items()}
 
 
 def _by_document(speeds: Sequence[Speeds]) -> dict[str, list[tuple[Speeds, list[Comparison], list[str]]]]:

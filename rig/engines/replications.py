@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rig.engines.engine import Engine
-from rig.engines.registry import engines
 
 
 class Stopwatch(Protocol):
@@ -75,25 +74,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Across:
-    """The ratio of a document's figures of one arm on two file systems: no single measurement has both."""
-
-    arm: str
-    metric: str
-    # The first part of the rig's words for them, without a variant.
-    filesystem: str
-    base_filesystem: str
-    line: int
-    value: float
-    base_value: float
-
-    @property
-    def ratio(self) -> float:
-        """Return the document's ratio."""
-        return self.value / self.base_value
-
-
-@dataclass(frozen=True)
 class Replication:
     """The workload of one document: its arms in order, its metrics, and the figures that the document gives."""
 
@@ -112,16 +92,8 @@ class Replication:
     hindrance: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
     # Rows of the document that have no arm here -> why.
     absent: Mapping[str, str] = field(default_factory=dict)
-    # Rows of the document that compare file systems.
-    across: tuple[Across, ...] = ()
     # Roughly how much one trial keeps on the disk.
     needed_bytes: int = 64 << 20
-
-
-def replications() -> Iterator[Replication]:
-    """Yield the replications of all engines."""
-    for engine in engines():
-        yield from replications_of(engine)
 
 
 def replications_of(engine: Engine) -> tuple[Replication, ...]:

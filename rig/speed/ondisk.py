@@ -33,9 +33,11 @@ _SPACE_BYTES = 256 << 20
 class OnDisk:
     """A folder of ours on the user's disk."""
 
-    def __init__(self, place: Place, scratch: Path) -> None:
+    def __init__(self, place: Place, scratch: Path, elsewhere: Path) -> None:
+        """Take the place, a folder there, and one for what is not measured, such as the sockets of a server."""
         self._place = place
         self._scratch = scratch
+        self.environment = {"TMPDIR": str(elsewhere)}
 
     def survey(self) -> Survey:
         """Return what is said of the place, once its sync has been measured."""
@@ -57,7 +59,8 @@ class OnDisk:
         message = {"orders": orders.message, "directory": str(folder), "disks": list(map(str, self._place.disks))}
         command = [sys.executable, "-m", trial.__name__]
         try:
-            told = host.run(command, timeout_s=_TRIAL_LIMIT_S, input=json.dumps(message).encode())
+            text = json.dumps(message).encode()
+            told = host.run(command, timeout_s=_TRIAL_LIMIT_S, input=text, env=self.environment)
         except HostError as error:
             return {"error": str(error)}
         finally:
@@ -76,11 +79,14 @@ def on_disk(folder: Path, needed_bytes: int) -> Iterator[OnDisk]:
     host.require_writable(folder, "choose a directory that is yours: rig speed --dir PATH")
     host.require_space(folder, _SPACE_BYTES + needed_bytes, "measuring speed")
     made = Path(tempfile.mkdtemp(prefix="rig-speed-", dir=folder))
-    # A server that refuses to run as root runs as a user that has to get to its files.
-    made.chmod(0o711)
+    elsewhere = Path(tempfile.mkdtemp(prefix="rig-speed-"))
+    for each in (made, elsewhere):
+        # A server that refuses to run as root runs as a user that has to get to its files.
+        each.chmod(0o711)
     try:
-        yield OnDisk(place, made)
+        yield OnDisk(place, made, elsewhere)
     finally:
+        shutil.rmtree(elsewhere, ignore_errors=True)
         shutil.rmtree(made, ignore_errors=True)
         if made.exists():
             raise HostError(f"{made} could not be removed completely; remove it: rm -r {made}")

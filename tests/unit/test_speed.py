@@ -389,3 +389,12 @@ def test_every_engine_with_replications_names_them_once() -> None:
 
     names = [replication.name for engine in engines() for replication in replications_of(engine)]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_what_a_trial_keeps_in_its_temporary_folder_is_removed_with_it(tmp_path: Path) -> None:
+    with on_disk(tmp_path, 0) as bench:
+        elsewhere = Path(bench.environment["TMPDIR"])
+        assert elsewhere.is_dir()
+        assert tmp_path not in elsewhere.parents
+        (elsewhere / "socket").touch()
+    assert not elsewhere.exists()

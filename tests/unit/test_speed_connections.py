@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -151,16 +150,3 @@ def test_an_error_of_a_thread_is_raised_and_ends_the_readers(tmp_path: Path) -> 
     with pytest.raises(EngineError, match="the disk is gone"):
         in_threads(session, [fails], readers, is_over, Stopwatch(tmp_path, []))
     assert is_over.is_set
-
-
-@pytest.mark.skipif(not Path("/usr/lib/postgresql").exists(), reason="PostgreSQL is not installed here")
-def test_connections_to_a_server_read_rows_and_write_at_a_time() -> None:
-    plan = small("postgresql-default", rows=2, writers=3, readers=1)
-    # Not below pytest's folder: a server that does not run as root must get to its files.
-    with TemporaryDirectory(dir="/var/tmp") as name:
-        Path(name).chmod(0o711)
-        found = on_this_disk(plan, Path(name), 1, 1, Told())
-    for trial in found.trials:
-        assert (15, 30, 15) == (trial.transactions, trial.rows, len(trial.latencies_ns))
-        assert trial.reads
-        assert trial.reads.count >= 1

@@ -6,12 +6,35 @@ Two measurements are comparable only if the disk is the same: a modelled one. So
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rig.analysis.speed import DEVIATION_MAX
-from rig.engines.replications import Across
 from rig.speed.speeds import WHOLE, Speeds
+
+
+@dataclass(frozen=True)
+class Across:
+    """The ratio of a document's figures of one arm on two file systems: no single measurement has both."""
+
+    arm: str
+    metric: str
+    # The first part of the rig's words for them, without a variant.
+    filesystem: str
+    base_filesystem: str
+    line: int
+    value: float
+    base_value: float
+
+    @property
+    def ratio(self) -> float:
+        """Return the document's ratio."""
+        return self.value / self.base_value
+
+
+# Document -> its rows, of arms of its replication. 002_ae85c010a67609cc.txt, line 16 is the arm of line 15 on
+# another file system, which was then mounted without barriers unless one asked for them.
+ROWS: Mapping[str, Sequence[Across]] = {"S2": (Across("wal-32k-full", "seconds", "ext3", "ext4", 16, 1.0, 6.7),)}
 
 
 @dataclass(frozen=True)

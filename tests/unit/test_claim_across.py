@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rig.analysis.across import across
+from rig.analysis.claims.across import ROWS, Across, across
 from rig.analysis.claims.page import page_html
 from rig.engines import named
-from rig.engines.replications import Across, replications_of
+from rig.engines.replications import replications_of
 from rig.speed.speeds import WHOLE, Speeds
 from tests.unit.test_analysis_speed import measured
 from tests.unit.test_claim_evidence import answered
@@ -46,7 +46,7 @@ def test_what_is_not_comparable_is_left_out(other: Speeds) -> None:
 
 
 def test_the_page_shows_the_row_of_the_feed_reader() -> None:
-    (row,) = next(one for one in replications_of(named("sqlite")) if one.name == "S2").across
+    (row,) = ROWS["S2"]
     assert (16, 1 / 6.7) == (row.line, row.ratio)
     arms = [
         replace(
@@ -66,3 +66,13 @@ def test_the_page_shows_the_row_of_the_feed_reader() -> None:
     page = page_html([replace(document, document=replace(document.document, id="S2"))], timed, [])
     assert "Line 16: seconds of wal-32k-full on ext3 is 0.149 of that on ext4 (1 / 6.7)." in page
     assert "Here it is 0.2, ext3.nobarrier over ext4 on the modelled disk hdd7200: apart by more than a third." in page
+
+
+def test_the_rows_are_of_arms_that_are_carried_out() -> None:
+    of = {one.name: one for one in replications_of(named("sqlite"))}
+    for name, rows in ROWS.items():
+        for row in rows:
+            assert row.arm in of[name].arms
+            assert row.metric in {metric.name for metric in of[name].metrics}
+            # The figure of the document's other row, which the replication has as a ratio to its own base.
+            assert row.base_value in {figure.value for figure in of[name].figures if figure.arm == row.arm}
