@@ -35,6 +35,7 @@ from tests.vm.samples import findings, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 NODELOG = ROOT / "examples" / "nodelog"
+REDIS = ROOT / "examples" / "redis"
 _LIMIT_S = 900
 # Which transactions it finds decides what a recovery does; the seed decides what the run does.
 _ODD = """#!/bin/sh
@@ -212,3 +213,21 @@ def test_a_script_for_another_interpreter_runs_in_the_image_of_its_recipe_with_t
     words = "a script for /usr/bin/node, which the guest does not have"
     with guests([without.build]) as source, pytest.raises(UsageError, match=words):
         source.of(scenario_of(without.build, 1))
+
+
+@pytest.mark.parametrize(("name", "loses"), [("always", False), ("everysec", True)])
+def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_second(
+    name: str, loses: bool, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(cache))
+    vm_image.build(needs.of_file(REDIS / "recipe.toml").recipe)
+    chosen = programs.chosen(str(REDIS / name), "ext4", (), None, REDIS / "recipe.toml")
+    scenario = scenario_of(chosen.build, 1)
+    with guests([chosen.build]) as source:
+        machines = source.of(scenario)
+        with opened(record(scenario, machines.recorder, tmp_path)) as (_, log):
+            states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[2::3]]
+            found = findings(scenario, machines.verifier, log, states)
+    assert ["prefix"] * 3 == [one.kind for one in found], found
+    recovered = [one.recovered for one in found]
+    assert loses is (recovered != [3, 6, 9]), recovered
