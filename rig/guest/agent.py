@@ -25,7 +25,7 @@ from rig.contract.orders import FAILED, READY, Orders
 from rig.engines import load
 from rig.filesystems import default_filesystems, filesystem_named
 from rig.guest import fileprobe, livecuts, recorder, speedtrial, verifier
-from rig.guest.devices import serving
+from rig.guest.devices import disks, serving
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
 from rig.guest.site import Site
@@ -41,7 +41,6 @@ _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 # Everything is loaded for the first time, on a host that may be busy; whoever boots us has a limit of its own.
 _WARM_PATIENCE = 60
-_ROOT_DISK = "/dev/vda"
 _PROBE_LIMIT_S = 120
 # Where copies of a label may be: at the beginning, here, and at the end.
 _LABEL_BYTES, _LABEL_SPAN_BYTES = 64 << 20, 1 << 21
@@ -173,7 +172,7 @@ def _read_everything() -> None:
                     while file.read(1 << 20):
                         pass
     subprocess.run(["blkid", "-c", "/dev/null"], capture_output=True, check=False, timeout=_PROBE_LIMIT_S)
-    with open(_ROOT_DISK, "rb") as disk:
+    with open(disks.ROOT_DISK, "rb") as disk:
         for begin, whence in ((0, os.SEEK_SET), (_LABEL_BYTES, os.SEEK_SET), (-_LABEL_SPAN_BYTES, os.SEEK_END)):
             disk.seek(begin, whence)
             disk.read(_LABEL_SPAN_BYTES)

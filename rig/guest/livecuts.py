@@ -92,7 +92,7 @@ class _Round:
 
 def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
     """Record and cut; for each round send its log and then what was left of its disk; return facts."""
-    root_reads = disks.request_counts("/dev/vda")["reads"]
+    root_reads = disks.request_counts(disks.ROOT_DISK)["reads"]
     parts: list[bytes] = []
     rounds = [_round(orders, number, parts) for number in range(1, round_count(orders.transaction_count) + 1)]
     # Only now: the time that the host takes to receive them would affect the clock of later rounds.
@@ -101,7 +101,7 @@ def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
     return {
         "rounds": rounds, "live": [], "kernel": os.uname().release, "syncs": {},
         "settings": rounds[0]["settings"], "filesystem": rounds[0]["filesystem"], "user_bytes": rounds[0]["user_bytes"],
-        "root_reads": disks.request_counts("/dev/vda")["reads"] - root_reads,
+        "root_reads": disks.request_counts(disks.ROOT_DISK)["reads"] - root_reads,
     }  # fmt: skip
 
 

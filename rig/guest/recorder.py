@@ -36,7 +36,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
     on_two = orders.injection is Injection.TWODISK
     sizes_mib = disks_mib(filesystem_of(orders), on_two=on_two)
     with disks_in_ram(len(sizes_mib)):
-        root_reads = disks.request_counts("/dev/vda")["reads"]
+        root_reads = disks.request_counts(disks.ROOT_DISK)["reads"]
         mapper = DeviceMapper()
         with ExitStack() as layers:
             stack, *others = [
@@ -50,7 +50,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
             second = others[0] if others else None
             facts = _run(orders, stack, second)
         # Reads from the host's disk void a recording: the moment of their completion changes what follows.
-        root_reads = disks.request_counts("/dev/vda")["reads"] - root_reads
+        root_reads = disks.request_counts(disks.ROOT_DISK)["reads"] - root_reads
         facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
         if second:
             facts["second"] = _kept(keep, second)

@@ -31,11 +31,9 @@ def test_every_arm_counts_its_metrics_and_writes_a_log_only_if_it_is_to(tmp_path
     # A record in the log has its key, its value and a header of some 15 bytes, of which a batch shares most. How many
     # records of several threads share one is up to the host.
     alone, shared = 131 / 116, 119.2 / 116
-    has_log = "wal" in arm.split("-")
-    low, high = (
-        shared if arm.endswith(("batch100", "threads")) else alone,
-        shared if arm.endswith("batch100") else alone,
-    )
+    _, log, *shape = arm.split("-")
+    low, high = {"batch100": (shared, shared), "8threads": (shared, alone)}.get("".join(shape), (alone, alone))
+    has_log = log == "wal"
     assert low - 0.02 < logged < high + 0.02 if has_log else 0 == logged
     assert ("written" if has_log else "not written") == back["wal"]
     assert str(round((64 << 20) * SCALE)) == back["write_buffer_size"]

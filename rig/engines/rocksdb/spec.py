@@ -32,7 +32,7 @@ SPEC = Spec(
     warm=("sync", "nosync-absolute", "flushwal", "atomicflush"),
     # The threads that write tables belong to the process; a fork does not have them.
     survives_fork=False,
-    # Checked in the source of rocksdict 0.3.29: it keeps Python's lock during a write, so RocksDB never sees two.
+    # Measured with rocksdict 0.3.29: other threads of Python stand still while it writes a batch.
     alone_because="its binding for Python carries out one write at a time, so nothing of RocksDB would be measured; "
     "db_bench has threads of its own: --document S4",
     is_default=False,

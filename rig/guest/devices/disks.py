@@ -14,6 +14,8 @@ from pathlib import Path
 
 from rig.contract.geometry import CHUNK_BYTES
 
+# The disk of the root file system, a file of the host. Nothing may read it while a recording is made.
+ROOT_DISK = "/dev/vda"
 _READ_BYTES = 1 << 20
 _NULL_BLK = Path("/sys/kernel/config/nullb")
 _MODULES = Path("/run/modules")
