@@ -11,8 +11,8 @@ The rule, for each candidate (`analysis.candidates`) and each fault asked about:
 Damage goes against every wish, because nobody can say how much a damaged database has lost. Where the documentation
 sets no limit to a loss, a wish that allows at least one lost transaction is compared with what was seen, and the advice
 says so. Damage of the file system is never blamed on a setting, since none would help; it is shown.
-One setting beats another if it is at least as fast and loses less, or faster and loses no more. Only settings whose
-losses are known for every fault are compared.
+Of the settings whose losses are known for every fault, the advice marks those that no other beats
+(`analysis.unbeaten`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from enum import StrEnum
 from rig.analysis.candidates import Candidate, Piece, Showing, candidates
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import EQUAL_SHARE
+from rig.analysis.unbeaten import unbeaten
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,16 @@ def advise(pieces: Iterable[Piece], wishes: Wishes, faults: Sequence[str]) -> Ad
     equal = sorted((one for one in fitting if _speed(one) >= EQUAL_SHARE * _speed(fitting[0])), key=_least_synced)
     best = equal[0] if equal else None
     top = max(map(_speed, equal), default=0.0)
-    unbeaten = _unbeaten([one.candidate for one in assessed])
+    first = _unbeaten([one.candidate for one in assessed])
     faster = [one for one in assessed if best and _speed(one.candidate) > top]
-    faster = [one for one in faster if one.candidate in unbeaten] or faster
+    faster = [one for one in faster if one.candidate in first] or faster
     return Advice(
         wishes=wishes,
         faults=tuple(faults),
         best=best,
         as_fast=tuple(equal[1:]),
         next_faster=faster[-1] if faster else None,
-        unbeaten=unbeaten,
+        unbeaten=first,
         assessed=assessed,
     )
 
@@ -204,12 +205,7 @@ def _thin(showing: Showing, wishes: Wishes) -> list[str]:
 def _unbeaten(known: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return the settings that no other beats, in their order."""
     taking_part = [one for one in known if _speed(one) and not any(each.doubts for each in one.showings)]
-    return tuple(one for one in taking_part if not any(_beats(other, one) for other in taking_part))
-
-
-def _beats(one: Candidate, other: Candidate) -> bool:
-    is_no_worse = _speed(one) >= _speed(other) and one.loss <= other.loss
-    return is_no_worse and (_speed(one), one.loss) != (_speed(other), other.loss)
+    return unbeaten(taking_part, lambda one: (_speed(one), one.loss))
 
 
 def _speed(candidate: Candidate) -> float:

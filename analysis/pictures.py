@@ -9,9 +9,11 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from rig.analysis.unbeaten import unbeaten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 
 # matplotlib needs real colours; each represents a variable of the page and is replaced in the text.
 _COLOURS = {"#010101": "--ink", "#020202": "--faint", "#030303": "--calm", "#040404": "--damage", "#050505": "--paper"}
-_INK, _FAINT, _CALM, _DAMAGE, _PAPER = _COLOURS
+INK, FAINT, CALM, DAMAGE, PAPER = _COLOURS
 # Points with the same loss, whose speeds differ by less than this share, become one point with several names.
 _SAME_SPEED = 0.04
 _BARS_MAX = 24
+# For the captions of pictures with speed and loss.
+RING = "A ring: no other setting is as fast and loses less, or is faster and loses no more."
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,48 @@ class Axis:
 
 
 def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, description: str) -> str:
-    """Return an SVG element with speed to the right and loss upwards; no label lies on a point or on another label."""
+    """Return an SVG element with speed to the right and loss upwards; no label lies on a point or on another label.
+
+    A point that no other beats has a ring (`RING`).
+    """
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        merged = _merged(points)
+        _draw_axes(axes, merged, axis)
+        ringed = unbeaten(merged, lambda one: (one.transactions_per_s, (one.is_damaged, one.value)))
+        for number, point in enumerate(ringed):
+            axes.scatter(
+                point.transactions_per_s,
+                point.value,
+                s=260,
+                facecolors="none",
+                edgecolors=INK,
+                linewidths=1.4,
+                zorder=2,
+                clip_on=False,
+                gid=f"ring-{number}",
+            )
+        for point in merged:
+            marker, colour, size = ("X", DAMAGE, 120) if point.is_damaged else ("o", CALM, 70)
+            axes.scatter(
+                point.transactions_per_s,
+                point.value,
+                marker=marker,
+                s=size,
+                color=colour,
+                edgecolors=PAPER,
+                linewidths=1,
+                zorder=3,
+                clip_on=False,
+            )
+        _label(figure, axes, merged)
+
+    return drawn(draw, (10.4, 4.7), picture_id, description)
+
+
+def drawn(draw: Callable[[Figure], None], inches: tuple[float, float], picture_id: str, description: str) -> str:
+    """Return what a function draws on an empty figure, as an SVG element of a page."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -55,31 +100,15 @@ def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, des
         "svg.fonttype": "none",
         "font.family": "DejaVu Sans",
         "font.size": 11,
-        "axes.edgecolor": _FAINT,
-        "axes.labelcolor": _INK,
-        "text.color": _INK,
-        "xtick.color": _INK,
-        "ytick.color": _INK,
+        "axes.edgecolor": FAINT,
+        "axes.labelcolor": INK,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
     }
     with mpl.rc_context(style):
-        figure = Figure(figsize=(10.4, 4.7), dpi=72, layout="constrained")
-        axes = figure.add_subplot()
-        merged = _merged(points)
-        _draw_axes(axes, merged, axis)
-        for point in merged:
-            marker, colour, size = ("X", _DAMAGE, 120) if point.is_damaged else ("o", _CALM, 70)
-            axes.scatter(
-                point.transactions_per_s,
-                point.value,
-                marker=marker,
-                s=size,
-                color=colour,
-                edgecolors=_PAPER,
-                linewidths=1,
-                zorder=3,
-                clip_on=False,
-            )
-        _label(figure, axes, merged)
+        figure = Figure(figsize=inches, dpi=72, layout="constrained")
+        draw(figure)
         stream = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
@@ -148,7 +177,7 @@ def _draw_axes(axes: Axes, points: Sequence[Point], axis: Axis) -> None:
         ticks = [tick for tick in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick <= axes.get_ylim()[1]]
         axes.set_yticks(ticks, [str(tick) for tick in ticks], minor=False)
         axes.set_yticks([], minor=True)
-    axes.grid(visible=True, color=_FAINT, linewidth=0.6, alpha=0.5)
+    axes.grid(visible=True, color=FAINT, linewidth=0.6, alpha=0.5)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -189,7 +218,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> list[Bbox]:
                 (point.transactions_per_s, point.value),
                 xytext=target,
                 textcoords="offset points",
-                arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 6},
+                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 6},
             )
     return taken
 

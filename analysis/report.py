@@ -19,7 +19,7 @@ from rig.analysis.costs import costs
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import findings, is_comparable
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
-from rig.analysis.pictures import Axis, Point, loss_bars, speed_against_loss
+from rig.analysis.pictures import RING, Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.randomcut import RandomCut, random_cut
 from rig.analysis.table import Place, damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.contract.arms import DISHONEST_FAULTS
@@ -184,7 +184,7 @@ def _pictures(summary: Summary) -> list[Picture]:
             )
         ):
             if points:
-                caption = f"{what}: {group}. Right is faster, up is worse."
+                caption = f"{what}: {group}. Right is faster, up is worse. {RING}"
                 svg = speed_against_loss(points, axis, f"picture-{index}-{number_in_group}", caption)
                 pictures.append(Picture(svg, caption))
     return pictures

@@ -21,6 +21,7 @@ from rig.front.images import image
 from rig.front.reports import conclude, report
 from rig.front.rundirs import NAME, REPORT, RUNS, newest_run, runs
 from rig.front.speed import speed
+from rig.front.sweep import sweep
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
@@ -69,6 +70,7 @@ main.add_command(speed)
 main.add_command(claims)
 main.add_command(advise)
 main.add_command(report)
+main.add_command(sweep)
 _scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 _profile_option = click.option(
     "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
@@ -312,6 +314,7 @@ def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, M
     return {
         "profile": profile.name,
         "states": profile.states_max,
+        "instants": profile.instants,
         "scenarios": [scenario.id for scenario in chosen],
         "orders": {scenario.id: scenario.orders.message for scenario in chosen},
         "templates": {name: [one.recorder.identity, one.verifier.identity] for name, one in templates.items()},

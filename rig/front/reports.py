@@ -46,6 +46,13 @@ def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
 
 def conclude(target: Run, exposure_min: int) -> int:
     """Write the Parquet file and the report, print the table, and return the exit code."""
+    # Files first: whatever reads the table may close the pipe halfway.
+    summary, damaged = written(target, exposure_min)
+    return _said(summary, _named(target), target.failures(), damaged, target.folder / REPORT)
+
+
+def written(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
+    """Write the Parquet file and the report; return the summary, and an error for each damaged file."""
     from rig.analysis.outcome import summarise
     from rig.analysis.report import write_report
     from rig.speed.speeds import beside
@@ -55,13 +62,10 @@ def conclude(target: Run, exposure_min: int) -> int:
     if not results:
         raise StoreError(f"{target.folder} holds no measured scenario")
     summary = summarise(results, exposure_min)
-    run_dir = _named(target)
-    # Files first: whatever reads the table may close the pipe halfway.
     write_parquet(results, target.folder / "verdicts.parquet")
-    path = target.folder / REPORT
     run_info = {"run": target.folder.name, "profile": target.profile}
-    write_report(summary, run_info, path, run_dir, beside(target.folder))
-    return _said(summary, run_dir, target.failures(), damaged, path)
+    write_report(summary, run_info, target.folder / REPORT, _named(target), beside(target.folder))
+    return summary, damaged
 
 
 def _conclude_together(runs: Sequence[Run], out: Path) -> int:

@@ -11,6 +11,8 @@ RUNS = Path("runs")
 REPORT = "report.html"
 # Of a run that the user did not name: local time, because people read it.
 NAME = "%Y-%m-%d-%H%M%S"
+# Begins the name of a folder that holds the runs of one `rig sweep`.
+SWEEP = "sweep-"
 
 
 def runs() -> list[Path]:
@@ -19,8 +21,9 @@ def runs() -> list[Path]:
 
 
 def finished_runs() -> list[Path]:
-    """Return the runs that were measured to the end, the newest first; raise StoreError if there are none."""
-    found = [folder for folder in runs() if (folder / REPORT).exists()]
+    """Return the runs that were measured to the end, those of sweeps last; raise StoreError if there are none."""
+    of_sweeps = sorted(path.parent for path in RUNS.glob(f"{SWEEP}*/*/manifest.json"))
+    found = [folder for folder in (*runs(), *of_sweeps) if (folder / REPORT).exists()]
     if not found:
         raise StoreError(
             f"there is no finished run in {RUNS.absolute()}; name one with --run-dir, or make one with `rig run`"

@@ -136,6 +136,17 @@ def test_a_picture_has_a_title_and_every_name_whatever_the_order_of_points() -> 
     assert svg == speed_against_loss(list(reversed(CROWD)), Axis("lost", is_share=False), "p", "speed & loss")
 
 
+def test_only_points_that_no_other_beats_have_a_ring() -> None:
+    def point(speed: float, lost: int, *, is_damaged: bool = False) -> Point:
+        return Point(f"{speed} {lost}", speed, lost, is_damaged=is_damaged)
+
+    best = [point(100, 0), point(200, 3), point(400, 0, is_damaged=True)]
+    beaten = [point(90, 0), point(150, 3), point(300, 0, is_damaged=True), point(200, 4)]
+    svg = speed_against_loss([*best, *beaten], Axis("lost", is_share=False), "p", "speed and loss")
+    assert len(best) == svg.count('id="p-ring-')
+    assert 1 == speed_against_loss(beaten[:1], Axis("lost", is_share=False), "p", "alone").count('id="p-ring-')
+
+
 def test_settings_that_fall_on_one_point_share_it() -> None:
     twins = [Point("wal_full", 600, 0, is_damaged=False), Point("wal_extra", 601, 0, is_damaged=False)]
     assert ["wal_full\nwal_extra"] == [point.name for point in pictures._merged(twins)]

@@ -1,0 +1,167 @@
+"""How the loss at a random instant depends on one thing: a table, and a page with a curve for each question.
+
+Each value was measured in a run of its own, which was judged with its own controls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rig import host
+from rig.analysis.advicetext import estimate, percent
+from rig.analysis.curves import Curve, curves
+from rig.analysis.outcome import Row, Summary
+from rig.analysis.randomcut import Estimate, RandomCut, random_cut
+from rig.analysis.table import number, share
+from rig.contract.orders import Shim
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One scenario at one value; `cut` is None if it was not measured."""
+
+    value: str
+    # The id without what is varied.
+    name: str
+    row: Row
+    cut: RandomCut
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What was measured over all values."""
+
+    # What is varied, as it is typed.
+    over: str
+    values: Sequence[str]
+    steps: Sequence[Step]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the curves."""
+        return list(dict.fromkeys(step.name for step in self.steps))
+
+    def at(self, name: str, value: str) -> Step | None:
+        """Return a scenario at a value."""
+        return next((step for step in self.steps if (step.name, step.value) == (name, value)), None)
+
+
+def steps(value: str, summary: Summary, name_of: Callable[[Row], str]) -> list[Step]:
+    """Return the scenarios of one run that have a loss at a random instant, those under a shim left out."""
+    rows = [row for row in summary.rows if row.outcome.scenario.shim == Shim.NONE]
+    return [Step(value, name_of(row), row, cut) for row in rows if (cut := random_cut(row.outcome))]
+
+
+# The first is what is varied.
+HEADINGS = (
+    "", "tx/s", "loses something", "lost, mean", "lost, max", "oldest, mean s", "oldest, max s", "damaged",
+    "instants", "result",
+)  # fmt: skip
+CAPTION = (
+    "At a uniformly random instant of the workload, if all unflushed writes are lost, with 95 % intervals. tx/s: "
+    "transactions per virtual second, pauses included. oldest: age of the oldest lost transaction. instants: how many "
+    "were tried, and as how many independent ones they count; with fewer than two there is no interval."
+)
+
+
+def rows(sweep: Sweep, name: str) -> list[list[str]]:
+    """Return a row for each value of a curve, below `HEADINGS`."""
+    return [_row(step) for value in sweep.values if (step := sweep.at(name, value))]
+
+
+def _row(step: Step) -> list[str]:
+    cut = step.cut
+    return [
+        step.value, number(cut.pace_per_s), percent(cut.losing), _mean(cut.lost_mean), _most(cut.lost_max),
+        _mean(cut.age_mean_s), number(cut.age_max_s), share(cut.damaged_share),
+        f"{cut.instant_count}, {cut.stretch_count}", step.row.result_text,
+    ]  # fmt: skip
+
+
+def _mean(one: Estimate | None) -> str:
+    return estimate(one) if one else "-"
+
+
+def _most(count: int | None) -> str:
+    return "-" if count is None else str(count)
+
+
+def headings(sweep: Sweep) -> list[str]:
+    """Return the headings of the table."""
+    return [sweep.over, *HEADINGS[1:]]
+
+
+def tables(sweep: Sweep) -> list[Table]:
+    """Return a table for each curve, for a terminal, each interval below its figure."""
+    from rich import box
+    from rich.table import Table
+
+    found = []
+    for name in sweep.names:
+        one = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=name, title_justify="left")
+        for heading in headings(sweep):
+            one.add_column(heading.replace(", ", "\n").replace("_", "_\n"), justify="right", no_wrap=True)
+        for row in rows(sweep, name):
+            one.add_row(*(cell.replace(" (", "\n(").replace(", ", "\n") for cell in row))
+        found.append(one)
+    return found
+
+
+def write_page(sweep: Sweep, facts: Mapping[str, str], out: Path) -> None:
+    """Write the page to `out`, durably or not at all; `facts` are shown as they are."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    host.atomic_write(out, page_html(sweep, facts).encode())
+
+
+def page_html(sweep: Sweep, facts: Mapping[str, str]) -> str:
+    """Return the page as text; the same input gives the same bytes."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("sweep.html.j2").render(
+        css=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        sweep=sweep,
+        headings=headings(sweep),
+        rows={name: rows(sweep, name) for name in sweep.names},
+        caption=CAPTION,
+        pictures=[(Markup(svg), caption) for svg, caption in _pictures(sweep)],  # noqa: S704 - our own SVG
+        facts=dict(facts),
+    )
+
+
+_QUESTIONS: tuple[tuple[str, str, Callable[[RandomCut], Estimate | None], bool], ...] = (
+    ("How often something is lost", "cuts that lose something", lambda cut: cut.losing, True),
+    ("How much is lost", "transactions lost, mean", lambda cut: cut.lost_mean, False),
+    ("How old it is", "age of the oldest, mean, s", lambda cut: cut.age_mean_s, False),
+)
+
+
+def _pictures(sweep: Sweep) -> list[tuple[str, str]]:
+    """Return a picture and its caption for each question."""
+    found = []
+    for place, (title, axis, of, is_share) in enumerate(_QUESTIONS):
+        lines = [
+            Curve(name, [of(step.cut) if (step := sweep.at(name, value)) else None for value in sweep.values])
+            for name in sweep.names
+        ]
+        caption = (
+            f"{title}, by {sweep.over}. Lines upwards are 95 % intervals; a point without one is of too short a run."
+        )
+        svg = curves(lines, sweep.values, (sweep.over, axis), f"curve-{place}", caption, is_share=is_share)
+        found.append((svg, caption))
+    return found

@@ -1,0 +1,188 @@
+"""The command `rig sweep`: how the loss at a random instant depends on one thing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rig.contract.devices import DEFAULT_DEVICE
+from rig.contract.errors import UsageError
+from rig.front.rundirs import RUNS, SWEEP
+
+if TYPE_CHECKING:
+    from rig.analysis.outcome import Row
+    from rig.contract.scenario import Scenario
+    from rig.planning.matrix import Profile
+
+_PAUSE, _FILESYSTEM, _DEVICE = "pause-ms", "fs", "device"
+_PAGE = "sweep.html"
+_OK, _INCONCLUSIVE = 0, 3
+_TRANSACTIONS, _INSTANTS = 200, 240
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is measured at every value, and what is varied."""
+
+    patterns: Sequence[str]
+    # The name of a tuning, or one of the names above.
+    over: str
+    values: Sequence[str]
+    profile: Profile
+    device: str
+    seed: int
+    tuning: dict[str, str]
+    pause_ms: int
+    controls: bool
+
+    def scenarios(self, value: str) -> list[Scenario]:
+        """Return the scenarios at a value, and their controls; raise UsageError if it cannot be measured."""
+        from rig.contract.devices import device_named
+        from rig.front import selection
+        from rig.planning import matrix
+
+        asked = matrix.select([self._pattern(one, value) for one in self.patterns])
+        for scenario in asked:
+            if not self.profile.instants_of(scenario):
+                raise UsageError(f"{scenario.id} has no cut instants; powercut has, of a scenario with all its syncs")
+        chosen = selection.with_controls(asked) if self.controls else asked
+        is_tuned = self.over not in {_PAUSE, _FILESYSTEM, _DEVICE}
+        return matrix.configured(
+            chosen,
+            self.profile,
+            device_named(value if self.over == _DEVICE else self.device),
+            self.seed,
+            tuning=self.tuning | ({self.over: value} if is_tuned else {}),
+            think_ms=_pause(value) if self.over == _PAUSE else self.pause_ms,
+        )
+
+    def name(self, row: Row) -> str:
+        """Return the id of a scenario without the fault and without what is varied."""
+        scenario = row.outcome.scenario
+        on = () if self.over == _FILESYSTEM else (scenario.filesystem,)
+        return "-".join((scenario.engine, *on, row.outcome.settings_name))
+
+    def _pattern(self, pattern: str, value: str) -> str:
+        if self.over != _FILESYSTEM:
+            return pattern
+        parts = pattern.split("-", 2)
+        if len(parts) < 3:
+            raise UsageError(
+                f"--over {_FILESYSTEM} needs whole ids, such as sqlite-ext4-wal_off_powercut; not {pattern!r}"
+            )
+        return f"{parts[0]}-{value}-{parts[2]}"
+
+
+@click.command()
+@click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
+@click.option(
+    "--over", required=True, metavar="NAME=VALUE,VALUE",
+    help=f"What is varied: {_PAUSE}, {_FILESYSTEM}, {_DEVICE} or a tuning option of the engine.",
+)  # fmt: skip
+@click.option(
+    "--transactions", type=click.IntRange(min=2), default=_TRANSACTIONS, show_default=True, help="Of each recording."
+)
+@click.option(
+    "--instants", type=click.IntRange(min=2), default=_INSTANTS, show_default=True, help="Cut instants of a recording."
+)
+@click.option("--profile", default="quick", show_default=True, help="How closely to look at the crash states besides.")
+@click.option("--controls/--no-controls", default=True, show_default=True, help="Measure the controls too.")
+@click.option("--device", default=DEFAULT_DEVICE, show_default=True, help="The disk, unless it is varied.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="As of `rig run`.")
+@click.option("--tune", "tunes", multiple=True, metavar="NAME=VALUE", help="As of `rig run`; may be repeated.")
+@click.option(
+    "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="As of `rig run`, unless varied."
+)
+@click.option(
+    "--run-dir", type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the runs and the page [default: one in runs/ for this command].",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
+def sweep(
+    *, scenarios: tuple[str, ...], over: str, transactions: int, instants: int, profile: str, controls: bool,
+    device: str, seed: int, tunes: tuple[str, ...], pause_ms: int, run_dir: Path | None, jobs: int,
+) -> None:  # fmt: skip
+    """Measure scenarios at several values of one thing, and show how the loss at a random instant depends on it.
+
+    Each value is a run of its own, as of `rig run`. The same command again measures what is missing.
+    """
+    from rig.analysis.sweep import CAPTION, Sweep, steps, tables, write_page
+    from rig.front import selection
+    from rig.front.cli import measured
+    from rig.front.doctor import require_runs
+    from rig.front.reports import written
+    from rig.front.terminal import standard_output
+    from rig.planning import matrix
+
+    name, values = _varied(over)
+    closely = replace(matrix.profile(profile), transaction_count=transactions, instants=instants)
+    asked = _Asked(
+        scenarios, name, values, closely, device, seed, selection.tuning_of(tunes), pause_ms, controls=controls
+    )
+    # All before the first, so that a value that cannot be measured costs nothing.
+    wanted = {value: asked.scenarios(value) for value in values}
+    folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted)}"
+    require_runs(folder.absolute())
+    found, code = [], _OK
+    for value, chosen in wanted.items():
+        target = measured(chosen, closely, folder / f"{name}={_file_name(value)}", added=f"{name}={value}", jobs=jobs)
+        summary, damaged = written(target, closely.exposure_min)
+        missing = [*(f"not measured {one}: {why}" for one, why in target.failures().items()), *map(str, damaged)]
+        for line in missing:
+            click.echo(line, err=True)
+        found += steps(value, summary, asked.name)
+        code = _worse(code, summary.exit_code or (_INCONCLUSIVE if missing else _OK))
+    shown = Sweep(name, values, found)
+    page = folder / _PAGE
+    facts = {"scenarios": " ".join(scenarios), "profile": profile, "transactions": str(transactions)}
+    facts |= {"device": device, "pause-ms": str(pause_ms)} | asked.tuning
+    facts |= {"seed": str(seed), "runs": str(folder)}
+    facts.pop(name, None)
+    write_page(shown, facts, page)
+    console = standard_output()
+    for table in tables(shown):
+        console.print(table)
+    console.print(CAPTION)
+    click.echo(f"page: {page}")
+    sys.exit(code)
+
+
+def _varied(over: str) -> tuple[str, tuple[str, ...]]:
+    """Return what is varied and its values, in the order given; raise UsageError if that is not to be understood."""
+    name, _, text = over.partition("=")
+    values = tuple(dict.fromkeys(text.split(",")))
+    if not name or not all(values) or len(values) < 2:
+        raise UsageError(
+            f"--over takes a name and at least two values, such as wal_autocheckpoint=10,100; not {over!r}"
+        )
+    return name, values
+
+
+def _pause(word: str) -> int:
+    if not (word.isascii() and word.isdigit()):
+        raise UsageError(f"--over {_PAUSE} takes whole milliseconds, not {word!r}")
+    return int(word)
+
+
+def _file_name(value: str) -> str:
+    return re.sub(r"[^\w.+-]", "_", value)
+
+
+def _digest(wanted: dict[str, list[Scenario]]) -> str:
+    """Return a name for what is measured: the same command finds its runs again."""
+    orders = {value: [[one.id, one.orders.message] for one in chosen] for value, chosen in wanted.items()}
+    return hashlib.blake2b(json.dumps(orders, sort_keys=True).encode(), digest_size=4).hexdigest()
+
+
+def _worse(one: int, other: int) -> int:
+    """Return the worse of two exit codes: a broken promise before an inconclusive result."""
+    worst_first: Callable[[int], int] = [1, _INCONCLUSIVE, _OK].index
+    return min(one, other, key=worst_first)
