@@ -75,9 +75,7 @@ class _Asked:
             return pattern
         parts = pattern.split("-", 2)
         if len(parts) < 3:
-            raise UsageError(
-                f"--over {_FILESYSTEM} needs whole ids, such as sqlite-ext4-wal_off_powercut; not {pattern!r}"
-            )
+            raise UsageError(f"--over {_FILESYSTEM} needs whole ids, as `rig plan` lists them; not {pattern!r}")
         return f"{parts[0]}-{value}-{parts[2]}"
 
 
@@ -160,9 +158,7 @@ def _varied(over: str) -> tuple[str, tuple[str, ...]]:
     name, _, text = over.partition("=")
     values = tuple(dict.fromkeys(text.split(",")))
     if not name or not all(values) or len(values) < 2:
-        raise UsageError(
-            f"--over takes a name and at least two values, such as wal_autocheckpoint=10,100; not {over!r}"
-        )
+        raise UsageError(f"--over takes a name and at least two values, NAME=VALUE,VALUE; not {over!r}")
     return name, values
 
 
