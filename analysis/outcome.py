@@ -136,6 +136,8 @@ class Row:
     is_sabotaged: bool
     # Of a loss that breaks the promise, or that only the file system excuses: what the file system itself lost.
     blame: str = ""
+    # Where `rig replay` finds its run; empty for the default directory.
+    run_dir: str = ""
 
     @property
     def result_text(self) -> str:
@@ -266,29 +268,28 @@ def _uncut(plan: PlanFacts) -> str:
     return f"{plan.epochs_unproven} of {count} epochs were not cut: the logs do not tell what the other disk held"
 
 
-def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int) -> Summary:
-    """Judge every scenario and the controls, and return one answer: broken before inconclusive before kept."""
+def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int, run_dir: str = "") -> Summary:
+    """Judge every scenario of a run and its controls, and return one answer: broken before inconclusive before kept."""
     outcomes = [outcome(scenario) for scenario in sorted(scenarios, key=_scenario_order)]
     controls = check_controls(outcomes)
     called = blame.witnesses(outcomes)
-    rows = tuple(_blamed(_row(one, controls, exposure_min), called) for one in outcomes)
+    judged = (_blamed(_row(one, controls, exposure_min), called) for one in outcomes)
+    rows = tuple(replace(row, run_dir=run_dir) for row in judged)
     return Summary(rows, controls, _worst(rows))
 
 
-def together(summaries: Iterable[tuple[str, Summary]]) -> tuple[Summary, dict[str, str]]:
-    """Return the summary of several runs, each under its name, and the name of each scenario's run: the last with it.
+def together(summaries: Iterable[Summary]) -> Summary:
+    """Return the summary of several runs; of a scenario that several have on one device, that of the last.
 
     Each run was judged with its own controls, and keeps its verdicts.
     """
-    rows: dict[str, Row] = {}
-    places: dict[str, str] = {}
+    rows: dict[tuple[str, str], Row] = {}
     controls: list[ControlResult] = []
-    for name, one in summaries:
-        rows.update({row.outcome.scenario.id: row for row in one.rows})
-        places.update({row.outcome.scenario.id: name for row in one.rows})
+    for one in summaries:
+        rows.update({(row.outcome.scenario.id, row.outcome.scenario.device): row for row in one.rows})
         controls += one.controls
     ordered = tuple(sorted(rows.values(), key=lambda row: _scenario_order(row.outcome.scenario)))
-    return Summary(ordered, tuple(controls), _worst(ordered)), places
+    return Summary(ordered, tuple(controls), _worst(ordered))
 
 
 def _worst(rows: Sequence[Row]) -> Result:

@@ -21,7 +21,7 @@ from rig.analysis.findings import findings, is_comparable
 from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
 from rig.analysis.pictures import RING, Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.randomcut import RandomCut, random_cut
-from rig.analysis.table import Place, damage_text, detection_text, headline, number, replay_line, share, versions
+from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions
 from rig.contract.arms import DISHONEST_FAULTS
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import Verdict, VerdictKind
@@ -51,17 +51,13 @@ class Evidence:
     hidden_count: int
 
 
-def write_report(
-    summary: Summary, run_info: Mapping[str, str], out: Path, run_dir: Place = "", speeds: Speeds | None = None
-) -> None:
+def write_report(summary: Summary, run_info: Mapping[str, str], out: Path, speeds: Speeds | None = None) -> None:
     """Write the report to `out`, durably or not at all; `run_info` is shown as it is, the only place for a time."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    host.atomic_write(out, report_html(summary, run_info, run_dir, speeds).encode())
+    host.atomic_write(out, report_html(summary, run_info, speeds).encode())
 
 
-def report_html(
-    summary: Summary, run_info: Mapping[str, str], run_dir: Place = "", speeds: Speeds | None = None
-) -> str:
+def report_html(summary: Summary, run_info: Mapping[str, str], speeds: Speeds | None = None) -> str:
     """Return the whole page as text; `speeds` are real figures to be shown beside the virtual ones."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -106,7 +102,7 @@ def report_html(
         phases=phases.phases(summary),
         pairs_text=phases.pairs_text,
         protocols=_protocols(summary),
-        evidence=_evidence(summary, run_dir),
+        evidence=_evidence(summary),
         run_info=dict(run_info),
         common=_common_facts(summary),
         filesystems=_filesystems(summary),
@@ -195,7 +191,7 @@ def _point(outcome: Outcome, value: float) -> Point:
     return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0)
 
 
-def _evidence(summary: Summary, run_dir: Place) -> list[Evidence]:
+def _evidence(summary: Summary) -> list[Evidence]:
     """Return first the broken promises with all their states, then the worst states of every allowed loss."""
     broken, allowed = [], []
     for row in summary.rows:
@@ -205,7 +201,7 @@ def _evidence(summary: Summary, run_dir: Place) -> list[Evidence]:
             title = f"broke its promise: {row.promise.text if row.promise else ''}"
             title += f", because its shim {_shim_text(scenario.shim)}" if row.is_sabotaged else ""
             title += f"; {row.blame}" if row.blame else ""
-            broken.append(Evidence(row, title, _commands(scenario.id, states, run_dir), 0))
+            broken.append(Evidence(row, title, _commands(row, states), 0))
             continue
         losing = worst_first(verdict for verdict in scenario.verdicts if loses(verdict))
         if losing:
@@ -214,7 +210,7 @@ def _evidence(summary: Summary, run_dir: Place) -> list[Evidence]:
                 title = f"lost; {'; '.join(row.judgement.reasons)}"
             title += f"; {row.blame}" if row.blame else ""
             shown = losing[:_ILLUSTRATIONS_MAX]
-            allowed.append(Evidence(row, title, _commands(scenario.id, shown, run_dir), len(losing) - len(shown)))
+            allowed.append(Evidence(row, title, _commands(row, shown), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
 
 
@@ -223,8 +219,8 @@ def _shim_text(shim: str) -> str:
     return controls.get(shim, f"leaves out {shim.removeprefix(DROP_PREFIX)}")
 
 
-def _commands(scenario_id: str, states: Sequence[Verdict], run_dir: Place) -> tuple[tuple[str, Verdict], ...]:
-    return tuple((replay_line(scenario_id, verdict, run_dir), verdict) for verdict in states)
+def _commands(row: Row, states: Sequence[Verdict]) -> tuple[tuple[str, Verdict], ...]:
+    return tuple((replay_line(row.outcome.scenario.id, verdict, row.run_dir), verdict) for verdict in states)
 
 
 def _filesystems(summary: Summary) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # The run directory of all scenarios, or of each by its id.
-Place = str | Mapping[str, str]
 _STYLES = {Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow"}
 _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _REPLAYS_MAX = 3
@@ -35,7 +34,7 @@ _WIDTH_WITH_FAULTS = 112
 _WIDTH_WITH_PROMISES = 100
 
 
-def print_table(summary: Summary, console: Console, run_dir: Place = "") -> None:
+def print_table(summary: Summary, console: Console) -> None:
     """Print the table, the controls and the answer to the console."""
     from rich.text import Text
 
@@ -52,7 +51,7 @@ def print_table(summary: Summary, console: Console, run_dir: Place = "") -> None
     for line in known_bugs.warnings(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     for row in (row for row in summary.rows if not row.is_sabotaged):
-        for line in explanation(row, run_dir):
+        for line in explanation(row):
             console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)
     console.print(Text(headline(summary), style=_STYLES[summary.result]))
 
@@ -94,12 +93,12 @@ def _figures(summary: Summary, width: int) -> list[Table | Text]:
     return found
 
 
-def table_text(summary: Summary, width: int = 120, run_dir: str = "") -> str:
-    """Return what `print_table` prints, as plain text of this width; for `run_dir` see `replay_line`."""
+def table_text(summary: Summary, width: int = 120) -> str:
+    """Return what `print_table` prints, as plain text of this width."""
     from rich.console import Console
 
     stream = io.StringIO()
-    print_table(summary, Console(file=stream, width=width, color_system=None, legacy_windows=False), run_dir)
+    print_table(summary, Console(file=stream, width=width, color_system=None, legacy_windows=False))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
@@ -128,13 +127,12 @@ def _documented_damage(rows: Sequence[Row]) -> str:
     return f" Damage was seen where the documentation does not exclude it: {', '.join(names)}." if names else ""
 
 
-def replay_line(scenario_id: str, verdict: Verdict, run_dir: Place = "") -> str:
+def replay_line(scenario_id: str, verdict: Verdict, run_dir: str = "") -> str:
     """Return the command that rebuilds one crash state and shows its verdict, ready to paste.
 
     `run_dir` is needed only for a run outside the default directory.
     """
-    named = run_dir if isinstance(run_dir, str) else run_dir.get(scenario_id, "")
-    place = ["--run-dir", named] if named else []
+    place = ["--run-dir", run_dir] if run_dir else []
     return shlex.join(["rig", "replay", scenario_id, verdict.state, *place])
 
 
@@ -251,7 +249,7 @@ def _style(row: Row) -> str:
     return _STYLES[row.judgement.result] if row.result_text == row.judgement.result else "dim"
 
 
-def explanation(row: Row, run_dir: Place) -> list[str]:
+def explanation(row: Row) -> list[str]:
     """Return the lines below the table for a result that is not green: the reasons, and the commands to paste."""
     if row.judgement.result is Result.KEPT:
         return []
@@ -261,7 +259,7 @@ def explanation(row: Row, run_dir: Place) -> list[str]:
         lines.append(f"  {row.promise.note}")
     if row.blame:
         lines.append(f"  {row.blame}")
-    return lines + [f"  {replay_line(scenario_id, one, run_dir)}  # {_seen(one)}" for one in _worst(row)]
+    return lines + [f"  {replay_line(scenario_id, one, row.run_dir)}  # {_seen(one)}" for one in _worst(row)]
 
 
 def _worst(row: Row) -> list[Verdict]:

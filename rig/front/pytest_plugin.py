@@ -77,7 +77,6 @@ class Measured:
     row: Row
     summary: Summary
     failures: dict[str, str]
-    run_dir: Path
 
     def check(self) -> None:
         """Fail the test, with the table and a line to replay each loss, unless the result is the expected one.
@@ -95,11 +94,10 @@ class Measured:
         """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
         from rig.analysis.table import explanation, table_text
 
-        run_dir = str(self.run_dir.absolute())
-        lines = [table_text(self.summary, 110, run_dir)]
+        lines = [table_text(self.summary, 110)]
         if self.row.is_sabotaged:
             # The table leaves it out, as its promise is meant to break.
-            lines += explanation(self.row, run_dir)
+            lines += explanation(self.row)
         lines += [f"not measured {scenario}: {message}" for scenario, message in self.failures.items()]
         return "\n".join(lines)
 
@@ -256,9 +254,9 @@ def _measured(run: object, scenario: Scenario, ids: list[str], exposure_min: int
     failures |= {f"damaged {number}": str(error) for number, error in enumerate(damaged)}
     if scenario.id not in {result.id for result in results}:
         pytest.fail(f"{scenario.id} could not be measured: {failures.get(scenario.id, 'no result')}", pytrace=False)
-    summary = summarise(results, exposure_min)
+    summary = summarise(results, exposure_min, str(run.folder.absolute()))
     row = next(row for row in summary.rows if row.outcome.scenario.id == scenario.id)
-    return Measured(row, summary, failures, run.folder)
+    return Measured(row, summary, failures)
 
 
 def _properties(row: Row) -> dict[str, object]:

@@ -14,7 +14,6 @@ from rig.front.rundirs import REPORT, RUNS, newest_run
 
 if TYPE_CHECKING:
     from rig.analysis.outcome import Summary
-    from rig.analysis.table import Place
     from rig.store import Run
 
 _INCONCLUSIVE = 3
@@ -31,7 +30,7 @@ _INCONCLUSIVE = 3
 def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
     """Print the table of a run and write its report again, or write one report of several runs.
 
-    Each run is judged with its own controls. Of a scenario that several have, the run named last counts.
+    Each run is judged with its own controls. Of a scenario that several have on one device, the run named last counts.
     """
     from rig.planning import matrix
     from rig.store import Run
@@ -48,7 +47,7 @@ def conclude(target: Run, exposure_min: int) -> int:
     """Write the Parquet file and the report, print the table, and return the exit code."""
     # Files first: whatever reads the table may close the pipe halfway.
     summary, damaged = written(target, exposure_min)
-    return _said(summary, _named(target), target.failures(), damaged, target.folder / REPORT)
+    return _said(summary, target.failures(), damaged, target.folder / REPORT)
 
 
 def written(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
@@ -61,10 +60,10 @@ def written(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
     results, damaged = target.results()
     if not results:
         raise StoreError(f"{target.folder} holds no measured scenario")
-    summary = summarise(results, exposure_min)
+    summary = summarise(results, exposure_min, _named(target))
     write_parquet(results, target.folder / "verdicts.parquet")
     run_info = {"run": target.folder.name, "profile": target.profile}
-    write_report(summary, run_info, target.folder / REPORT, _named(target), beside(target.folder))
+    write_report(summary, run_info, target.folder / REPORT, beside(target.folder))
     return summary, damaged
 
 
@@ -74,29 +73,30 @@ def _conclude_together(runs: Sequence[Run], out: Path) -> int:
     from rig.analysis.report import write_report
     from rig.planning import matrix
 
-    summaries: list[tuple[str, Summary]] = []
+    summaries: list[Summary] = []
     failures: dict[str, str] = {}
     damaged: list[RigError] = []
     for run in runs:
         results, of_run = run.results()
-        summaries.append((_named(run), summarise(results, matrix.profile(run.profile).exposure_min)))
+        summaries.append(summarise(results, matrix.profile(run.profile).exposure_min, _named(run)))
         failures |= run.failures()
         damaged += of_run
-    summary, places = together(summaries)
+    summary = together(summaries)
     if not summary.rows:
         raise StoreError("these runs hold no measured scenario")
-    failures = {name: message for name, message in failures.items() if name not in places}
+    measured = {row.outcome.scenario.id for row in summary.rows}
+    failures = {name: message for name, message in failures.items() if name not in measured}
     profiles = ", ".join(sorted({run.profile for run in runs}))
     names = ", ".join(run.folder.name for run in runs)
-    write_report(summary, {"runs": names, "profile": profiles}, out, places)
-    return _said(summary, places, failures, damaged, out)
+    write_report(summary, {"runs": names, "profile": profiles}, out)
+    return _said(summary, failures, damaged, out)
 
 
-def _said(summary: Summary, place: Place, failures: Mapping[str, str], damaged: Sequence[RigError], path: Path) -> int:
+def _said(summary: Summary, failures: Mapping[str, str], damaged: Sequence[RigError], path: Path) -> int:
     from rig.analysis.table import print_table
     from rig.front.terminal import standard_output
 
-    print_table(summary, standard_output(), place)
+    print_table(summary, standard_output())
     for scenario, message in failures.items():
         click.echo(f"not measured {scenario}: {message}", err=True)
     for error in damaged:

@@ -101,9 +101,9 @@ def test_a_void_scenario_is_a_failure_and_no_result(tmp_path: Path) -> None:
 
 def test_the_report_says_how_many_states_were_proven_legal() -> None:
     one = measured(sqlite("wal", "full"), durable(5))
-    shown = report_html(summarise([replace(one, plan=replace(one.plan, audited_count=7))], 1), {}, "run")
+    shown = report_html(summarise([replace(one, plan=replace(one.plan, audited_count=7))], 1), {})
     assert "7 states were proven legal by an independent checker" in shown
-    assert "proven legal" not in report_html(summarise([one], 1), {}, "run")
+    assert "proven legal" not in report_html(summarise([one], 1), {})
 
 
 # Two flushes of each disk, with marks in between that prove their order.
