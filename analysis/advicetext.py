@@ -1,4 +1,4 @@
-"""Advice in words: for a terminal, as Markdown, and as JSON. No text says more than was seen."""
+"""Advice in words: for a terminal, as Markdown, as a page, and as JSON. No text says more than was seen."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from rig.analysis.advice import Advice, Assessment, Standing, is_limited
 from rig.analysis.candidates import Candidate, Showing
+from rig.analysis.pages import rendered
 from rig.analysis.randomcut import Estimate, RandomCut
 from rig.analysis.table import number, replay_line, share
 
@@ -117,6 +118,19 @@ def markdown(advice: Advice, commands: Sequence[str]) -> str:
     if commands:
         parts.append("To get the evidence:\n\n```sh\n" + "\n".join(commands) + "\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def page_html(advice: Advice, commands: Sequence[str]) -> str:
+    """Return the advice as a self-contained page."""
+    values = {
+        "headline": headline(advice),
+        "paragraphs": paragraphs(advice),
+        "headings": HEADINGS,
+        "rows": rows(advice),
+        "caption": CAPTION,
+        "commands": list(commands),
+    }
+    return rendered("advice.html.j2", values)
 
 
 def as_data(advice: Advice, commands: Sequence[str]) -> dict[str, Any]:

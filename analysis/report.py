@@ -11,8 +11,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from rig import host
-from rig.analysis import advicetext, coverage, enginetable, grid, known_bugs, mutations, phases, protocol, sidebyside
+from rig.analysis import (
+    advicetext,
+    coverage,
+    enginetable,
+    grid,
+    known_bugs,
+    mutations,
+    pages,
+    phases,
+    protocol,
+    sidebyside,
+)
 from rig.analysis.candidates import variant
 from rig.analysis.controls import group_of
 from rig.analysis.costs import costs
@@ -27,7 +37,6 @@ from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import Verdict, VerdictKind
 from rig.speed.speeds import Speeds
 
-_TEMPLATES = Path(__file__).parent / "templates"
 # An allowed loss is illustrated by its worst states; a broken promise shows every state.
 _ILLUSTRATIONS_MAX = 3
 _PICTURED_FAULTS = ("powercut", "torn")
@@ -53,66 +62,54 @@ class Evidence:
 
 def write_report(summary: Summary, run_info: Mapping[str, str], out: Path, speeds: Speeds | None = None) -> None:
     """Write the report to `out`, durably or not at all; `run_info` is shown as it is, the only place for a time."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    host.atomic_write(out, report_html(summary, run_info, speeds).encode())
+    pages.write(report_html(summary, run_info, speeds), out)
 
 
 def report_html(summary: Summary, run_info: Mapping[str, str], speeds: Speeds | None = None) -> str:
     """Return the whole page as text; `speeds` are real figures to be shown beside the virtual ones."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, share=share, markup=Markup, seconds=_seconds)
-    return environment.get_template("report.html.j2").render(
-        css=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        headline=headline(summary),
-        result=summary.result,
-        summary=summary,
-        findings=findings(summary),
-        pictures=_pictures(summary),
-        grids=grid.grids(summary.rows) if len({row.outcome.scenario.fault for row in summary.rows}) > 1 else [],
-        mark=grid.mark,
-        engine_tables=enginetable.tables(summary.rows),
-        promise_text=enginetable.promise,
-        seen_text=enginetable.seen,
-        comparisons=sidebyside.comparisons(summary.rows),
-        cell_text=sidebyside.text,
-        comparison_caption=sidebyside.CAPTION,
-        cuts=_cuts(summary),
-        percent=advicetext.percent,
-        estimate=advicetext.estimate,
-        groups=[(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
-        bars={id(row): Markup(loss_bars(row.outcome.lost_counts)) for row in summary.rows},  # noqa: S704 - our own SVG
-        damage_text=damage_text,
-        detection_text=detection_text,
-        dishonest=DISHONEST_FAULTS,
-        costs=costs(summary, speeds),
-        speeds=speeds,
-        kinds=_kinds(summary),
-        mutations=mutations.scores(summary),
-        coverages=coverage.coverages(summary),
-        never=coverage.NEVER,
-        phases=phases.phases(summary),
-        pairs_text=phases.pairs_text,
-        protocols=_protocols(summary),
-        evidence=_evidence(summary),
-        run_info=dict(run_info),
-        common=_common_facts(summary),
-        filesystems=_filesystems(summary),
-        audited_count=sum(row.outcome.scenario.plan.audited_count for row in summary.rows),
-        versions=versions(summary),
-        known_bugs=known_bugs.warnings(summary),
-        Result=Result,
-        Keeps=Keeps,
-        id=id,
-    )
+    values = {
+        "headline": headline(summary),
+        "result": summary.result,
+        "summary": summary,
+        "findings": findings(summary),
+        "pictures": _pictures(summary),
+        "grids": grid.grids(summary.rows) if len({row.outcome.scenario.fault for row in summary.rows}) > 1 else [],
+        "mark": grid.mark,
+        "engine_tables": enginetable.tables(summary.rows),
+        "promise_text": enginetable.promise,
+        "seen_text": enginetable.seen,
+        "comparisons": sidebyside.comparisons(summary.rows),
+        "cell_text": sidebyside.text,
+        "comparison_caption": sidebyside.CAPTION,
+        "cuts": _cuts(summary),
+        "percent": advicetext.percent,
+        "estimate": advicetext.estimate,
+        "groups": [(str(group), list(rows)) for group, rows in groupby(_by_group(summary), key=_group)],
+        "bars": {id(row): loss_bars(row.outcome.lost_counts) for row in summary.rows},
+        "damage_text": damage_text,
+        "detection_text": detection_text,
+        "dishonest": DISHONEST_FAULTS,
+        "costs": costs(summary, speeds),
+        "speeds": speeds,
+        "kinds": _kinds(summary),
+        "mutations": mutations.scores(summary),
+        "coverages": coverage.coverages(summary),
+        "never": coverage.NEVER,
+        "phases": phases.phases(summary),
+        "pairs_text": phases.pairs_text,
+        "protocols": _protocols(summary),
+        "evidence": _evidence(summary),
+        "run_info": dict(run_info),
+        "common": _common_facts(summary),
+        "filesystems": _filesystems(summary),
+        "audited_count": sum(row.outcome.scenario.plan.audited_count for row in summary.rows),
+        "versions": versions(summary),
+        "known_bugs": known_bugs.warnings(summary),
+        "Result": Result,
+        "Keeps": Keeps,
+        "id": id,
+    }
+    return pages.rendered("report.html.j2", values, filters={"number": number, "share": share, "seconds": _seconds})
 
 
 def _cuts(summary: Summary) -> list[tuple[Row, str, RandomCut]]:

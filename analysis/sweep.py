@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rig import host
 from rig.analysis.advicetext import estimate, percent
 from rig.analysis.curves import Curve, curves
 from rig.analysis.outcome import Row, Summary
+from rig.analysis.pages import rendered
 from rig.analysis.randomcut import Estimate, RandomCut, random_cut
 from rig.analysis.table import number, share
 from rig.contract.orders import Shim
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -115,33 +112,17 @@ def tables(sweep: Sweep) -> list[Table]:
     return found
 
 
-def write_page(sweep: Sweep, facts: Mapping[str, str], out: Path) -> None:
-    """Write the page to `out`, durably or not at all; `facts` are shown as they are."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    host.atomic_write(out, page_html(sweep, facts).encode())
-
-
 def page_html(sweep: Sweep, facts: Mapping[str, str]) -> str:
-    """Return the page as text; the same input gives the same bytes."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("sweep.html.j2").render(
-        css=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        sweep=sweep,
-        headings=headings(sweep),
-        rows={name: rows(sweep, name) for name in sweep.names},
-        caption=CAPTION,
-        pictures=[(Markup(svg), caption) for svg, caption in _pictures(sweep)],  # noqa: S704 - our own SVG
-        facts=dict(facts),
-    )
+    """Return the page as text; `facts` are shown as they are."""
+    values = {
+        "sweep": sweep,
+        "headings": headings(sweep),
+        "rows": {name: rows(sweep, name) for name in sweep.names},
+        "caption": CAPTION,
+        "pictures": _pictures(sweep),
+        "facts": facts,
+    }
+    return rendered("sweep.html.j2", values)
 
 
 _QUESTIONS: tuple[tuple[str, str, Callable[[RandomCut], Estimate | None], bool], ...] = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rig import host
+from rig.analysis import pages
 from rig.analysis.claims.across import ROWS, AcrossSeen, across
 from rig.analysis.claims.answer import shown
 from rig.analysis.claims.claim import Verdict
@@ -17,7 +17,6 @@ from rig.analysis.claims.table import headline, summary
 from rig.analysis.speed import Comparison, compared, sentences
 from rig.speed.speeds import Speeds
 
-_TEMPLATES = Path(__file__).parent.parent / "templates"
 _CLASSES = {
     Verdict.CONFIRMED: "confirmed",
     Verdict.IMPRECISE: "imprecise",
@@ -30,34 +29,22 @@ def write_page(
     answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Sequence[tuple[str, str]], out: Path
 ) -> None:
     """Write the report to `out`, durably or not at all; `facts` say what it rests on."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    host.atomic_write(out, page_html(answered, speeds, facts).encode())
+    pages.write(page_html(answered, speeds, facts), out)
 
 
 def page_html(answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Sequence[tuple[str, str]]) -> str:
     """Return the whole report as text, with a document's own ratios beside ours where they were measured."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "claims.css"))
     answers = [answer for one in answered for answer in one.answers]
-    return environment.get_template("claims.html.j2").render(
-        css=Markup(css),  # noqa: S704 - our own files
-        headline=headline(answers),
-        documents=[(one, summary(one), headline(one.answers)) for one in answered],
-        classes=_CLASSES,
-        measured=_by_document(speeds),
-        across=_across(speeds),
-        shown=shown,
-        facts=list(facts),
-    )
+    values = {
+        "headline": headline(answers),
+        "documents": [(one, summary(one), headline(one.answers)) for one in answered],
+        "classes": _CLASSES,
+        "measured": _by_document(speeds),
+        "across": _across(speeds),
+        "shown": shown,
+        "facts": list(facts),
+    }
+    return pages.rendered("claims.html.j2", values, styles=(pages.STYLE, "claims.css"))
 
 
 def _across(speeds: Sequence[Speeds]) -> dict[str, list[AcrossSeen]]:

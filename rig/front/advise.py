@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NOTHING_MEETS, _INCONCLUSIVE = 1, 3
 _MANY = 50
-_FORMATS = ("text", "markdown", "json")
+_FORMATS = ("text", "markdown", "html", "json")
 
 
 @click.command()
@@ -148,6 +148,8 @@ def _show(advice: Advice, commands: Sequence[str], wanted: str) -> None:
         click.echo(json.dumps(advicetext.as_data(advice, commands), indent=1))
     elif wanted == "markdown":
         click.echo(advicetext.markdown(advice, commands), nl=False)
+    elif wanted == "html":
+        click.echo(advicetext.page_html(advice, commands), nl=False)
     else:
         _print(advice, commands)
 

@@ -112,7 +112,8 @@ def sweep(
 
     Each value is a run of its own, as of `rig run`. The same command again measures what is missing.
     """
-    from rig.analysis.sweep import CAPTION, Sweep, steps, tables, write_page
+    from rig.analysis import pages
+    from rig.analysis.sweep import CAPTION, Sweep, page_html, steps, tables
     from rig.front import selection
     from rig.front.cli import measured
     from rig.front.doctor import require_runs
@@ -144,7 +145,7 @@ def sweep(
     facts |= {"device": device, "pause-ms": str(pause_ms)} | asked.tuning
     facts |= {"seed": str(seed), "runs": str(folder)}
     facts.pop(name, None)
-    write_page(shown, facts, page)
+    pages.write(page_html(shown, facts), page)
     console = standard_output()
     for table in tables(shown):
         console.print(table)

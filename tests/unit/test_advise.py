@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Callable
@@ -173,6 +174,19 @@ def test_json_and_markdown_say_what_the_text_says(there: Here) -> None:
     assert {"wal_full*", "take"} <= {cell.strip() for line in page.splitlines() for cell in line.split("|")}
 
 
+def test_the_page_says_what_the_text_says_and_has_a_row_for_each_setting(there: Here) -> None:
+    page = there("--max-lost", "0", "--format", "html").stdout
+    headline, *lines = there("--max-lost", "0").stdout.splitlines()
+    assert f"<h1>{headline}</h1>" in page
+    assert 16 == page.count('<tr><th scope="row">')
+    assert '<th scope="row">wal_full*</th>' in page
+    said = html.unescape(page)
+    shown = [
+        line.strip() for line in lines[: lines.index(next(one for one in lines if one.split()[:1] == ["settings"]))]
+    ]
+    assert [] == [line for line in shown if line not in said]
+
+
 def test_a_tuned_run_is_another_candidate_and_the_command_repeats_its_tuning(here: Here, tmp_path: Path) -> None:
     folder = finished(tmp_path / "run", samples.matrix("powercut")[-4:])
     for path in folder.glob("scenarios/*/plan.json"):
@@ -195,7 +209,7 @@ def test_a_tuning_that_is_none_is_a_usage_error(words: list[str]) -> None:
         tuning_of(words[1:])
 
 
-@pytest.mark.parametrize("wanted", ["text", "markdown", "json"])
+@pytest.mark.parametrize("wanted", ["text", "markdown", "html", "json"])
 def test_it_never_says_safe(wanted: str, there: Here) -> None:
     assert "safe" not in there("--format", wanted).stdout.lower()
 

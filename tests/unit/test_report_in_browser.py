@@ -16,8 +16,13 @@ import numpy as np
 import pytest
 from matplotlib import image as pictures
 
-from rig.analysis.outcome import Summary, summarise
+from rig.analysis import advicetext
+from rig.analysis.advice import Wishes, advise
+from rig.analysis.candidates import Piece
+from rig.analysis.outcome import Row, Summary, summarise
 from rig.analysis.report import report_html
+from rig.analysis.sweep import Sweep, steps
+from rig.analysis.sweep import page_html as sweep_html
 from rig.contract.results import PhaseFacts, VerdictKind
 from tests.unit import samples
 
@@ -205,9 +210,26 @@ def widths(page: str, width: int, folder: Path) -> tuple[int, int, list[str]]:
     return int(window), int(page_width), wide
 
 
+def advice_page() -> str:
+    pieces = [Piece("runs/2026-01-02-110000", "quick", row) for row in summarise(samples.matrix(), 100).rows]
+    advice = advise(pieces, Wishes(lost_max=0), ("powercut",))
+    return advicetext.page_html(advice, [f"rig run {' '.join(one.row.outcome.scenario.id for one in pieces)}"])
+
+
+def sweep_page() -> str:
+    found = [step for value in ("10", "1000") for step in steps(value, summarise(samples.matrix(), 100), _name)]
+    return sweep_html(Sweep("wal_autocheckpoint", ("10", "1000"), found), {"scenarios": "sqlite-ext4-*_powercut"})
+
+
+def _name(row: Row) -> str:
+    return f"sqlite-ext4-{row.outcome.settings_name}"
+
+
 @pytest.mark.parametrize("width", [390, 1440], ids=["phone", "desk"])
-def test_nothing_is_wider_than_the_window(full_page: str, tmp_path: Path, width: int) -> None:
-    assert (width, width, []) == widths(full_page, width, tmp_path)
+@pytest.mark.parametrize("kind", ["report", "advice", "sweep"])
+def test_nothing_is_wider_than_the_window(full_page: str, tmp_path: Path, kind: str, width: int) -> None:
+    page = {"report": lambda: full_page, "advice": advice_page, "sweep": sweep_page}[kind]()
+    assert (width, width, []) == widths(page, width, tmp_path)
 
 
 def test_the_look_notices_what_is_too_wide(tmp_path: Path) -> None:
