@@ -7,10 +7,12 @@ which a prefix of the transactions came back; a damaged database has no such num
 
 Neighbouring instants are alike, so they are not independent trials. The intervals rest on stretches of consecutive
 instants. A stretch has one instant more than the longest run of losing ones, and no fewer than there are for one
-transaction. Circular block bootstrap (Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws
-whole stretches again and again. Where every draw would give the same value, as with no loss at all, the exact bound
-over the number of stretches is used instead, and no interval is narrower than the bound for no loss. With fewer than
-two stretches there is no interval: the run is too short.
+transaction. Of numbers and ages, and where every instant loses something, a run ends as well where less is lost than an
+instant before: something became durable, and what is lost begins to grow anew. Circular block bootstrap (Politis and
+Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws whole stretches again and again. Where every draw
+would give the same value, as with no loss at all, the exact bound over the number of stretches is used instead, and no
+interval is narrower than the bound for no loss. With fewer than two stretches there is no interval: the run is too
+short.
 
 All figures are those of this workload, with its pauses, on this recording. A faster writer loses more in the same time.
 """
@@ -50,8 +52,9 @@ class RandomCut:
     """What a power cut at a random instant of one recording loses."""
 
     instant_count: int
-    # How many independent trials the instants amount to.
+    # How many independent trials of losing something the instants amount to, and of how much is lost.
     stretch_count: int
+    renewal_count: int
     # Probability that at least one acknowledged transaction is lost or the database is damaged.
     losing: Estimate
     damaged_share: float
@@ -76,30 +79,34 @@ def random_cut(outcome: Outcome) -> RandomCut | None:
     )
     if outcome.instant_share_losing is None or not instants or not facts.span_virtual_ns:
         return None
-    length = _stretch_length(instants, facts.transaction_count)
-    stretch_count = len(instants) // length
     whole = [one for one in instants if not one.kind.is_damage]
+    between_falls = _stretch_length(whole, facts.transaction_count, ends_at_fall=True) if whole else 1
+    length = _stretch_length(instants, facts.transaction_count, ends_at_fall=all(map(loses, instants)))
+    stretch_count = len(instants) // length
     weight_ns = sum(one.instant_weight_ns for one in instants)
     return RandomCut(
         instant_count=len(instants),
         stretch_count=stretch_count,
+        renewal_count=len(whole) // between_falls,
         losing=_share(outcome.instant_share_losing, instants, length),
         damaged_share=sum(one.instant_weight_ns for one in instants if one.kind.is_damage) / weight_ns,
-        lost_mean=_mean(whole, lambda one: one.lost, length),
+        lost_mean=_mean(whole, lambda one: one.lost, between_falls),
         lost_max=max((one.lost for one in whole), default=None),
-        age_mean_s=_mean(whole, lambda one: one.lost_virtual_ns / _NS_PER_S, length),
+        age_mean_s=_mean(whole, lambda one: one.lost_virtual_ns / _NS_PER_S, between_falls),
         age_max_s=max((one.lost_virtual_ns / _NS_PER_S for one in whole), default=None),
-        beyond_max_upper=upper_bound(0, stretch_count),
+        beyond_max_upper=upper_bound(0, len(whole) // between_falls),
         pace_per_s=facts.transaction_count * _NS_PER_S / facts.span_virtual_ns,
     )
 
 
-def _stretch_length(instants: Sequence[Verdict], transaction_count: int) -> int:
+def _stretch_length(instants: Sequence[Verdict], transaction_count: int, *, ends_at_fall: bool) -> int:
     """Return how many instants in a row count as one trial."""
-    longest = run = 0
+    longest = run = before = 0
     for one in instants:
+        if ends_at_fall and one.lost < before:
+            run = 0
         run = run + 1 if loses(one) else 0
-        longest = max(longest, run)
+        longest, before = max(longest, run), one.lost
     of_transaction = -(-len(instants) // max(1, transaction_count))
     return min(len(instants), max(longest + 1, of_transaction))
 

@@ -64,8 +64,8 @@ HEADINGS = (
 )  # fmt: skip
 CAPTION = (
     "At a uniformly random instant of the workload, if all unflushed writes are lost, with 95 % intervals. tx/s: "
-    "transactions per virtual second, pauses included. oldest: age of the oldest lost transaction. instants: how many "
-    "were tried, and as how many independent ones they count; with fewer than two there is no interval."
+    "transactions per virtual second, pauses included. oldest: age of the oldest lost transaction. Neighbouring "
+    "instants show the same loss, so an interval rests on stretches of them; a recording too short for two has none."
 )
 
 
@@ -79,7 +79,7 @@ def _row(step: Step) -> list[str]:
     return [
         step.value, number(cut.pace_per_s), percent(cut.losing), _mean(cut.lost_mean), _most(cut.lost_max),
         _mean(cut.age_mean_s), number(cut.age_max_s), share(cut.damaged_share),
-        f"{cut.instant_count}, {cut.stretch_count}", step.row.result_text,
+        f"{cut.instant_count}", step.row.result_text,
     ]  # fmt: skip
 
 

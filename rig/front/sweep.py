@@ -55,7 +55,7 @@ class _Asked:
                 raise UsageError(f"{scenario.id} has no cut instants; powercut has, of a scenario with all its syncs")
         chosen = selection.with_controls(asked) if self.controls else asked
         is_tuned = self.over not in {_PAUSE, _FILESYSTEM, _DEVICE}
-        return matrix.configured(
+        found = matrix.configured(
             chosen,
             self.profile,
             device_named(value if self.over == _DEVICE else self.device),
@@ -63,6 +63,8 @@ class _Asked:
             tuning=self.tuning | ({self.over: value} if is_tuned else {}),
             think_ms=_pause(value) if self.over == _PAUSE else self.pause_ms,
         )
+        # A random instant is one of the work, not of the pause after it.
+        return [replace(one, workload=replace(one.workload, rest_ms=0)) for one in found]
 
     def name(self, row: Row) -> str:
         """Return the id of a scenario without the fault and without what is varied."""

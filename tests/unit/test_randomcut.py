@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,38 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         assert losing.high is not None
         covered += losing.low <= 0.5 <= losing.high
     assert covered >= 0.88 * tries
+
+
+def test_a_loss_that_falls_and_grows_again_is_as_many_trials_as_it_falls_though_it_never_ends() -> None:
+    cut = cut_of([3, 5, 7, 9] * 20)
+    assert (16, 16) == (cut.stretch_count, cut.renewal_count)
+    assert cut.lost_mean
+    assert cut.lost_mean.low is not None
+    assert cut.losing.low == pytest.approx(1 - 0.2059, abs=1e-3)
+    # How often something is lost says nothing of how much.
+    alike = cut_of([0, 0, 5, 7, 9, 4, 6, 8] * 10)
+    assert (80 // 7, 80 // 4) == (alike.stretch_count, alike.renewal_count)
+
+
+def test_the_interval_of_how_much_is_lost_covers_the_truth_about_as_often_as_it_says() -> None:
+    """What is lost grows by one until the kernel writes back all but a few, after a random time."""
+    source, covered, tries = random.Random(11), 0, 120
+    truth = statistics.mean(_growing(source, 200_000))
+    for _ in range(tries):
+        mean = cut_of(_growing(source, 240)).lost_mean
+        assert mean
+        assert mean.low is not None
+        assert mean.high is not None
+        covered += mean.low <= truth <= mean.high
+    assert covered >= 0.85 * tries
+
+
+def _growing(source: random.Random, count: int) -> list[int]:
+    losses: list[int] = []
+    while len(losses) < count:
+        left = source.randint(1, 3)
+        losses += range(left, left + source.randint(2, 12))
+    return losses[:count]
 
 
 def test_without_instants_there_is_nothing_to_say() -> None:
