@@ -20,6 +20,7 @@ CAPTION = (
     "loses something, if all unflushed writes are lost, with its 95 % interval. *: no other setting beats it in both "
     "speed and loss."
 )
+TOO_SHORT = "too short a run for an interval"
 _DIGEST_LETTERS = 12
 
 
@@ -84,7 +85,7 @@ def cut_lines(cut: RandomCut) -> list[str]:
 def percent(one: Estimate) -> str:
     """Return a probability such as `90.0 % (80.1 to 96.2 %)`."""
     if one.low is None or one.high is None:
-        return f"{share(one.value)} (too short a run for an interval)"
+        return f"{share(one.value)} ({TOO_SHORT})"
     if one.value == 0:
         return f"{share(0.0)} (<= {one.high * 100:.2g} %)"
     return f"{share(one.value)} ({one.low * 100:.3g} to {one.high * 100:.3g} %)"

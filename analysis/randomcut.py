@@ -7,12 +7,12 @@ which a prefix of the transactions came back; a damaged database has no such num
 
 Neighbouring instants are alike, so they are not independent trials. The intervals rest on stretches of consecutive
 instants. A stretch has one instant more than the longest run of losing ones, and no fewer than there are for one
-transaction. Of numbers and ages, and where every instant loses something, a run ends as well where less is lost than an
-instant before: something became durable, and what is lost begins to grow anew. Circular block bootstrap (Politis and
-Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws whole stretches again and again. Where every draw
-would give the same value, as with no loss at all, the exact bound over the number of stretches is used instead, and no
-interval is narrower than the bound for no loss. With fewer than two stretches there is no interval: the run is too
-short.
+transaction. Of numbers and ages, and where there would be fewer than two stretches, a run ends as well where less is
+lost than an instant before: something became durable, and what is lost begins to grow anew. Circular block bootstrap
+(Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws whole stretches again and again. Where
+every draw would give the same value, as with no loss at all, the exact bound over the number of stretches is used
+instead, and no interval is narrower than the bound for no loss. With fewer than two stretches there is no interval: the
+run is too short.
 
 All figures are those of this workload, with its pauses, on this recording. A faster writer loses more in the same time.
 """
@@ -81,7 +81,9 @@ def random_cut(outcome: Outcome) -> RandomCut | None:
         return None
     whole = [one for one in instants if not one.kind.is_damage]
     between_falls = _stretch_length(whole, facts.transaction_count, ends_at_fall=True) if whole else 1
-    length = _stretch_length(instants, facts.transaction_count, ends_at_fall=all(map(loses, instants)))
+    length = _stretch_length(instants, facts.transaction_count)
+    if len(instants) // length < _STRETCHES_MIN:
+        length = _stretch_length(instants, facts.transaction_count, ends_at_fall=True)
     stretch_count = len(instants) // length
     weight_ns = sum(one.instant_weight_ns for one in instants)
     return RandomCut(
@@ -99,7 +101,7 @@ def random_cut(outcome: Outcome) -> RandomCut | None:
     )
 
 
-def _stretch_length(instants: Sequence[Verdict], transaction_count: int, *, ends_at_fall: bool) -> int:
+def _stretch_length(instants: Sequence[Verdict], transaction_count: int, *, ends_at_fall: bool = False) -> int:
     """Return how many instants in a row count as one trial."""
     longest = run = before = 0
     for one in instants:

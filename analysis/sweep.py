@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rig.analysis.advicetext import estimate, percent
+from rig.analysis.advicetext import TOO_SHORT, estimate, percent
 from rig.analysis.curves import Curve, curves
 from rig.analysis.outcome import Row, Summary
 from rig.analysis.pages import rendered
@@ -59,8 +59,7 @@ def steps(value: str, summary: Summary, name_of: Callable[[Row], str]) -> list[S
 
 # The first is what is varied.
 HEADINGS = (
-    "", "tx/s", "loses something", "lost, mean", "lost, max", "oldest, mean s", "oldest, max s", "damaged",
-    "instants", "result",
+    "", "tx/s", "loses something", "lost, mean", "lost, max", "oldest, mean s", "oldest, max s", "damaged", "result",
 )  # fmt: skip
 CAPTION = (
     "At a uniformly random instant of the workload, if all unflushed writes are lost, with 95 % intervals. tx/s: "
@@ -79,7 +78,7 @@ def _row(step: Step) -> list[str]:
     return [
         step.value, number(cut.pace_per_s), percent(cut.losing), _mean(cut.lost_mean), _most(cut.lost_max),
         _mean(cut.age_mean_s), number(cut.age_max_s), share(cut.damaged_share),
-        f"{cut.instant_count}", step.row.result_text,
+        step.row.result_text,
     ]  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def tables(sweep: Sweep) -> list[Table]:
         for heading in headings(sweep):
             one.add_column(heading.replace(", ", "\n").replace("_", "_\n"), justify="right", no_wrap=True)
         for row in rows(sweep, name):
-            one.add_row(*(cell.replace(" (", "\n(").replace(", ", "\n") for cell in row))
+            one.add_row(*(cell.replace(TOO_SHORT, "no interval").replace(" (", "\n(") for cell in row))
         found.append(one)
     return found
 

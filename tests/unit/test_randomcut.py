@@ -117,7 +117,7 @@ def test_a_loss_that_falls_and_grows_again_is_as_many_trials_as_it_falls_though_
     assert cut.lost_mean
     assert cut.lost_mean.low is not None
     assert cut.losing.low == pytest.approx(1 - 0.2059, abs=1e-3)
-    # How often something is lost says nothing of how much.
+    # As long as there are two stretches, a loss that falls and does not end is one run.
     alike = cut_of([0, 0, 5, 7, 9, 4, 6, 8] * 10)
     assert (80 // 7, 80 // 4) == (alike.stretch_count, alike.renewal_count)
 

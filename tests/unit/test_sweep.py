@@ -102,7 +102,7 @@ def test_each_value_shows_its_own_loss_with_an_interval_and_what_was_not_measure
     first, last = rows(sweep, "wal_normal")
     assert ("10", "1000") == (first[0], last[0])
     assert first[2].startswith("5.0 % (")
-    # Two independent stretches are needed for an interval.
+    # Two independent stretches are needed for an interval, and here one run loses the same all along.
     assert "95.0 % (too short a run for an interval)" == last[2]
     (full,) = rows(sweep, "wal_full")
     assert full[2].startswith("0.0 % (<= ")
