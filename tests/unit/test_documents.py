@@ -79,6 +79,9 @@ def test_the_documents_of_all_engines_can_be_measured_with_its_own_figures_first
         plan = _of_document(name, 1, 1.0)
         (first, *_) = plan.arms
         assert any(first in {figure.arm, figure.base} for figure in plan.figures)
+    assert ["rocksdb", "leveldb"] == list(
+        dict.fromkeys(facts.engine for _, facts in _of_document("S4", 1, 1).arms.values())
+    )
 
 
 def test_of_two_workloads_in_one_package_an_arm_is_carried_out_by_its_own() -> None:
