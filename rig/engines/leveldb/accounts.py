@@ -30,7 +30,8 @@ def flushed_bytes(info_log: str) -> int:
     """Return the bytes of the tables made from memory; raise EngineError if none is named: nothing said is not 0."""
     found = _FLUSHED.findall(info_log)
     if not found:
-        raise EngineError("LevelDB's info log names no table made from memory, or in another form: take LevelDB 1.22")
+        last = info_log.strip().rpartition("\n")[2]
+        raise EngineError(f"LevelDB's info log names no table made from memory, or in another form; it ends: {last}")
     return sum(map(int, found))
 
 
