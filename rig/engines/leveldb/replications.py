@@ -18,7 +18,7 @@ from rig.engines.replications import Replication, Stopwatch, Task
 
 _PACKAGE = "plyvel"
 _FIRST, _FILLING, _READING = (f"leveldb-{load}" for load in (fills.IN_ORDER, fills.AT_RANDOM, fills.READING))
-# It takes what is less for this.
+# LevelDB takes anything below as this.
 _BUFFER_BYTES_MIN = 64 << 10
 # No key is in this range.
 _NOWHERE = {"start": b"\xff", "stop": b"\xff\xff"}
