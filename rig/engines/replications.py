@@ -3,6 +3,9 @@
 A module `replications` of an engine's package has `REPLICATIONS`, each a `Replication`. Its workload is a function that
 carries out one arm once, in an empty directory, in a process of its own: on the user's disk, or in the guest. It tells
 a `Stopwatch` what is measured and what is not. Shipped to the guest: standard library only.
+
+Several may be about one document, in one package or in those of several engines, each with arms of its own: they have
+the document's name, and are measured together.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rig.engines.engine import Engine
+
+# No workload is given less space, however small its scale.
+NEEDED_BYTES_MIN = 64 << 20
 
 
 class Stopwatch(Protocol):
@@ -75,7 +81,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Replication:
-    """The workload of one document: its arms in order, its metrics, and the figures that the document gives."""
+    """A workload of one document: its arms in order, its metrics, and the figures that the document gives."""
 
     name: str
     # Its file in the collection that the claims come from.
@@ -92,8 +98,8 @@ class Replication:
     hindrance: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
     # Rows of the document that have no arm here -> why.
     absent: Mapping[str, str] = field(default_factory=dict)
-    # Roughly how much one trial keeps on the disk.
-    needed_bytes: int = 64 << 20
+    # Roughly how much one trial keeps on the disk at the document's own sizes.
+    needed_bytes: int = NEEDED_BYTES_MIN
 
 
 def replications_of(engine: Engine) -> tuple[Replication, ...]:

@@ -220,7 +220,10 @@ def _of_document(name: str, seed: int, scale: float) -> Plan:
     from rig.engines.replications import replications_of
     from rig.speed import session
 
-    offered = {one.name: (engine, one) for engine in engines() for one in replications_of(engine)}
-    if name not in offered:
-        raise UsageError(f"unknown document {name!r}; there are: {', '.join(sorted(offered))}")
-    return session.of_replication(*offered[name], seed, scale)
+    offered = [(engine, one) for engine in engines() for one in replications_of(engine)]
+    # What the document measured itself comes first.
+    workloads = sorted((each for each in offered if each[1].name == name), key=lambda each: not each[1].figures)
+    if not workloads:
+        names = sorted({one.name for _, one in offered})
+        raise UsageError(f"unknown document {name!r}; there are: {', '.join(names)}")
+    return session.of_document(workloads, seed, scale)

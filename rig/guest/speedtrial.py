@@ -7,7 +7,7 @@ device.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,15 +29,21 @@ from rig.trials.trial import Orders
 _LIMITS = Limits(processor_s=10_000, wall_s=100_000, memory_mib=600, look_s=10)
 
 
-def answer(what: str, orders: Mapping[str, Any], filesystem: str, device: Mapping[str, Any], size_mib: int) -> Any:
-    """Return what is asked for: the `survey` of the bench, the `hindrance` of orders, or the facts of a trial."""
-    asked = Orders.of(orders)
-    with _mounted(asked, filesystem, Device.of(device), size_mib) as (directory, disk, options):
+def answer(
+    what: str, orders: Sequence[Mapping[str, Any]], filesystem: str, device: Mapping[str, Any], size_mib: int
+) -> Any:
+    """Return what is asked for: the `survey` of the bench, the `hindrances` of all orders, or the facts of one trial.
+
+    The orders are of one engine.
+    """
+    asked = [Orders.of(each) for each in orders]
+    with _mounted(asked[0], filesystem, Device.of(device), size_mib) as (directory, disk, options):
         if what == "survey":
             return _survey(directory, disk, options)
-        if what == "hindrance":
-            return {"hindrance": trial.hindrance(asked, directory)}
-        return {"facts": _apart(lambda: trial.carry_out(asked, directory, [disk]))}
+        if what == "hindrances":
+            return {"hindrances": [trial.hindrance(each, directory) for each in asked]}
+        (one,) = asked
+        return {"facts": _apart(lambda: trial.carry_out(one, directory, [disk]))}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ host's own disk or processor is in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -40,7 +40,7 @@ class InGuest:
 
     def survey(self) -> Survey:
         """Return what is said of the machine and its disk, once its sync has been measured."""
-        told = self._told("survey", self.first)
+        told = self._told("survey", [self.first])
         device = self.device
         virtual = {
             "filesystem": self.filesystem.word,
@@ -53,22 +53,27 @@ class InGuest:
         options = told["options"].split(",")
         return Survey(self.filesystem.kernel_type, options, [], versions, Probe(**told["probe"]), virtual=virtual)
 
-    def hindrance(self, orders: Orders) -> str:
-        """Return why a trial cannot be carried out here; empty if it can."""
-        return str(self._told("hindrance", orders)["hindrance"]) if orders.document else ""
+    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+        """Return which trials cannot be carried out here, and why; one machine tells it of all those of an engine."""
+        found: dict[str, str] = {}
+        for module in dict.fromkeys(one.engine_module for one in orders.values()):
+            asked = {arm: one for arm, one in orders.items() if one.engine_module == module and one.document}
+            if asked:
+                found |= zip(asked, self._told("hindrances", list(asked.values()))["hindrances"], strict=True)
+        return {arm: found[arm] for arm in orders if found.get(arm)}
 
     def carried_out(self, orders: Orders) -> dict[str, Any]:
         """Carry out a trial in a machine of its own; return its facts, or `error` with the reason."""
-        found: dict[str, Any] = self._told("facts", orders)["facts"]
+        found: dict[str, Any] = self._told("facts", [orders])["facts"]
         return found
 
-    def _told(self, what: str, orders: Orders) -> dict[str, Any]:
+    def _told(self, what: str, orders: Sequence[Orders]) -> dict[str, Any]:
         asked = {
-            "what": what, "orders": orders.message, "filesystem": self.filesystem.word,
+            "what": what, "orders": [each.message for each in orders], "filesystem": self.filesystem.word,
             "device": self.device.message, "size_mib": self.disk_mib,
         }  # fmt: skip
         message = json.dumps({"trial": asked}).encode()
-        with self.recorder_of(orders.engine_module).clone(orders=message) as machine:
+        with self.recorder_of(orders[0].engine_module).clone(orders=message) as machine:
             told: dict[str, Any] = machine.receive(_LIMIT_S)
         return told
 
@@ -80,6 +85,6 @@ def disk_mib(filesystem: FileSystem, needed_bytes: int) -> int:
     if found > _DISK_MIB_MAX:
         raise UsageError(
             f"this load needs a disk of {found} MiB, and a virtual one has at most {_DISK_MIB_MAX}: "
-            "give fewer --transactions or --rows, or a real disk with --dir"
+            "give fewer --transactions or --rows, a smaller --scale of a document, or a real disk with --dir"
         )
     return found

@@ -48,9 +48,9 @@ class OnDisk:
             place.filesystem, place.options, described, _versions(), found, (*place.warnings, *found.warnings)
         )
 
-    def hindrance(self, orders: Orders) -> str:
-        """Return why a trial cannot be carried out here; empty if it can."""
-        return trial.hindrance(orders, str(self._scratch))
+    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+        """Return which trials cannot be carried out here, and why."""
+        return {arm: why for arm, one in orders.items() if (why := trial.hindrance(one, str(self._scratch)))}
 
     def carried_out(self, orders: Orders) -> dict[str, Any]:
         """Carry out a trial in a process of its own; return its facts, or `error` with the reason."""

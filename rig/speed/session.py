@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from rig.contract.errors import EngineError, UsageError
 from rig.engines import Engine
-from rig.engines.replications import Metric, Replication
+from rig.engines.replications import NEEDED_BYTES_MIN, Figure, Metric, Replication
 from rig.speed.arms import Arm
 from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Speeds, Trial
 from rig.trials import disks
@@ -48,11 +48,14 @@ class Plan:
     """What is measured: for each arm its orders and its facts."""
 
     experiment: str
-    replication: Replication | None
     metrics: Sequence[Metric]
     arms: Mapping[str, tuple[Orders, ArmFacts]]
     # Roughly how much one trial keeps on the disk.
     needed_bytes: int
+    # Of a document: its file, its figures, and its rows that have no arm -> why.
+    document: str = ""
+    figures: Sequence[Figure] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,8 @@ class Bench(Protocol):
     def survey(self) -> Survey:
         """Return what is said of it, once its sync has been measured."""
 
-    def hindrance(self, orders: Orders) -> str:
-        """Return why a trial cannot be carried out here; empty if it can."""
+    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+        """Return by arm why a trial cannot be carried out here, without the arms whose trials can."""
 
     def carried_out(self, orders: Orders) -> dict[str, Any]:
         """Carry out a trial in an empty directory; return its facts, or `error` with the reason."""
@@ -93,20 +96,48 @@ def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
         for arm in arms
     }
     metrics = (_PER_SECOND, _READS_PER_SECOND) if any(arm.load.readers for arm in arms) else (_PER_SECOND,)
-    return Plan("settings", None, metrics, facts, max(arm.load.estimated_bytes for arm in arms))
+    return Plan("settings", metrics, facts, max(arm.load.estimated_bytes for arm in arms))
 
 
-def of_replication(engine: Engine, replication: Replication, seed: int, scale: float) -> Plan:
-    """Return the plan of a document's own workload."""
+def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scale: float) -> Plan:
+    """Return the plan of a document's workloads, in one engine or in several: the arms of all of them.
+
+    Raise UsageError if two of them contradict each other.
+    """
+    _require_agreement(workloads)
     load = f"scale {scale:g}"
-    facts = {
-        arm: (
-            Orders(engine.module, seed, {}, document=replication.name, arm=arm, scale=scale),
-            ArmFacts(engine.name, {}, load, replication.bases.get(arm, replication.arms[0]), {}),
-        )
-        for arm in replication.arms
-    }
-    return Plan(replication.name, replication, replication.metrics, facts, replication.needed_bytes)
+    parts = [one for _, one in workloads]
+    return Plan(
+        experiment=parts[0].name,
+        metrics=list(dict.fromkeys(metric for one in parts for metric in one.metrics)),
+        arms={
+            arm: (
+                Orders(engine.module, seed, {}, document=one.name, arm=arm, scale=scale),
+                ArmFacts(engine.name, {}, load, one.bases.get(arm, one.arms[0]), {}),
+            )
+            for engine, one in workloads
+            for arm in one.arms
+        },
+        needed_bytes=max(NEEDED_BYTES_MIN, *(round(one.needed_bytes * scale) for one in parts)),
+        document=parts[0].file,
+        figures=[figure for one in parts for figure in one.figures],
+        absent={row: why for one in parts for row, why in one.absent.items()},
+    )
+
+
+def _require_agreement(workloads: Sequence[tuple[Engine, Replication]]) -> None:
+    """Raise UsageError if workloads of a document name an arm twice, or a metric or the document's file in two ways."""
+    said: dict[str, tuple[object, str]] = {}
+    for engine, one in workloads:
+        parts: list[tuple[str, object]] = [(f"its arm {arm}", one) for arm in one.arms]
+        parts += [(f"its metric {metric.name}", metric) for metric in one.metrics]
+        for what, meant in [*parts, ("its file", one.file)]:
+            first, whose = said.setdefault(what, (meant, engine.name))
+            if first != meant:
+                raise UsageError(
+                    f"the document {one.name} cannot be measured: {what} is one thing in the package of "
+                    f"{whose}, and another in that of {engine.name}"
+                )
 
 
 def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progress) -> Speeds:
@@ -114,14 +145,12 @@ def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progres
 
     Raise UsageError if no arm can be carried out there, EngineError for a trial that failed.
     """
-    hindered = {arm: why for arm, (orders, _) in plan.arms.items() if (why := bench.hindrance(orders))}
+    hindered = bench.hindrances({arm: orders for arm, (orders, _) in plan.arms.items()})
     arms = [name for name in plan.arms if name not in hindered]
     if not arms:
-        whys = set(hindered.values())
-        reasons = list(whys) if len(whys) == 1 else [f"{arm}: {why}" for arm, why in hindered.items()]
-        raise UsageError("nothing can be measured here: " + "; ".join(reasons))
+        raise UsageError("nothing can be measured here: " + "; ".join(dict.fromkeys(hindered.values())))
     survey = bench.survey()
-    for line in (*survey.warnings, *(f"{arm} is left out: {why}" for arm, why in hindered.items())):
+    for line in (*survey.warnings, *_left_out(hindered)):
         progress.says(f"warning: {line}")
     progress.planned(len(arms) * (repeats + 1))
     trials, read_back = [], dict[str, Mapping[str, str]]()
@@ -133,10 +162,9 @@ def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progres
     if survey.virtual:
         agreed = {(one.round, one.arm): one for name in arms for one in _agreeing(plan, name, bench, trials, progress)}
         trials = [agreed[one.round, one.arm] for one in trials]
-    replication = plan.replication
     return Speeds(
         experiment=plan.experiment,
-        document=replication.file if replication else "",
+        document=plan.document,
         metrics=plan.metrics,
         versions=survey.versions,
         filesystem=survey.filesystem,
@@ -150,8 +178,8 @@ def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progres
         arms={name: replace(plan.arms[name][1], read_back=read_back[name]) for name in arms},
         trials=trials,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        figures=[one for one in replication.figures if {one.arm, one.base} <= set(arms)] if replication else (),
-        absent={**(replication.absent if replication else {}), **hindered},
+        figures=[one for one in plan.figures if {one.arm, one.base} <= set(arms)],
+        absent={**plan.absent, **hindered},
     )
 
 
@@ -162,6 +190,13 @@ def schedule(arms: Sequence[str], repeats: int, seed: int) -> Iterator[tuple[int
         order = list(arms)
         draw.shuffle(order)
         yield from ((number, name) for name in order)
+
+
+def _left_out(hindered: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each reason for which arms are left out."""
+    for why in dict.fromkeys(hindered.values()):
+        arms = [arm for arm, reason in hindered.items() if reason == why]
+        yield f"{', '.join(arms)} {'is' if len(arms) == 1 else 'are'} left out: {why}"
 
 
 def _agreeing(plan: Plan, name: str, bench: Bench, trials: Sequence[Trial], progress: Progress) -> list[Trial]:

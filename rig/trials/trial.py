@@ -48,8 +48,9 @@ class Orders:
 
     @property
     def replication(self) -> Replication | None:
-        """Return the document's workload; None for a load under settings."""
-        return next((one for one in replications_of(load(self.engine_module)) if one.name == self.document), None)
+        """Return the document's workload that has the arm; None for a load under settings."""
+        found = replications_of(load(self.engine_module))
+        return next((one for one in found if one.name == self.document and self.arm in one.arms), None)
 
 
 def hindrance(orders: Orders, directory: str) -> str:

@@ -22,7 +22,7 @@ from rig.contract.results import MeasuredScenario, VerdictKind
 from rig.engines import engines
 from rig.engines.replications import Figure, Metric, replications_of
 from rig.front import cli
-from rig.speed.session import of_replication
+from rig.speed.session import of_document
 from rig.speed.speeds import WHOLE, ArmFacts, Speeds, Trial
 from rig.trials.disks import Disk
 from rig.trials.probe import Probe
@@ -323,7 +323,7 @@ def test_a_look_at_a_smaller_scale_or_other_transactions_are_no_measurement() ->
 
 def test_the_load_of_a_whole_document_is_what_the_claims_ask_for() -> None:
     engine = next(one for one in engines() if replications_of(one))
-    plan = of_replication(engine, replications_of(engine)[0], 1, 1.0)
+    plan = of_document([(engine, replications_of(engine)[0])], 1, 1.0)
     assert {WHOLE} == {facts.load for _, facts in plan.arms.values()}
 
 

@@ -367,3 +367,7 @@ def test_the_lock_pins_every_dependency_with_hashes_and_names_no_index() -> None
     wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
     names = {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line)[0]).lower() for line in wanted}
     assert names - pinned == set()
+    # Without its marker a package without a wheel for some Python could not be installed there at all.
+    markers = {line.partition(";")[2].strip().replace("'", '"') for line in wanted if ";" in line}
+    marked = {match[1] for block in pins if (match := re.match(r"\S+ ; (.*?) \\\n", block))}
+    assert markers == marked

@@ -144,7 +144,7 @@ def test_the_size_of_the_table_is_that_of_the_arm(tmp_path: Path) -> None:
 
 
 def test_a_document_is_measured_beside_its_own_ratios(tmp_path: Path) -> None:
-    plan = session.of_replication(SQLITE, s3.REPLICATION, 1, SCALE)
+    plan = session.of_document([(SQLITE, s3.REPLICATION)], 1, SCALE)
     with on_disk(tmp_path, plan.needed_bytes) as bench:
         found = session.measure(plan, bench, 2, 1, Silent())
     assert "003_4d9a875d495f2087.txt" == found.document

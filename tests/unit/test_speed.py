@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.contract.errors import EngineError, HostError, StoreError
-from rig.engines import engines, named
+from rig.engines import named
 from rig.engines.replications import Figure
 from rig.front import cli
 from rig.speed import session, speeds
@@ -88,8 +88,8 @@ class Uneven:
     def survey(self) -> session.Survey:
         return replace(self.inner.survey(), virtual={"device": "none"})
 
-    def hindrance(self, orders: Orders) -> str:
-        return self.inner.hindrance(orders)
+    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+        return self.inner.hindrances(orders)
 
     def carried_out(self, orders: Orders) -> dict[str, Any]:
         return self.inner.carried_out(orders) | {"wall_ns": next(self.times_ns)}
@@ -382,13 +382,6 @@ def test_a_measurement_that_is_stopped_leaves_nothing(tmp_path: Path, sent: sign
 
 def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def test_every_engine_with_replications_names_them_once() -> None:
-    from rig.engines.replications import replications_of
-
-    names = [replication.name for engine in engines() for replication in replications_of(engine)]
-    assert sorted(set(names)) == sorted(names)
 
 
 def test_what_a_trial_keeps_in_its_temporary_folder_is_removed_with_it(tmp_path: Path) -> None:

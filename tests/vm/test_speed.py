@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from rig.front import cli
-from rig.speed import speeds
+from rig.front.speed import _bench, _of_document
+from rig.machines.campaign import Silent
+from rig.speed import session, speeds
 from rig.speed.speeds import Speeds
 
 
@@ -65,6 +68,24 @@ def test_an_arm_that_the_file_system_cannot_have_is_left_out_with_the_reason(tmp
     found, _ = measured(tmp_path, "--fs", "ext4", "--device", "none", "--document", "S3", "--scale", "0.0005")
     assert {"delete", "wal"} == set(found.arms)
     assert "this file system does not know the attribute nocow" in found.absent["wal-nocow"]
+
+
+def test_a_document_about_two_engines_is_measured_in_the_images_of_both() -> None:
+    whole = _of_document("S4", 1, 0.001)
+    arms = ("fillseq-wal", "binding-fillrandom-wal", "binding-fillrandom-nowal", "leveldb-fillrandom-batch100")
+    # Arms that stand alone need no base.
+    plan = replace(whole, arms={arm: (whole.arms[arm][0], replace(whole.arms[arm][1], base=arm)) for arm in arms})
+    with _bench(plan, None, "ext4", "none", print) as bench:
+        found = session.measure(plan, bench, 1, 1, Silent())
+    assert {"rocksdb", "leveldb"} == {facts.engine for facts in found.arms.values()}
+    assert "rocksdb-tools" in found.absent["fillseq-wal"]
+    for arm in arms[1:]:
+        (trial,) = found.counted(arm)
+        assert (1000, 116_000) == (trial.transactions, trial.user_bytes)
+        assert {metric.name for metric in plan.metrics} == set(trial.metrics)
+        logged = trial.metrics["write_amplification"] - trial.counts["write amplification without the log"]
+        assert (logged > 1) is (arm != "binding-fillrandom-nowal")
+    assert "written" == found.arms["binding-fillrandom-wal"].read_back["wal"]
 
 
 def test_readers_read_beside_writers_in_virtual_time_too(tmp_path: Path) -> None:

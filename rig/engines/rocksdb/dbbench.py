@@ -18,7 +18,7 @@ LOG_BYTES, FLUSHED_BYTES, COMPACTED_BYTES = (
     f"rocksdb.{part}.bytes" for part in ("wal", "flush.write", "compact.write")
 )
 _RATE = re.compile(r"^(\w+) +: +([\d.]+) micros/op (\d+) ops/sec [\d.]+ seconds (\d+) operations", re.MULTILINE)
-_TRIED = "take that of RocksDB 7.8 or later"
+_TRIED = "take RocksDB 7.8 or later"
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def reading(said: str, benchmark: str) -> Reading:
 
 
 def statistic(said: str, name: str) -> int:
-    """Return one of its statistics; raise EngineError if it did not give it, because what is not said is not 0."""
+    """Return one of RocksDB's statistics; raise EngineError if it did not give it, as what is not said is not 0."""
     found = re.search(rf"^{re.escape(name)} COUNT : (\d+)", said, re.MULTILINE)
     if not found:
-        raise EngineError(f"this db_bench has no statistic {name}, or in another form: {_TRIED}")
+        raise EngineError(f"this RocksDB has no statistic {name}, or in another form: {_TRIED}")
     return int(found[1])

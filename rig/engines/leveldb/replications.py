@@ -1,0 +1,85 @@
+"""The load of the document on what a log costs (S4) through `plyvel`: LevelDB cannot do without one.
+
+So the document has no figures of LevelDB. As by the defaults of db_bench the log is not synced. The write buffer is
+that of the other arms, 64 MiB, not LevelDB's 4 MiB. `rig.engines.leveldb.accounts` says where the bytes of the
+amplifications come from; those of the log have the headers of its records, 7 bytes a batch. Reads make LevelDB compact,
+too, so the arm that reads has written more than the one that fills alone.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rig.engines import fills
+from rig.engines.leveldb import accounts
+from rig.engines.replications import Replication, Stopwatch, Task
+
+_PACKAGE = "plyvel"
+_FIRST, _FILLING, _READING = (f"leveldb-{load}" for load in (fills.IN_ORDER, fills.AT_RANDOM, fills.READING))
+# LevelDB takes anything below as this.
+_BUFFER_BYTES_MIN = 64 << 10
+# No key is in this range.
+_NOWHERE = {"start": b"\xff", "stop": b"\xff\xff"}
+
+
+def carry_out(task: Task, watch: Stopwatch) -> None:
+    """Fill a database, wait until it compacts no more, and perhaps read it."""
+    import plyvel
+
+    _, benchmark, *shape = task.arm.split("-")
+    load, path = fills.Load.of(benchmark, shape), Path(task.directory, "db")
+    buffer_bytes = max(task.scaled(fills.BUFFER_BYTES), _BUFFER_BYTES_MIN)
+    database = plyvel.DB(str(path), create_if_missing=True, write_buffer_size=buffer_bytes)
+    calls = fills.Calls(database.put, database.get, database.write_batch, partial(_settle, database))
+    user_bytes = fills.carry_out(load, calls, task, watch)
+    # The tables that count, of the moment: reads may have started a compaction that still runs.
+    space_bytes = sum(map(sum, accounts.levels(_tables(database)).values()))
+    said = (path / "LOG").read_text()
+    tables = accounts.flushed_bytes(said) + accounts.compacted_bytes(said)
+    logged = accounts.log_bytes(fills.RECORD_BYTES, load.batch_records, task.scaled(fills.RECORDS))
+    # LevelDB shows no options, so the buffer is as given.
+    versions = {"version": plyvel.__leveldb_version__, "binding": plyvel.__version__}
+    watch.reads_back({**versions, "write_buffer_size": str(buffer_bytes)})
+    fills.count_amplifications(watch, user_bytes, space_bytes=space_bytes, log_bytes=logged, table_bytes=tables)
+    database.close()
+
+
+def _settle(database: Any) -> None:
+    """Write out what is in memory, and wait until nothing is compacted.
+
+    A compaction of a range first writes out what is in memory, and waits for the compaction that runs.
+    """
+
+    def is_settled() -> bool:
+        database.compact_range(**_NOWHERE)
+        return accounts.is_settled(accounts.levels(_tables(database)))
+
+    fills.wait_until(is_settled)
+
+
+def _tables(database: Any) -> str:
+    found: bytes = database.get_property(accounts.SSTABLES)
+    return found.decode()
+
+
+def hindrance(_arm: str, _directory: str) -> str:
+    """Return why the binding cannot be used here; empty if it can."""
+    return fills.missing(_PACKAGE)
+
+
+REPLICATIONS = (
+    Replication(
+        name="S4",
+        file="004_b69e233fac2395fd.txt",
+        about="the same records in an engine that always writes a log",
+        arms=(_FIRST, _FILLING, f"{_FILLING}-{fills.BATCH}", _READING),
+        metrics=fills.METRICS,
+        figures=(),
+        carry_out=carry_out,
+        bases={f"{_FILLING}-{fills.BATCH}": _FILLING, _READING: _READING},
+        hindrance=hindrance,
+        needed_bytes=1 << 30,
+    ),
+)

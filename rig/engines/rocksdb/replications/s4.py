@@ -1,0 +1,63 @@
+"""S4: the document's rows, and what RocksDB says of itself after each.
+
+Source: 004_b69e233fac2395fd.txt, lines 12 to 44: throughput, latency, and space and write amplification of fillseq and
+fillrandom, as means of ten runs of a million records. The document does not say how it got the amplifications. Here
+that of space is the bytes of all table files over those of the records, after a flush and the end of all compaction;
+that of writes is what was written to tables and to the log over the same, by RocksDB's statistics. A count beside it
+leaves out the log, as does the table that db_bench itself prints. Flush and compaction are in the measured time, but
+not in throughput and latency. At a smaller scale memtables are smaller by as much, so that they fill as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rig.engines import fills
+from rig.engines.replications import Figure, Stopwatch
+from rig.engines.rocksdb import dbbench, options
+
+NAME = "S4"
+FILE = "004_b69e233fac2395fd.txt"
+NEEDED_BYTES = 1 << 30
+# Arm -> the document's line and figures, in the order of the metrics. Its throughput is in MB/s.
+_ROWS = {
+    "fillseq-nowal": (41, (180.22, 0.61416, 2.667, 2.0)),
+    "fillrandom-nowal": (42, (77.33, 1.43117, 1.625, 1.7)),
+    "fillseq-wal": (43, (51.73, 2.13972, 2.06667, 2.0)),
+    "fillrandom-wal": (44, (36.17, 3.06011, 1.625, 1.7)),
+}
+_BASES = {"fillrandom-nowal": "fillseq-nowal", "fillseq-wal": "fillseq-nowal", "fillrandom-wal": "fillrandom-nowal"}
+
+
+def arms(further: Sequence[str], prefix: str = "") -> tuple[str, ...]:
+    """Return the arms of the document's rows, then further ones, without a log and with it."""
+    pairs = [arm.format(log=log) for arm in further for log in ("nowal", "wal")]
+    return tuple(prefix + arm for arm in (*_ROWS, *pairs))
+
+
+def bases(further: Sequence[str], prefix: str = "") -> dict[str, str]:
+    """Return what each arm is compared with: of the further ones, each with a log with the same without."""
+    pairs = {arm.format(log=log): arm.format(log="nowal") for arm in further for log in ("nowal", "wal")}
+    return {prefix + arm: prefix + base for arm, base in (_BASES | pairs).items()}
+
+
+def figures(prefix: str = "") -> tuple[Figure, ...]:
+    """Return the document's figures."""
+    return tuple(
+        Figure(prefix + arm, prefix + base, metric.name, value / of, _ROWS[arm][0], value, of)
+        for arm, base in _BASES.items()
+        for metric, value, of in zip(fills.METRICS, _ROWS[arm][1], _ROWS[base][1], strict=True)
+    )
+
+
+def tell(path: Path, statistics: str, user_bytes: int, watch: Stopwatch, **versions: str) -> None:
+    """Note further versions and the settings that RocksDB itself wrote down, and count the amplifications."""
+    logged = dbbench.statistic(statistics, dbbench.LOG_BYTES)
+    tables = sum(dbbench.statistic(statistics, name) for name in (dbbench.FLUSHED_BYTES, dbbench.COMPACTED_BYTES))
+    has = options.parsed(max(path.glob("OPTIONS-*")).read_text())
+    names = ("rocksdb_version", "write_buffer_size", "compression")
+    wal = "written" if logged else "not written"
+    watch.reads_back({"wal": wal, **{name: has[name] for name in names}, **versions})
+    space_bytes = sum(one.stat().st_size for one in path.glob("*.sst"))
+    fills.count_amplifications(watch, user_bytes, space_bytes=space_bytes, log_bytes=logged, table_bytes=tables)

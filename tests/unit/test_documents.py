@@ -1,0 +1,91 @@
+"""A document whose workloads are in several packages is measured as one: the arms of all, each by its own engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rig.analysis.speedtable import print_speeds
+from rig.contract.errors import UsageError
+from rig.engines import engines, named
+from rig.engines.replications import NEEDED_BYTES_MIN, Metric, Replication, replications_of
+from rig.engines.sqlite.replications import s3
+from rig.front.speed import _of_document
+from rig.front.terminal import standard_output
+from rig.speed import session
+from rig.trials.trial import Orders
+from tests.unit.test_analysis_speed import measured
+
+ONE, OTHER = named("sqlite"), named("lmdb")
+BESIDE = replace(s3.REPLICATION, arms=("another",), bases={}, figures=(), absent={"a row": "no figure"})
+
+
+def planned(first: Replication, second: Replication, scale: float = 1.0) -> session.Plan:
+    return session.of_document([(ONE, first), (OTHER, second)], 7, scale)
+
+
+def test_the_arms_of_all_are_measured_each_by_its_own_engine_and_compared_with_its_own_base() -> None:
+    plan = planned(s3.REPLICATION, BESIDE)
+    assert [*s3.REPLICATION.arms, "another"] == list(plan.arms)
+    orders, facts = plan.arms["another"]
+    assert ("rig.engines.lmdb", "lmdb", "another") == (orders.engine_module, facts.engine, facts.base)
+    orders, facts = plan.arms["wal"]
+    assert ("rig.engines.sqlite", "sqlite", "delete") == (orders.engine_module, facts.engine, facts.base)
+    assert list(s3.REPLICATION.figures) == list(plan.figures)
+    assert {**s3.REPLICATION.absent, "a row": "no figure"} == plan.absent
+
+
+def test_a_metric_that_only_one_has_is_shown_for_its_arms_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    more = Metric("more", "x more", more_is_better=True)
+    plan = planned(s3.REPLICATION, replace(BESIDE, metrics=(*BESIDE.metrics, more)))
+    assert [*s3.REPLICATION.metrics, more] == list(plan.metrics)
+    found = measured({"slow": [10, 11], "fast": [30, 33]})
+    trials = [replace(one, metrics={**one.metrics, "more": 77.7}) if one.arm == "fast" else one for one in found.trials]
+    print_speeds(replace(found, metrics=[*found.metrics, more], trials=trials), standard_output())
+    (fast,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fast") and "77.7" in line]
+    assert ["77.7", "-"] == fast.split()[-2:]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (
+            replace(BESIDE, arms=("wal",)),
+            "its arm wal is one thing in the package of sqlite, and another in that of lmdb",
+        ),
+        (
+            replace(BESIDE, metrics=(replace(BESIDE.metrics[0], unit="min"),)),
+            f"its metric {BESIDE.metrics[0].name} is one thing in the package of sqlite",
+        ),
+        (replace(BESIDE, file="005_other.txt"), "the document S3 cannot be measured: its file is one thing"),
+    ],
+)
+def test_workloads_that_contradict_each_other_are_not_measured(second: Replication, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        planned(s3.REPLICATION, second)
+
+
+def test_a_smaller_scale_needs_less_space_but_never_none() -> None:
+    large = replace(BESIDE, needed_bytes=16 * NEEDED_BYTES_MIN)
+    found = [planned(s3.REPLICATION, large, scale).needed_bytes for scale in (1.0, 0.5, 0.001)]
+    assert [16 * NEEDED_BYTES_MIN, 8 * NEEDED_BYTES_MIN, NEEDED_BYTES_MIN] == found
+
+
+def test_the_documents_of_all_engines_can_be_measured_with_its_own_figures_first() -> None:
+    names = {one.name for engine in engines() for one in replications_of(engine)}
+    assert {"S0", "S1", "S2", "S3", "S4"} <= names
+    for name in names:
+        plan = _of_document(name, 1, 1.0)
+        (first, *_) = plan.arms
+        assert any(first in {figure.arm, figure.base} for figure in plan.figures)
+    assert ["rocksdb", "leveldb"] == list(
+        dict.fromkeys(facts.engine for _, facts in _of_document("S4", 1, 1).arms.values())
+    )
+
+
+def test_of_two_workloads_in_one_package_an_arm_is_carried_out_by_its_own() -> None:
+    for engine in engines():
+        for one in replications_of(engine):
+            for arm in one.arms:
+                assert one is Orders(engine.module, 1, {}, document=one.name, arm=arm).replication
