@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from rig.analysis.latencies import Latencies, latencies
 from rig.engines.replications import Figure
-from rig.speed.speeds import Reads, Speeds
+from rig.speed.speeds import INSTRUCTIONS, Reads, Speeds, Trial
 
 _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
@@ -56,6 +56,8 @@ class ArmSpeed:
     flush_per_transaction: float | None
     bytes_per_user_byte: float | None
     cpu_ms_per_transaction: float | None
+    # Of the whole machine, its kernel included; None on a real disk, whose clock does not count them.
+    instructions_per_transaction: float | None
     # Counts of the workload's own, such as errors, each as the median of the trials.
     counts: dict[str, float]
 
@@ -142,12 +144,24 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
         reads=_of_reads([trial.reads for trial in trials if trial.reads]),
         flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
         bytes_per_user_byte=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
-        cpu_ms_per_transaction=_median([_part(t.cpu_s * 1e3, t.transactions) for t in trials]),
+        cpu_ms_per_transaction=_median([_part(_ms(t.cpu_s), t.transactions) for t in trials]),
+        instructions_per_transaction=_median([_instructions(speeds, one) for one in trials]),
         counts={
             key: statistics.median(trial.counts.get(key, 0) for trial in trials)
             for key in sorted({key for trial in trials for key in trial.counts})
         },
     )
+
+
+def _instructions(speeds: Speeds, trial: Trial) -> float | None:
+    per_s = speeds.virtual.get(INSTRUCTIONS)
+    if per_s is None or trial.busy_ns is None:
+        return None
+    return _part(trial.busy_ns / 1e9 * int(per_s), trial.transactions)
+
+
+def _ms(taken_s: float | None) -> float | None:
+    return None if taken_s is None else taken_s * 1e3
 
 
 def _of_reads(reads: Sequence[Reads]) -> Latencies | None:

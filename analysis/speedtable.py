@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +10,7 @@ from rich.table import Table
 from rig.analysis.latencies import Latencies
 from rig.analysis.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
 from rig.engines.replications import Metric
-from rig.speed.speeds import Speeds
+from rig.speed.speeds import INSTRUCTIONS, Speeds
 
 
 def print_speeds(speeds: Speeds, console: Console) -> None:
@@ -27,34 +27,46 @@ def print_speeds(speeds: Speeds, console: Console) -> None:
 
 
 def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
-    """Return the figures of all arms and what they cost, in one table if there is one metric, else in two."""
+    """Return the figures of all arms, their latencies, and what they cost; a single metric stands beside latencies."""
     figures, costs = _table("arm"), _table("arm")
     for metric in speeds.metrics:
         for heading in (metric.unit, "ratio"):
             figures.add_column(heading, justify="right", no_wrap=True)
-    if is_one := len(speeds.metrics) == 1:
-        costs = figures
+    times = figures if (is_one := len(speeds.metrics) == 1) else _table("arm")
     has_reads = any(arm.reads for arm in arms)
-    of_reads = ("read\np50 ms", "p95", "p99", "max") if has_reads else ()
-    for heading in ("p50 ms", "p95", "p99", "max", "FLUSH\n/tx", "bytes/\nuser byte", *of_reads):
+    for heading in ("p50 ms", "p95", "p99", "max", *(("read\np50 ms", "p95", "p99", "max") if has_reads else ())):
+        times.add_column(heading, justify="right")
+    costed = _costs(speeds)
+    for heading in costed:
         costs.add_column(heading, justify="right")
     for arm in arms:
         is_base = speeds.arms[arm.name].base == arm.name
         shown = [word for metric in speeds.metrics for word in _figure(arm, metric, is_base=is_base)]
+        taken = [*_latencies(arm.latencies), *(_latencies(arm.reads) if has_reads else ())]
         if is_one:
-            figures.add_row(arm.name, *shown, *_costs(arm))
+            figures.add_row(arm.name, *shown, *taken)
         else:
             figures.add_row(arm.name, *shown)
-            costs.add_row(arm.name, *_costs(arm), *(_latencies(arm.reads) if has_reads else ()))
-    return [figures] if is_one else [figures, costs]
+            times.add_row(arm.name, *taken)
+        costs.add_row(arm.name, *(number(cost(arm)) for cost in costed.values()))
+    return [figures, costs] if is_one else [figures, times, costs]
 
 
 def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
     return number(_value(arm.figures.get(metric.name))), "base" if is_base else _interval(arm.ratios.get(metric.name))
 
 
-def _costs(arm: ArmSpeed) -> list[str]:
-    return [*_latencies(arm.latencies), number(arm.flush_per_transaction), number(arm.bytes_per_user_byte)]
+def _costs(speeds: Speeds) -> dict[str, Callable[[ArmSpeed], float | None]]:
+    """Return the columns of what an arm costs, by their headings."""
+    found: dict[str, Callable[[ArmSpeed], float | None]] = {
+        "FLUSH\n/tx": lambda arm: arm.flush_per_transaction,
+        "bytes/\nuser byte": lambda arm: arm.bytes_per_user_byte,
+    }
+    if INSTRUCTIONS in speeds.virtual:
+        found["instr.\n/tx"] = lambda arm: arm.instructions_per_transaction
+    else:
+        found["CPU ms\n/tx"] = lambda arm: arm.cpu_ms_per_transaction
+    return found
 
 
 def _latencies(one: Latencies | None) -> list[str]:

@@ -1,6 +1,7 @@
 """The stored form of `rig speed --json FILE`: one JSON object with every single measurement.
 
-    format      "powercut-rig speed 3"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`
+    format      "powercut-rig speed 4"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`,
+                3 no `busy_ns`
     made        when, as UTC in ISO 8601
     experiment  "settings", or the name of a document such as "S0"
     document    the document's file; empty for settings
@@ -10,8 +11,8 @@
     versions    of the rig, Python and the kernel; what the engines read back is in the arms
     place       {filesystem, options, disks: list of {name, model, write_cache, rotational}, virtual}; no paths.
                 `virtual` is empty for a real disk. For one in a virtual machine, whose clock counts instructions and
-                the delays of a modelled disk, it has {filesystem, device, delays, clock, qemu} as texts; `filesystem`
-                is then the word of the rig, such as btrfs.zstd
+                the delays of a modelled disk, it has {filesystem, device, delays, clock, instructions_per_s, qemu} as
+                texts; `filesystem` is then the word of the rig, such as btrfs.zstd
     probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before the first trial
     warnings    what a reader has to know about the disk, as sentences
     seed        of the order of the arms and of what is written
@@ -29,7 +30,9 @@
         disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during the trial, of all
                         programs; null if they cannot be read; the last two are null if the kernel counts no flushes
         process_bytes   bytes that the trial and what it started caused to be written to a disk; null if unknown
-        cpu_s           processor time of the trial during the measured time, user and system
+        cpu_s           processor time of the trial and what it started, user and system; null if unknown
+        busy_ns         how long the processors of the machine were not idle, for whatever program, but without the
+                        polling of dm-delay, see `rig.trials.busy`; null if unknown
         files           name -> bytes when the measured time ended, before the database was closed
 
 Figures of different files are comparable only if place and probe are.
@@ -50,9 +53,11 @@ from rig.engines.replications import Figure, Metric
 from rig.trials.disks import Counters, Disk
 from rig.trials.probe import Probe
 
-FORMAT = "powercut-rig speed 3"
-_FORMATS = {FORMAT, "powercut-rig speed 2", "powercut-rig speed 1"}
+FORMAT = "powercut-rig speed 4"
+_FORMATS = {FORMAT, *(f"powercut-rig speed {number}" for number in (1, 2, 3))}
 WARM_UP = 0
+# In `virtual`: how many the clock counts in a second.
+INSTRUCTIONS = "instructions_per_s"
 # The name in a run directory, whose report shows these figures beside its virtual ones.
 BESIDE = "speed.json"
 # The load of a document's own workload at the sizes that the document has.
@@ -83,9 +88,10 @@ class Trial:
     latencies_ns: Sequence[int]
     disk: Counters | None
     process_bytes: int | None
-    cpu_s: float
+    cpu_s: float | None
     files: Mapping[str, int]
     reads: Reads | None = None
+    busy_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -214,11 +220,15 @@ def _numbers(speeds: Speeds) -> Iterator[Any]:
     """Yield all that the analysis reckons with."""
     yield from (speeds.seed, speeds.probe.sync_s, speeds.probe.sync_s_min)
     for one in speeds.trials:
-        yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes, one.cpu_s)
+        yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes)
         yield from (*one.metrics.values(), *one.counts.values(), *one.latencies_ns)
         if one.reads:
             yield from (one.reads.count, one.reads.longest_ns, *one.reads.sample_ns)
-        yield from (number for number in (one.process_bytes, one.disk and one.disk.flush_count) if number is not None)
+        yield from (
+            number
+            for number in (one.process_bytes, one.cpu_s, one.busy_ns, one.disk and one.disk.flush_count)
+            if number is not None
+        )
 
 
 def _trial(message: dict[str, Any]) -> Trial:

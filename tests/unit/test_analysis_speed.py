@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import statistics
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +92,28 @@ def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
     assert {"faults": 2} == first.counts
 
 
+def test_instructions_are_the_busy_time_of_a_machine_whose_clock_counts_them() -> None:
+    speeds = measured({"slow": [10.0, 10.0]})
+    busy = replace(speeds, trials=[replace(one, busy_ns=3_000_000 * one.round) for one in speeds.trials])
+    per_s = {"instructions_per_s": "500000000"}
+    found = [speed.summed_up(one)[0].instructions_per_transaction for one in (busy, replace(busy, virtual=per_s))]
+    # Rounds of 3 and 6 ms, and ten transactions.
+    assert [None, 225_000] == found
+    assert speed.summed_up(replace(speeds, virtual=per_s))[0].instructions_per_transaction is None
+
+
+def test_the_table_has_instructions_where_the_clock_counts_them_and_elsewhere_processor_time() -> None:
+    speeds = measured({"slow": [10.0, 10.0]})
+    speeds = replace(speeds, trials=[replace(one, busy_ns=3_000_000) for one in speeds.trials])
+    said = {"filesystem": "fs", "device": "none", "delays": "", "clock": "", "instructions_per_s": "500000000"}
+    for virtual, heading, figure in (({}, "CPU ms", "2.00"), (said, "instr.", "150,000")):
+        output = io.StringIO()
+        print_speeds(replace(speeds, virtual=virtual), Console(file=output, width=80))
+        _, costs = (line.split() for line in output.getvalue().splitlines() if line.startswith("slow "))
+        assert heading in output.getvalue()
+        assert figure == costs[-1]
+
+
 @pytest.mark.parametrize("slow", [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]])
 def test_nothing_is_compared_with_a_base_that_stood_still_and_a_line_says_so(slow: list[float]) -> None:
     speeds = measured({"slow": slow, "fast": [30, 33, 36]}, (Figure("fast", "slow", "speed", 2.0, 12),))
@@ -102,11 +125,11 @@ def test_nothing_is_compared_with_a_base_that_stood_still_and_a_line_says_so(slo
 
 def test_what_was_not_counted_is_absent_and_never_zero() -> None:
     speeds = measured({"slow": [10.0]})
-    blind = replace(
-        speeds, trials=[replace(one, disk=None, process_bytes=None, latencies_ns=[]) for one in speeds.trials]
-    )
+    unseen: dict[str, Any] = {"disk": None, "process_bytes": None, "cpu_s": None}
+    blind = replace(speeds, trials=[replace(one, **unseen, latencies_ns=[]) for one in speeds.trials])
     (found,) = speed.summed_up(blind)
     assert (None, None, None) == (found.flush_per_transaction, found.bytes_per_user_byte, found.latencies)
+    assert (None, None) == (found.cpu_ms_per_transaction, found.instructions_per_transaction)
 
 
 def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:

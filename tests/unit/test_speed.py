@@ -221,8 +221,8 @@ def test_the_spread_is_that_of_the_arm_whose_runs_differ_most() -> None:
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "speed.json"
-    path.write_text(json.dumps({"format": "powercut-rig speed 4"}))
-    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 3'"):
+    path.write_text(json.dumps({"format": "powercut-rig speed 5"}))
+    with pytest.raises(StoreError, match="not of the format 'powercut-rig speed 4'"):
         speeds.load(path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rig.analysis import speed
 from rig.front import cli
 from rig.front.speed import _bench, _of_document
 from rig.machines.campaign import Silent
@@ -40,6 +41,21 @@ def test_virtual_figures_repeat_and_a_slower_disk_costs_those_that_flush(tmp_pat
         for arm in ("wal_full", "wal_off")
     }
     assert slower["wal_full"] > 2 > slower["wal_off"] > 0.5
+    instructions = {
+        (device, arm.name): arm.instructions_per_transaction or 0
+        for device, one in found.items()
+        for arm in speed.summed_up(one)
+    }
+    # The delays of a disk cost none, and a sync some. The thread that delays also carries out requests, uncounted.
+    for arm, apart in (("wal_full", 0.15), ("wal_off", 0.03)):
+        assert pytest.approx(instructions["none", arm], rel=apart) == instructions["hdd7200", arm]
+    assert instructions["none", "wal_full"] > 1.5 * instructions["none", "wal_off"]
+    # Where nothing waits, it is the whole time.
+    (trial,) = found["none"].counted("wal_off")
+    assert 1 < (trial.busy_ns or 0) / trial.wall_ns < 1.1
+    for one in found.values():
+        for arm in one.arms:
+            assert 1 == len({trial.busy_ns for trial in one.trials if trial.arm == arm})
     assert found["hdd7200"].probe.sync_s > 0.008 > found["none"].probe.sync_s
 
 
