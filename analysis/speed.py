@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from rig.analysis.latencies import Latencies, latencies
 from rig.engines.replications import Figure
-from rig.speed.speeds import INSTRUCTIONS, Reads, Speeds, Trial
+from rig.speed.speeds import INSTRUCTIONS, Reads, Space, Speeds, Trial
 
 _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
@@ -58,6 +58,8 @@ class ArmSpeed:
     cpu_ms_per_transaction: float | None
     # Of the whole machine, its kernel included; None on a real disk, whose clock does not count them.
     instructions_per_transaction: float | None
+    # In the trial that was watched; None if none was.
+    space: Space | None
     # Counts of the workload's own, such as errors, each as the median of the trials.
     counts: dict[str, float]
 
@@ -146,6 +148,7 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
         bytes_per_user_byte=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
         cpu_ms_per_transaction=_median([_part(_ms(t.cpu_s), t.transactions) for t in trials]),
         instructions_per_transaction=_median([_instructions(speeds, one) for one in trials]),
+        space=next((one.space for one in speeds.trials if one.arm == name and one.space), None),
         counts={
             key: statistics.median(trial.counts.get(key, 0) for trial in trials)
             for key in sorted({key for trial in trials for key in trial.counts})

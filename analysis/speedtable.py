@@ -10,7 +10,10 @@ from rich.table import Table
 from rig.analysis.latencies import Latencies
 from rig.analysis.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
 from rig.engines.replications import Metric
-from rig.speed.speeds import INSTRUCTIONS, Speeds
+from rig.speed.speeds import INSTRUCTIONS, RUNS_MIN, Speeds
+
+_MIB = 1 << 20
+_GROUPS_MAX = 8
 
 
 def print_speeds(speeds: Speeds, console: Console) -> None:
@@ -36,7 +39,7 @@ def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
     has_reads = any(arm.reads for arm in arms)
     for heading in ("p50 ms", "p95", "p99", "max", *(("read\np50 ms", "p95", "p99", "max") if has_reads else ())):
         times.add_column(heading, justify="right")
-    costed = _costs(speeds)
+    costed = _costs(speeds, arms)
     for heading in costed:
         costs.add_column(heading, justify="right")
     for arm in arms:
@@ -56,7 +59,7 @@ def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
     return number(_value(arm.figures.get(metric.name))), "base" if is_base else _interval(arm.ratios.get(metric.name))
 
 
-def _costs(speeds: Speeds) -> dict[str, Callable[[ArmSpeed], float | None]]:
+def _costs(speeds: Speeds, arms: Sequence[ArmSpeed]) -> dict[str, Callable[[ArmSpeed], float | None]]:
     """Return the columns of what an arm costs, by their headings."""
     found: dict[str, Callable[[ArmSpeed], float | None]] = {
         "FLUSH\n/tx": lambda arm: arm.flush_per_transaction,
@@ -66,6 +69,8 @@ def _costs(speeds: Speeds) -> dict[str, Callable[[ArmSpeed], float | None]]:
         found["instr.\n/tx"] = lambda arm: arm.instructions_per_transaction
     else:
         found["CPU ms\n/tx"] = lambda arm: arm.cpu_ms_per_transaction
+    if any(arm.space for arm in arms):
+        found["peak\nMiB"] = lambda arm: arm.space.peak_bytes / _MIB if arm.space else None
     return found
 
 
@@ -83,6 +88,7 @@ def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
     yield from _of_virtual(speeds) if speeds.virtual else _of_disk(speeds)
     for line in (*speeds.warnings, *noises(speeds)):
         yield f"warning: {line}"
+    yield from _of_space(arms)
     for arm in arms:
         if shown := {name: count for name, count in arm.counts.items() if count}:
             yield f"{arm.name}: " + ", ".join(f"{name} {count:g}" for name, count in shown.items())
@@ -101,13 +107,29 @@ def _of_disk(speeds: Speeds) -> Iterable[str]:
     )
 
 
+def _of_space(arms: Iterable[ArmSpeed]) -> Iterable[str]:
+    """Yield the largest files of each arm, or groups of them."""
+    of_arms = {arm.name: arm.space.groups for arm in arms if arm.space}
+    if of_arms:
+        yield (
+            "peak MiB of files, and of those together whose names differ only in numbers, looked at about every "
+            "millisecond of the warm-up, so it is the least that they took:"
+        )
+    for name, groups in of_arms.items():
+        largest = sorted((group for group in groups.items() if group[1]), key=lambda group: (-group[1], group[0]))
+        more = f", and {len(largest) - _GROUPS_MAX} more" if len(largest) > _GROUPS_MAX else ""
+        yield f"  {name}: " + ", ".join(f"{each} {number(size / _MIB)}" for each, size in largest[:_GROUPS_MAX]) + more
+
+
 def _of_virtual(speeds: Speeds) -> Iterable[str]:
-    said, count = speeds.virtual, speeds.repeats + 1
+    said, count = speeds.virtual, speeds.run_count
     yield (
         f"virtual: {said['filesystem']} on the device {said['device']} ({said['delays']}); {said['clock']}; "
         f"a sync takes {speeds.probe.sync_s * 1e3:.2g} ms; seed {speeds.seed}"
     )
-    if not speeds.spread:
+    if count < RUNS_MIN:
+        yield f"{count} counted run of each arm: whether runs agree takes --repeats {RUNS_MIN}"
+    elif not speeds.spread:
         yield f"all {count} runs of each arm took the same time, to the last nanosecond"
     else:
         yield (

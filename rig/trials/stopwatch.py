@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from rig.trials import disks
 from rig.trials.busy import Busy
+from rig.trials.space import Watcher
 
 _PROCESSES = Path("/proc")
 _Number = TypeVar("_Number", int, float)
@@ -22,8 +23,10 @@ _Number = TypeVar("_Number", int, float)
 class Stopwatch:
     """A `rig.engines.replications.Stopwatch` that reads the block layer and the process."""
 
-    def __init__(self, directory: Path, below: Sequence[Path]) -> None:
+    def __init__(self, directory: Path, below: Sequence[Path], watcher: Watcher | None = None) -> None:
+        """Take the directory, the sysfs folders of its disks, and who watches the space there, if it is watched."""
         self.directory = directory
+        self._watcher = watcher
         self._below = below
         self._facts: dict[str, Any] = {}
         self._latencies_ns: list[int] = []
@@ -37,11 +40,14 @@ class Stopwatch:
         synced(self.directory)
         with Busy() as busy:
             disk, written, cpu_s = disks.counted(self._below), _written(), _cpu_s()
+            if self._watcher:
+                self._watcher.begin()
             busy.begin()
             begin_ns = time.perf_counter_ns()
             yield
             wall_ns = time.perf_counter_ns() - begin_ns
             busy_ns, cpu_after_s = busy.ns(), _cpu_s()
+        space = self._watcher.end() if self._watcher else None
         after, written_after = disks.counted(self._below), _written()
         self._facts = {
             "wall_ns": wall_ns,
@@ -49,6 +55,7 @@ class Stopwatch:
             "process_bytes": _difference(written_after, written),
             "cpu_s": _difference(cpu_after_s, cpu_s),
             "busy_ns": busy_ns,
+            "space": space,
             "files": {path.name: path.stat().st_size for path in sorted(self.directory.iterdir()) if path.is_file()},
         }
 

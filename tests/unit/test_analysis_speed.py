@@ -17,7 +17,7 @@ from rig.analysis import speed
 from rig.analysis.latencies import Latencies, percentile
 from rig.analysis.speedtable import print_speeds
 from rig.engines.replications import Figure, Metric
-from rig.speed.speeds import ArmFacts, Reads, Speeds, Trial
+from rig.speed.speeds import ArmFacts, Reads, Space, Speeds, Trial
 from rig.trials.disks import Counters, Disk
 from rig.trials.probe import Probe
 
@@ -112,6 +112,40 @@ def test_the_table_has_instructions_where_the_clock_counts_them_and_elsewhere_pr
         _, costs = (line.split() for line in output.getvalue().splitlines() if line.startswith("slow "))
         assert heading in output.getvalue()
         assert figure == costs[-1]
+
+
+def test_the_space_of_the_trial_that_was_watched_stands_beside_each_arm_with_its_largest_files() -> None:
+    one = measured({"slow": [10.0], "fast": [20.0]})
+    groups = {"a.db": 3 << 20, "a.db-wal": 5 << 19, "*.log": 1 << 18, "empty": 0}
+    spaces = {"slow": Space(5 << 20, groups, groups), "fast": Space(1 << 20, {}, {f"f{n}": n + 1 for n in range(10)})}
+    trials = [each if each.round else replace(each, space=spaces[each.arm]) for each in one.trials]
+    output = io.StringIO()
+    print_speeds(replace(one, trials=trials), Console(file=output, width=80))
+    text = output.getvalue()
+    assert "peak" in text
+    _, costs = (line.split() for line in text.splitlines() if line.startswith("slow "))
+    assert "5.00" == costs[-1]
+    assert "  slow: a.db 3.00, a.db-wal 2.50, *.log 0.250\n" in text
+    assert "  fast: f9 " in text
+    assert "f2 2.86e-06, and 2 more\n" in text
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 counted run of each arm: whether"), (2, "all 2 runs of each arm")])
+def test_virtual_runs_agree_only_if_there_are_two_that_were_not_watched(count: int, words: str) -> None:
+    one = measured({"slow": [10.0] * count})
+    said = dict.fromkeys(("filesystem", "device", "delays", "clock"), "")
+    trials = [each if each.round else replace(each, space=Space(1, {}, {})) for each in one.trials]
+    assert words in _printed(replace(one, trials=trials, virtual=said))
+
+
+def test_without_anyone_who_watched_no_space_is_shown() -> None:
+    assert "peak" not in _printed(measured({"slow": [10.0]}))
+
+
+def _printed(speeds: Speeds) -> str:
+    output = io.StringIO()
+    print_speeds(speeds, Console(file=output, width=120))
+    return output.getvalue()
 
 
 @pytest.mark.parametrize("slow", [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]])
