@@ -63,8 +63,10 @@ def _costs(speeds: Speeds, arms: Sequence[ArmSpeed]) -> dict[str, Callable[[ArmS
     """Return the columns of what an arm costs, by their headings."""
     found: dict[str, Callable[[ArmSpeed], float | None]] = {
         "FLUSH\n/tx": lambda arm: arm.flush_per_transaction,
-        "bytes/\nuser byte": lambda arm: arm.bytes_per_user_byte,
+        "write\nampl.": lambda arm: arm.write_amplification,
     }
+    if any(arm.space_amplification for arm in arms):
+        found["space\nampl."] = lambda arm: arm.space_amplification
     if INSTRUCTIONS in speeds.virtual:
         found["instr.\n/tx"] = lambda arm: arm.instructions_per_transaction
     else:
@@ -88,6 +90,7 @@ def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
     yield from _of_virtual(speeds) if speeds.virtual else _of_disk(speeds)
     for line in (*speeds.warnings, *noises(speeds)):
         yield f"warning: {line}"
+    yield from _of_amplifications(arms)
     yield from _of_space(arms)
     for arm in arms:
         if shown := {name: count for name, count in arm.counts.items() if count}:
@@ -103,8 +106,17 @@ def _of_disk(speeds: Speeds) -> Iterable[str]:
     )
     yield (
         "ratios of medians to the base above, with 95 % intervals; latencies of whole transactions, all rounds; "
-        "flushes of the whole disk, the fewest of a round; bytes that the processes wrote"
+        "flushes of the whole disk, the fewest of a round"
     )
+
+
+def _of_amplifications(arms: Iterable[ArmSpeed]) -> Iterable[str]:
+    """Yield what is divided by what, of the amplifications that the table has."""
+    write = "bytes that the programs caused to be written over those of the keys and values that they wrote"
+    space = "disk space of all files at the end over the bytes of the keys and values that are there"
+    yield f"write amplification: {write}"
+    if any(arm.space_amplification for arm in arms):
+        yield f"space amplification: {space}"
 
 
 def _of_space(arms: Iterable[ArmSpeed]) -> Iterable[str]:

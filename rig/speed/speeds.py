@@ -1,7 +1,7 @@
 """The stored form of `rig speed --json FILE`: one JSON object with every single measurement.
 
     format      "powercut-rig speed 4"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`,
-                3 no `busy_ns` and no `space`
+                3 no `busy_ns`, `space`, `live_bytes` and `allocated_bytes`
     made        when, as UTC in ISO 8601
     experiment  "settings", or the name of a document such as "S0"
     document    the document's file; empty for settings
@@ -26,7 +26,10 @@
         reads           of readers beside the writers: {count, sample_ns, longest_ns}, the latencies of a part of the
                         reads, evenly spread, and the longest of all; null without readers
         wall_ns         the measured time
-        transactions, rows, user_bytes
+        transactions, rows, user_bytes      what was written; the bytes are those of keys and values
+        live_bytes      of keys and values, written before or in the measured time, that were there at its end; null for
+                        a document's own workload
+        allocated_bytes     disk space of all files at that time; null if they cannot be seen
         disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during the trial, of all
                         programs; null if they cannot be read; the last two are null if the kernel counts no flushes
         process_bytes   bytes that the trial and what it started caused to be written to a disk; null if unknown
@@ -107,6 +110,8 @@ class Trial:
     reads: Reads | None = None
     busy_ns: int | None = None
     space: Space | None = None
+    live_bytes: int | None = None
+    allocated_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -252,7 +257,14 @@ def _numbers(speeds: Speeds) -> Iterator[Any]:
             yield from (one.space.peak_bytes, *one.space.files.values(), *one.space.groups.values())
         yield from (
             number
-            for number in (one.process_bytes, one.cpu_s, one.busy_ns, one.disk and one.disk.flush_count)
+            for number in (
+                one.process_bytes,
+                one.cpu_s,
+                one.busy_ns,
+                one.live_bytes,
+                one.allocated_bytes,
+                one.disk and one.disk.flush_count,
+            )
             if number is not None
         )
 

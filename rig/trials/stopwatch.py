@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from rig.trials import disks
 from rig.trials.busy import Busy
-from rig.trials.space import Watcher
+from rig.trials.space import Watcher, allocated
 
 _PROCESSES = Path("/proc")
 _Number = TypeVar("_Number", int, float)
@@ -56,6 +56,7 @@ class Stopwatch:
             "cpu_s": _difference(cpu_after_s, cpu_s),
             "busy_ns": busy_ns,
             "space": space,
+            "allocated_bytes": _allocated(self.directory),
             "files": {path.name: path.stat().st_size for path in sorted(self.directory.iterdir()) if path.is_file()},
         }
 
@@ -94,6 +95,14 @@ def synced(directory: Path) -> None:
             raise OSError(ctypes.get_errno(), "syncfs failed", str(directory))
     finally:
         os.close(descriptor)
+
+
+def _allocated(directory: Path) -> int | None:
+    """Return the disk space of all files below a directory; None if they cannot be seen."""
+    try:
+        return sum(allocated(directory).values())
+    except OSError:
+        return None
 
 
 def _written() -> int | None:

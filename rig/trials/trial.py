@@ -80,7 +80,8 @@ def _carried(orders: Orders, watch: Stopwatch) -> dict[str, Any]:
     counts = facts["counts"]
     metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
     told = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
-    return {**facts, **told, "metrics": metrics}
+    # How much of what a document's workload writes is there at the end, it does not tell.
+    return {**facts, **told, "live_bytes": None, "metrics": metrics}
 
 
 def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -> dict[str, Any]:
@@ -103,6 +104,7 @@ def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -
         "transactions": count,
         "rows": len(operations),
         "user_bytes": sum(one.user_bytes for one in operations),
+        "live_bytes": carried.live_bytes(work),
         "metrics": metrics,
         "reads": _summed(done) if done else None,
     }

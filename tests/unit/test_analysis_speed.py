@@ -88,7 +88,7 @@ def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
     assert second.ratios["speed"].excludes_one
     assert not first.ratios["speed"].excludes_one
     assert Latencies(2, 40, 40, 40) == first.latencies
-    assert (3, 4, 2) == (first.flush_per_transaction, first.bytes_per_user_byte, first.cpu_ms_per_transaction)
+    assert (3, 4, 2) == (first.flush_per_transaction, first.write_amplification, first.cpu_ms_per_transaction)
     assert {"faults": 2} == first.counts
 
 
@@ -130,6 +130,19 @@ def test_the_space_of_the_trial_that_was_watched_stands_beside_each_arm_with_its
     assert "f2 2.86e-06, and 2 more\n" in text
 
 
+def test_the_space_of_all_files_is_held_against_the_data_that_is_there_and_not_against_what_was_written() -> None:
+    one = measured({"slow": [10.0, 10.0, 10.0]})
+    (found,) = speed.summed_up(one)
+    assert found.space_amplification is None
+    assert "space" not in _printed(one)
+    trials = [replace(each, live_bytes=250, allocated_bytes=500 * each.round) for each in one.trials]
+    (found,) = speed.summed_up(replace(one, trials=trials))
+    assert (4, 4) == (found.write_amplification, found.space_amplification)
+    assert "space amplification: disk space of all files" in _printed(replace(one, trials=trials))
+    empty = [replace(each, live_bytes=0) for each in trials]
+    assert speed.summed_up(replace(one, trials=empty))[0].space_amplification is None
+
+
 @pytest.mark.parametrize(("count", "words"), [(1, "1 counted run of each arm: whether"), (2, "all 2 runs of each arm")])
 def test_virtual_runs_agree_only_if_there_are_two_that_were_not_watched(count: int, words: str) -> None:
     one = measured({"slow": [10.0] * count})
@@ -162,7 +175,7 @@ def test_what_was_not_counted_is_absent_and_never_zero() -> None:
     unseen: dict[str, Any] = {"disk": None, "process_bytes": None, "cpu_s": None}
     blind = replace(speeds, trials=[replace(one, **unseen, latencies_ns=[]) for one in speeds.trials])
     (found,) = speed.summed_up(blind)
-    assert (None, None, None) == (found.flush_per_transaction, found.bytes_per_user_byte, found.latencies)
+    assert (None, None, None) == (found.flush_per_transaction, found.write_amplification, found.latencies)
     assert (None, None) == (found.cpu_ms_per_transaction, found.instructions_per_transaction)
 
 

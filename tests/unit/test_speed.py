@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rig.contract.errors import EngineError, HostError
@@ -147,6 +147,12 @@ def test_the_space_of_each_file_is_watched_in_the_warm_up_alone_and_stored(tmp_p
         assert one.files == one.groups
         assert max(one.files.values()) <= one.peak_bytes <= sum(one.files.values())
         assert 4096 <= one.peak_bytes < 4 << 20
+    for trial in found.trials:
+        assert (trial.live_bytes or 0) > 0
+        # The file system takes whole blocks.
+        assert (trial.live_bytes or 0) < (trial.allocated_bytes or 0) == (trial.allocated_bytes or 0) // 512 * 512
+        if trial.space:
+            assert (trial.allocated_bytes or 0) <= trial.space.peak_bytes
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 4), st.integers(0, 6), st.integers(0, 3))
@@ -161,6 +167,26 @@ def test_writers_insert_rows_that_nobody_else_inserts(
             assert rows == len(operations)
             apply(content, operations)
     assert {rows * transactions * writers + filled} == {len(table) for table in content.values()}
+
+
+# The ledger deletes what is older than 24 transactions.
+@example(0, 60, 0, 1)
+@given(st.integers(0, 3), st.integers(1, 40), st.integers(0, 6), st.integers(0, 3))
+def test_the_data_that_is_there_at_the_end_is_what_all_transactions_leave(
+    rows: int, transactions: int, filled: int, seed: int
+) -> None:
+    carried = Carried(Load(rows, transactions, 2 if rows else 1, seed, filled), named("sqlite").spec)
+    work = [carried.transactions(writer) for writer in range(carried.load.writers)]
+    content: dict[str, dict[int, tuple[int | str, ...]]] = {table.name: {} for table in carried.tables}
+    for operations in (carried.initial, *(one for part in work for one in part)):
+        apply(content, operations)
+    sizes = [
+        8 if isinstance(value, int) else len(value)
+        for table in content.values()
+        for row in table.values()
+        for value in row
+    ]
+    assert sum(sizes) + 8 * sum(map(len, content.values())) == carried.live_bytes(work)
 
 
 def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:

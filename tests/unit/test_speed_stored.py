@@ -58,6 +58,8 @@ def _spoil(message: Any, *path: str | int, value: Any) -> None:
         (("trials", 3, "latencies_ns"), [None], "None stands where a number is wanted"),
         (("trials", 3, "disk", "flush_count"), "x", "'x' stands where a number is wanted"),
         (("trials", 0, "space"), {"peak_bytes": 1, "files": {"a": "x"}, "groups": {}}, "'x' stands where a number"),
+        (("trials", 0, "live_bytes"), "x", "'x' stands where a number is wanted"),
+        (("trials", 0, "allocated_bytes"), True, "True stands where a number is wanted"),
         (("probe", "sync_s"), None, "None stands where a number is wanted"),
         (("seed",), "x", "'x' stands where a number is wanted"),
         (("metrics",), [], "it has no metric"),
@@ -116,7 +118,7 @@ def test_what_was_stored_before_space_was_watched_is_read(tmp_path: Path) -> Non
     speeds.save(one, path)
     message = json.loads(path.read_text())
     for trial in message["trials"]:
-        del trial["space"], trial["busy_ns"]
+        del trial["space"], trial["busy_ns"], trial["live_bytes"], trial["allocated_bytes"]
     path.write_text(json.dumps(message | {"format": "powercut-rig speed 3"}))
     assert one.trials == speeds.load(path).trials
 

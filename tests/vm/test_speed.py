@@ -69,6 +69,11 @@ def test_the_space_of_each_file_is_seen_and_a_map_takes_what_is_written(tmp_path
     for name in (database, f"{database}-wal", f"{database}-shm"):
         assert log.files[name] > 0
         assert f"{name} " in shown
+    for arm in speed.summed_up(found):
+        assert arm.space_amplification
+        assert arm.write_amplification
+        # The ledger keeps some twenty kB, in files of a few pages each.
+        assert 1 < arm.space_amplification < 100
     assert 4096 <= memory.peak_bytes < int(found.arms["lmdb-default"].read_back["map_size"])
 
 
