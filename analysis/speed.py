@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from rig.analysis.latencies import Latencies, latencies
 from rig.engines.replications import Figure
-from rig.speed.speeds import Reads, Speeds
+from rig.speed.speeds import INSTRUCTIONS, Reads, Space, Speeds, Trial
 
 _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
@@ -54,8 +54,15 @@ class ArmSpeed:
     # None where they were not counted. The flushes are the fewest of a round, because other programs add to them; the
     # others are medians.
     flush_per_transaction: float | None
-    bytes_per_user_byte: float | None
+    # Bytes that the programs caused to be written to the disk over those of the keys and values that they wrote.
+    write_amplification: float | None
+    # Disk space of all files at the end over the bytes of the keys and values that are there.
+    space_amplification: float | None
     cpu_ms_per_transaction: float | None
+    # Of the whole machine, its kernel included; None on a real disk, whose clock does not count them.
+    instructions_per_transaction: float | None
+    # In the trial that was watched; None if none was.
+    space: Space | None
     # Counts of the workload's own, such as errors, each as the median of the trials.
     counts: dict[str, float]
 
@@ -141,13 +148,27 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
         latencies=latencies(one for trial in trials for one in trial.latencies_ns),
         reads=_of_reads([trial.reads for trial in trials if trial.reads]),
         flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
-        bytes_per_user_byte=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
-        cpu_ms_per_transaction=_median([_part(t.cpu_s * 1e3, t.transactions) for t in trials]),
+        write_amplification=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
+        space_amplification=_median([_part(t.allocated_bytes, t.live_bytes) for t in trials]),
+        cpu_ms_per_transaction=_median([_part(_ms(t.cpu_s), t.transactions) for t in trials]),
+        instructions_per_transaction=_median([_instructions(speeds, one) for one in trials]),
+        space=next((one.space for one in speeds.trials if one.arm == name and one.space), None),
         counts={
             key: statistics.median(trial.counts.get(key, 0) for trial in trials)
             for key in sorted({key for trial in trials for key in trial.counts})
         },
     )
+
+
+def _instructions(speeds: Speeds, trial: Trial) -> float | None:
+    per_s = speeds.virtual.get(INSTRUCTIONS)
+    if per_s is None or trial.busy_ns is None:
+        return None
+    return _part(trial.busy_ns / 1e9 * int(per_s), trial.transactions)
+
+
+def _ms(taken_s: float | None) -> float | None:
+    return None if taken_s is None else taken_s * 1e3
 
 
 def _of_reads(reads: Sequence[Reads]) -> Latencies | None:
@@ -159,7 +180,7 @@ def _figures(speeds: Speeds, arm: str, metric: str) -> list[float]:
     return [trial.metrics[metric] for trial in speeds.counted(arm)]
 
 
-def _part(amount: float | None, of: int) -> float | None:
+def _part(amount: float | None, of: int | None) -> float | None:
     return None if amount is None or not of else amount / of
 
 

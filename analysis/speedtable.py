@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +10,10 @@ from rich.table import Table
 from rig.analysis.latencies import Latencies
 from rig.analysis.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
 from rig.engines.replications import Metric
-from rig.speed.speeds import Speeds
+from rig.speed.speeds import INSTRUCTIONS, RUNS_MIN, Speeds
+
+_MIB = 1 << 20
+_GROUPS_MAX = 8
 
 
 def print_speeds(speeds: Speeds, console: Console) -> None:
@@ -27,34 +30,50 @@ def print_speeds(speeds: Speeds, console: Console) -> None:
 
 
 def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
-    """Return the figures of all arms and what they cost, in one table if there is one metric, else in two."""
+    """Return the figures of all arms, their latencies, and what they cost; a single metric stands beside latencies."""
     figures, costs = _table("arm"), _table("arm")
     for metric in speeds.metrics:
         for heading in (metric.unit, "ratio"):
             figures.add_column(heading, justify="right", no_wrap=True)
-    if is_one := len(speeds.metrics) == 1:
-        costs = figures
+    times = figures if (is_one := len(speeds.metrics) == 1) else _table("arm")
     has_reads = any(arm.reads for arm in arms)
-    of_reads = ("read\np50 ms", "p95", "p99", "max") if has_reads else ()
-    for heading in ("p50 ms", "p95", "p99", "max", "FLUSH\n/tx", "bytes/\nuser byte", *of_reads):
+    for heading in ("p50 ms", "p95", "p99", "max", *(("read\np50 ms", "p95", "p99", "max") if has_reads else ())):
+        times.add_column(heading, justify="right")
+    costed = _costs(speeds, arms)
+    for heading in costed:
         costs.add_column(heading, justify="right")
     for arm in arms:
         is_base = speeds.arms[arm.name].base == arm.name
         shown = [word for metric in speeds.metrics for word in _figure(arm, metric, is_base=is_base)]
+        taken = [*_latencies(arm.latencies), *(_latencies(arm.reads) if has_reads else ())]
         if is_one:
-            figures.add_row(arm.name, *shown, *_costs(arm))
+            figures.add_row(arm.name, *shown, *taken)
         else:
             figures.add_row(arm.name, *shown)
-            costs.add_row(arm.name, *_costs(arm), *(_latencies(arm.reads) if has_reads else ()))
-    return [figures] if is_one else [figures, costs]
+            times.add_row(arm.name, *taken)
+        costs.add_row(arm.name, *(number(cost(arm)) for cost in costed.values()))
+    return [figures, costs] if is_one else [figures, times, costs]
 
 
 def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
     return number(_value(arm.figures.get(metric.name))), "base" if is_base else _interval(arm.ratios.get(metric.name))
 
 
-def _costs(arm: ArmSpeed) -> list[str]:
-    return [*_latencies(arm.latencies), number(arm.flush_per_transaction), number(arm.bytes_per_user_byte)]
+def _costs(speeds: Speeds, arms: Sequence[ArmSpeed]) -> dict[str, Callable[[ArmSpeed], float | None]]:
+    """Return the columns of what an arm costs, by their headings."""
+    found: dict[str, Callable[[ArmSpeed], float | None]] = {
+        "FLUSH\n/tx": lambda arm: arm.flush_per_transaction,
+        "write\nampl.": lambda arm: arm.write_amplification,
+    }
+    if any(arm.space_amplification for arm in arms):
+        found["space\nampl."] = lambda arm: arm.space_amplification
+    if INSTRUCTIONS in speeds.virtual:
+        found["instr.\n/tx"] = lambda arm: arm.instructions_per_transaction
+    else:
+        found["CPU ms\n/tx"] = lambda arm: arm.cpu_ms_per_transaction
+    if any(arm.space for arm in arms):
+        found["peak\nMiB"] = lambda arm: arm.space.peak_bytes / _MIB if arm.space else None
+    return found
 
 
 def _latencies(one: Latencies | None) -> list[str]:
@@ -71,6 +90,8 @@ def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
     yield from _of_virtual(speeds) if speeds.virtual else _of_disk(speeds)
     for line in (*speeds.warnings, *noises(speeds)):
         yield f"warning: {line}"
+    yield from _of_amplifications(arms)
+    yield from _of_space(arms)
     for arm in arms:
         if shown := {name: count for name, count in arm.counts.items() if count}:
             yield f"{arm.name}: " + ", ".join(f"{name} {count:g}" for name, count in shown.items())
@@ -85,17 +106,42 @@ def _of_disk(speeds: Speeds) -> Iterable[str]:
     )
     yield (
         "ratios of medians to the base above, with 95 % intervals; latencies of whole transactions, all rounds; "
-        "flushes of the whole disk, the fewest of a round; bytes that the processes wrote"
+        "flushes of the whole disk, the fewest of a round"
     )
 
 
+def _of_amplifications(arms: Iterable[ArmSpeed]) -> Iterable[str]:
+    """Yield what is divided by what, of the amplifications that the table has."""
+    write = "bytes that the programs caused to be written over those of the keys and values that they wrote"
+    space = "disk space of all files at the end over the bytes of the keys and values that are there"
+    yield f"write amplification: {write}"
+    if any(arm.space_amplification for arm in arms):
+        yield f"space amplification: {space}"
+
+
+def _of_space(arms: Iterable[ArmSpeed]) -> Iterable[str]:
+    """Yield the largest files of each arm, or groups of them."""
+    of_arms = {arm.name: arm.space.groups for arm in arms if arm.space}
+    if of_arms:
+        yield (
+            "peak MiB of files, and of those together whose names differ only in numbers, looked at about every "
+            "millisecond of the warm-up, so it is the least that they took:"
+        )
+    for name, groups in of_arms.items():
+        largest = sorted((group for group in groups.items() if group[1]), key=lambda group: (-group[1], group[0]))
+        more = f", and {len(largest) - _GROUPS_MAX} more" if len(largest) > _GROUPS_MAX else ""
+        yield f"  {name}: " + ", ".join(f"{each} {number(size / _MIB)}" for each, size in largest[:_GROUPS_MAX]) + more
+
+
 def _of_virtual(speeds: Speeds) -> Iterable[str]:
-    said, count = speeds.virtual, speeds.repeats + 1
+    said, count = speeds.virtual, speeds.run_count
     yield (
         f"virtual: {said['filesystem']} on the device {said['device']} ({said['delays']}); {said['clock']}; "
         f"a sync takes {speeds.probe.sync_s * 1e3:.2g} ms; seed {speeds.seed}"
     )
-    if not speeds.spread:
+    if count < RUNS_MIN:
+        yield f"{count} counted run of each arm: whether runs agree takes --repeats {RUNS_MIN}"
+    elif not speeds.spread:
         yield f"all {count} runs of each arm took the same time, to the last nanosecond"
     else:
         yield (

@@ -2,7 +2,7 @@
 
 A claim is not measured by fewer than ROUNDS_MIN rounds, nor by another amount of work: a first look at a smaller scale,
 or, where settings are compared, another load than the claim's, which is the ledger if it names none. A virtual machine
-measures the same in each round, so one is enough.
+measures the same in each round, so two that agree are enough.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rig.analysis.claims.answer import Answer, decide, not_measured
 from rig.analysis.claims.claim import Claim, Speed, Verdict
 from rig.analysis.speed import ratio
 from rig.contract.scenario import DEFAULT_WORKLOAD
-from rig.speed.speeds import WHOLE, Speeds
+from rig.speed.speeds import RUNS_MIN, WHOLE, Speeds
 
 ROUNDS_MIN = 10
 # Runs of a virtual machine differ by nanoseconds, if at all; then one round says as much as ten.
@@ -50,8 +50,8 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
         return not_measured(claim, other)
     metric = wanted.metric or speeds.metrics[0].name
     count = min(sum(metric in trial.metrics for trial in speeds.counted(arm)) for arm in arms)
-    if speeds.virtual and speeds.spread > _SPREAD_MAX:
-        return not_measured(claim, f"the virtual runs of an arm differ by {speeds.spread:.1g} of their time")
+    if speeds.virtual and (doubt := _doubt(speeds)):
+        return not_measured(claim, doubt)
     if count < ROUNDS_MIN and not speeds.virtual:
         return not_measured(claim, f"{count} of {ROUNDS_MIN} rounds of {wanted.over} and {wanted.under} have {metric}")
     found = ratio(speeds, wanted.over, wanted.under, metric)
@@ -66,6 +66,15 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
         where = f"Measured in a virtual machine, on {said['filesystem']} on the modelled disk {said['device']}."
         return replace(answer, seen=f"{answer.seen} {where}")
     return answer
+
+
+def _doubt(speeds: Speeds) -> str:
+    """Return why virtual figures may not be what the next run shows; empty if runs agree."""
+    if speeds.run_count < RUNS_MIN:
+        return f"{speeds.run_count} virtual run of an arm agrees with no other: --repeats {RUNS_MIN}"
+    if speeds.spread > _SPREAD_MAX:
+        return f"the virtual runs of an arm differ by {speeds.spread:.1g} of their time"
+    return ""
 
 
 def _other_work(speeds: Speeds, wanted: Speed) -> str:

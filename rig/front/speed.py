@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rig.speed.session import Bench, Plan
     from rig.trials.loads import Load
 
-_REPEATS, _REPEATS_VIRTUAL = 10, 1
+_REPEATS, _REPEATS_VIRTUAL = 10, 2
 
 
 def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
-    help=f"Counted rounds, after a warm-up.  [default: {_REPEATS}; with --fs {_REPEATS_VIRTUAL}, to see both agree]",
+    help=f"Counted rounds, after a warm-up.  [default: {_REPEATS}; with --fs {_REPEATS_VIRTUAL}, to see them agree]",
 )
 @click.option(
     "--seed",

@@ -22,6 +22,7 @@ from rig.guest.devices.stack import delayed_disk
 from rig.guest.watch.forks import Fork
 from rig.guest.watch.patience import Limits
 from rig.trials import trial
+from rig.trials.busy import pollers
 from rig.trials.probe import probe
 from rig.trials.trial import Orders
 
@@ -37,13 +38,18 @@ def answer(
     The orders are of one engine.
     """
     asked = [Orders.of(each) for each in orders]
-    with _mounted(asked[0], filesystem, Device.of(device), size_mib) as (directory, disk, options):
+    modelled = Device.of(device)
+    with _mounted(asked[0], filesystem, modelled, size_mib) as (directory, disk, options):
         if what == "survey":
             return _survey(directory, disk, options)
         if what == "hindrances":
             return {"hindrances": [trial.hindrance(each, directory) for each in asked]}
         (one,) = asked
-        return {"facts": _apart(lambda: trial.carry_out(one, directory, [disk]))}
+        facts = _apart(lambda: trial.carry_out(one, directory, [disk]))
+        if modelled.has_delays and not pollers():
+            # Whatever passes the delays cannot be told apart from the rest.
+            facts["busy_ns"] = None
+        return {"facts": facts}
 
 
 @contextmanager

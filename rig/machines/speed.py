@@ -18,6 +18,7 @@ from rig.filesystems import FileSystem
 from rig.machines.argv import INSTRUCTIONS_PER_S
 from rig.machines.template import Template, qemu_version
 from rig.speed.session import Survey
+from rig.speed.speeds import INSTRUCTIONS
 from rig.trials.probe import Probe
 from rig.trials.trial import Orders
 
@@ -47,6 +48,7 @@ class InGuest:
             "device": device.name,
             "delays": f"read {device.read_ms}, write {device.write_ms}, flush {device.flush_ms} ms, to ticks of 4 ms",
             "clock": f"{INSTRUCTIONS_PER_S // 10**6} million instructions a second, one processor",
+            INSTRUCTIONS: str(INSTRUCTIONS_PER_S),
             "qemu": qemu_version(),
         }
         versions = {"rig": version("powercut-rig"), **told["versions"]}

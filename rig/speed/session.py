@@ -1,8 +1,8 @@
 """A measurement from its first trial to its last: rounds in random order, each trial in a fresh folder and process.
 
 A round holds every arm once, in an order drawn from the seed, so that other activity on the host affects all arms
-alike. Round 0 is the warm-up and is stored, but not counted. Virtual figures repeat to the digit; where they do not, a
-run is made again.
+alike. Round 0 is the warm-up and is stored, but not counted: in it the disk space is watched, which slows it down.
+Virtual figures repeat to the digit; where they do not, a run is made again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rig.contract.errors import EngineError, UsageError
 from rig.engines import Engine
 from rig.engines.replications import NEEDED_BYTES_MIN, Figure, Metric, Replication
 from rig.speed.arms import Arm
-from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Speeds, Trial
+from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Space, Speeds, Trial
 from rig.trials import disks
 from rig.trials.disks import Disk
 from rig.trials.probe import Probe
@@ -155,13 +155,13 @@ def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progres
     progress.planned(len(arms) * (repeats + 1))
     trials, read_back = [], dict[str, Mapping[str, str]]()
     for number, name in schedule(arms, repeats, seed):
-        told = _carried_out(plan, name, bench)
+        told = _carried_out(plan, name, bench, is_watched=number == WARM_UP)
         read_back[name] = told.pop("read_back")
         trials.append(_trial(told, number, name))
         progress.judged(1)
     if survey.virtual:
         agreed = {(one.round, one.arm): one for name in arms for one in _agreeing(plan, name, bench, trials, progress)}
-        trials = [agreed[one.round, one.arm] for one in trials]
+        trials = [agreed.get((one.round, one.arm), one) for one in trials]
     return Speeds(
         experiment=plan.experiment,
         document=plan.document,
@@ -200,11 +200,11 @@ def _left_out(hindered: Mapping[str, str]) -> Iterator[str]:
 
 
 def _agreeing(plan: Plan, name: str, bench: Bench, trials: Sequence[Trial], progress: Progress) -> list[Trial]:
-    """Return an arm's trials if all took the same time; else as many that did, of the first and of further runs.
+    """Return an arm's counted trials if all took the same time; else as many that did, of these and of further runs.
 
     After `_FURTHER_RUNS_MAX` further runs the first ones stand: `Speeds.spread` tells by how much they differ.
     """
-    first = [trial for trial in trials if trial.arm == name]
+    first = [trial for trial in trials if trial.arm == name and trial.round != WARM_UP]
     seen = list(first)
     for _ in range(_FURTHER_RUNS_MAX):
         usual = statistics.mode(trial.wall_ns for trial in seen)
@@ -212,15 +212,15 @@ def _agreeing(plan: Plan, name: str, bench: Bench, trials: Sequence[Trial], prog
         if len(same) >= len(first):
             return [replace(trial, round=found.round) for trial, found in zip(same, first, strict=False)]
         progress.says(f"the runs of {name} differ, so it runs again")
-        told = _carried_out(plan, name, bench)
+        told = _carried_out(plan, name, bench, is_watched=False)
         del told["read_back"]
         seen.append(_trial(told, len(seen), name))
     return first
 
 
-def _carried_out(plan: Plan, name: str, bench: Bench) -> dict[str, Any]:
+def _carried_out(plan: Plan, name: str, bench: Bench, *, is_watched: bool) -> dict[str, Any]:
     orders, facts = plan.arms[name]
-    found = bench.carried_out(orders)
+    found = bench.carried_out(replace(orders, watched=is_watched))
     if "error" in found:
         raise EngineError(f"{name} could not be measured: {found['error']}")
     for setting, asked in facts.settings.items():
@@ -234,4 +234,5 @@ def _carried_out(plan: Plan, name: str, bench: Bench) -> dict[str, Any]:
 def _trial(told: dict[str, Any], number: int, name: str) -> Trial:
     disk = disks.Counters(**told["disk"]) if told["disk"] else None
     reads = Reads(**told["reads"]) if told.get("reads") else None
-    return Trial(**{**told, "disk": disk, "reads": reads, "round": number, "arm": name})
+    space = Space(**told["space"]) if told["space"] else None
+    return Trial(**{**told, "disk": disk, "reads": reads, "space": space, "round": number, "arm": name})

@@ -1,6 +1,7 @@
 """The stored form of `rig speed --json FILE`: one JSON object with every single measurement.
 
-    format      "powercut-rig speed 3"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`
+    format      "powercut-rig speed 4"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`,
+                3 no `busy_ns`, `space`, `live_bytes` and `allocated_bytes`
     made        when, as UTC in ISO 8601
     experiment  "settings", or the name of a document such as "S0"
     document    the document's file; empty for settings
@@ -10,12 +11,12 @@
     versions    of the rig, Python and the kernel; what the engines read back is in the arms
     place       {filesystem, options, disks: list of {name, model, write_cache, rotational}, virtual}; no paths.
                 `virtual` is empty for a real disk. For one in a virtual machine, whose clock counts instructions and
-                the delays of a modelled disk, it has {filesystem, device, delays, clock, qemu} as texts; `filesystem`
-                is then the word of the rig, such as btrfs.zstd
+                the delays of a modelled disk, it has {filesystem, device, delays, clock, instructions_per_s, qemu} as
+                texts; `filesystem` is then the word of the rig, such as btrfs.zstd
     probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before the first trial
     warnings    what a reader has to know about the disk, as sentences
     seed        of the order of the arms and of what is written
-    repeats     counted rounds; round 0 was the warm-up
+    repeats     counted rounds; round 0 was the warm-up, in which the disk space is watched
     arms        arm -> {engine, settings, load, base, read_back}; the base is the arm with which it is compared
     trials      list, in the order in which they ran, of
         round, arm      a round holds every arm once, in random order
@@ -25,11 +26,19 @@
         reads           of readers beside the writers: {count, sample_ns, longest_ns}, the latencies of a part of the
                         reads, evenly spread, and the longest of all; null without readers
         wall_ns         the measured time
-        transactions, rows, user_bytes
+        transactions, rows, user_bytes      what was written; the bytes are those of keys and values
+        live_bytes      of keys and values, written before or in the measured time, that were there at its end; null for
+                        a document's own workload
+        allocated_bytes     disk space of all files at that time; null if they cannot be seen
         disk            {write_count, written_bytes, flush_count, flush_ms} of the disks during the trial, of all
                         programs; null if they cannot be read; the last two are null if the kernel counts no flushes
         process_bytes   bytes that the trial and what it started caused to be written to a disk; null if unknown
-        cpu_s           processor time of the trial during the measured time, user and system
+        cpu_s           processor time of the trial and what it started, user and system; null if unknown
+        busy_ns         how long the processors of the machine were not idle, for whatever program, but without the
+                        polling of dm-delay, see `rig.trials.busy`; null if unknown
+        space           of a trial that was watched, the disk space that files took, at least: {peak_bytes, files,
+                        groups}, that of all files at one instant, path -> bytes of each, and the same of all at one
+                        instant whose paths differ only in numbers; null if it was not watched
         files           name -> bytes when the measured time ended, before the database was closed
 
 Figures of different files are comparable only if place and probe are.
@@ -50,9 +59,13 @@ from rig.engines.replications import Figure, Metric
 from rig.trials.disks import Counters, Disk
 from rig.trials.probe import Probe
 
-FORMAT = "powercut-rig speed 3"
-_FORMATS = {FORMAT, "powercut-rig speed 2", "powercut-rig speed 1"}
+FORMAT = "powercut-rig speed 4"
+_FORMATS = {FORMAT, *(f"powercut-rig speed {number}" for number in (1, 2, 3))}
 WARM_UP = 0
+# Of each arm in a virtual machine, to see whether they agree.
+RUNS_MIN = 2
+# In `virtual`: how many the clock counts in a second.
+INSTRUCTIONS = "instructions_per_s"
 # The name in a run directory, whose report shows these figures beside its virtual ones.
 BESIDE = "speed.json"
 # The load of a document's own workload at the sizes that the document has.
@@ -66,6 +79,15 @@ class Reads:
     count: int
     sample_ns: Sequence[int]
     longest_ns: int
+
+
+@dataclass(frozen=True)
+class Space:
+    """The most disk space that files took in a trial, at least."""
+
+    peak_bytes: int
+    files: Mapping[str, int]
+    groups: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -83,9 +105,13 @@ class Trial:
     latencies_ns: Sequence[int]
     disk: Counters | None
     process_bytes: int | None
-    cpu_s: float
+    cpu_s: float | None
     files: Mapping[str, int]
     reads: Reads | None = None
+    busy_ns: int | None = None
+    space: Space | None = None
+    live_bytes: int | None = None
+    allocated_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -123,9 +149,18 @@ class Speeds:
 
     @property
     def spread(self) -> float:
-        """Return by what share the measured times of an arm differ at most, the warm-up included; 0 if in no digit."""
-        times = [[trial.wall_ns for trial in self.trials if trial.arm == arm] for arm in self.arms]
+        """Return by what share the times of an arm's undisturbed trials differ at most; 0 if in no digit."""
+        times = [[trial.wall_ns for trial in self.undisturbed(arm)] for arm in self.arms]
         return max((max(each) / min(each) - 1 for each in times), default=0.0)
+
+    @property
+    def run_count(self) -> int:
+        """Return how many undisturbed trials each arm has."""
+        return min((len(self.undisturbed(arm)) for arm in self.arms), default=0)
+
+    def undisturbed(self, arm: str) -> list[Trial]:
+        """Return the trials of an arm in which nothing watched; before there was `space`, the warm-up was one."""
+        return [trial for trial in self.trials if trial.arm == arm and trial.space is None]
 
     def counted(self, arm: str) -> list[Trial]:
         """Return the trials of an arm by round, without the warm-up."""
@@ -214,14 +249,28 @@ def _numbers(speeds: Speeds) -> Iterator[Any]:
     """Yield all that the analysis reckons with."""
     yield from (speeds.seed, speeds.probe.sync_s, speeds.probe.sync_s_min)
     for one in speeds.trials:
-        yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes, one.cpu_s)
+        yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes)
         yield from (*one.metrics.values(), *one.counts.values(), *one.latencies_ns)
         if one.reads:
             yield from (one.reads.count, one.reads.longest_ns, *one.reads.sample_ns)
-        yield from (number for number in (one.process_bytes, one.disk and one.disk.flush_count) if number is not None)
+        if one.space:
+            yield from (one.space.peak_bytes, *one.space.files.values(), *one.space.groups.values())
+        yield from (
+            number
+            for number in (
+                one.process_bytes,
+                one.cpu_s,
+                one.busy_ns,
+                one.live_bytes,
+                one.allocated_bytes,
+                one.disk and one.disk.flush_count,
+            )
+            if number is not None
+        )
 
 
 def _trial(message: dict[str, Any]) -> Trial:
     disk = Counters(**message["disk"]) if message["disk"] else None
     reads = Reads(**message["reads"]) if message.get("reads") else None
-    return Trial(**{**message, "disk": disk, "reads": reads})
+    space = Space(**message["space"]) if message.get("space") else None
+    return Trial(**{**message, "disk": disk, "reads": reads, "space": space})

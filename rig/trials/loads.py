@@ -15,7 +15,7 @@ from functools import cached_property
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.engines import Spec
 from rig.workloads import Work
-from rig.workloads.operations import Operation, Table, Verb
+from rig.workloads.operations import ROW_VERBS, Operation, Table, Verb
 
 _VALUE_BYTES = 100
 _ROWS = Table("entry", (("value", str),))
@@ -86,6 +86,18 @@ class Carried:
         if not self.load.rows:
             return [self._ledger.transaction(number + 1) for number in numbers]
         return [self._inserted(writer, number) for number in numbers]
+
+    def live_bytes(self, work: Sequence[Sequence[Sequence[Operation]]]) -> int:
+        """Return the bytes of the keys and values that are there when the transactions of all writers are over."""
+        sizes: dict[tuple[str, int], int] = {}
+        done = (one for writer in work for transaction in writer for one in transaction)
+        for one in (*self.initial, *done):
+            assert one.verb in ROW_VERBS, f"{one.verb} is no change of a row"
+            if one.verb is Verb.DELETE:
+                del sizes[one.table, one.key]
+            else:
+                sizes[one.table, one.key] = one.user_bytes
+        return sum(sizes.values())
 
     def _inserted(self, writer: int, number: int) -> list[Operation]:
         load = self.load

@@ -10,18 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rig.trials import disks
+from rig.trials.busy import Busy
+from rig.trials.space import Watcher, allocated
 
 _PROCESSES = Path("/proc")
+_Number = TypeVar("_Number", int, float)
 
 
 class Stopwatch:
     """A `rig.engines.replications.Stopwatch` that reads the block layer and the process."""
 
-    def __init__(self, directory: Path, below: Sequence[Path]) -> None:
+    def __init__(self, directory: Path, below: Sequence[Path], watcher: Watcher | None = None) -> None:
+        """Take the directory, the sysfs folders of its disks, and who watches the space there, if it is watched."""
         self.directory = directory
+        self._watcher = watcher
         self._below = below
         self._facts: dict[str, Any] = {}
         self._latencies_ns: list[int] = []
@@ -33,17 +38,25 @@ class Stopwatch:
         """Count time, flushes and bytes for the length of a block."""
         assert not self._facts, "a trial is measured once"
         synced(self.directory)
-        disk, written, cpu_s = disks.counted(self._below), _written(), _cpu_s()
-        begin_ns = time.perf_counter_ns()
-        yield
-        wall_ns = time.perf_counter_ns() - begin_ns
-        after = disks.counted(self._below)
-        written_after = _written()
+        with Busy() as busy:
+            disk, written, cpu_s = disks.counted(self._below), _written(), _cpu_s()
+            if self._watcher:
+                self._watcher.begin()
+            busy.begin()
+            begin_ns = time.perf_counter_ns()
+            yield
+            wall_ns = time.perf_counter_ns() - begin_ns
+            busy_ns, cpu_after_s = busy.ns(), _cpu_s()
+        space = self._watcher.end() if self._watcher else None
+        after, written_after = disks.counted(self._below), _written()
         self._facts = {
             "wall_ns": wall_ns,
             "disk": asdict(after.since(disk)) if after and disk else None,
-            "process_bytes": None if written is None or written_after is None else written_after - written,
-            "cpu_s": _cpu_s() - cpu_s,
+            "process_bytes": _difference(written_after, written),
+            "cpu_s": _difference(cpu_after_s, cpu_s),
+            "busy_ns": busy_ns,
+            "space": space,
+            "allocated_bytes": _allocated(self.directory),
             "files": {path.name: path.stat().st_size for path in sorted(self.directory.iterdir()) if path.is_file()},
         }
 
@@ -84,6 +97,14 @@ def synced(directory: Path) -> None:
         os.close(descriptor)
 
 
+def _allocated(directory: Path) -> int | None:
+    """Return the disk space of all files below a directory; None if they cannot be seen."""
+    try:
+        return sum(allocated(directory).values())
+    except OSError:
+        return None
+
+
 def _written() -> int | None:
     """Return the bytes that this process and its descendants caused to be written to a disk.
 
@@ -107,6 +128,25 @@ def _written_by(process: Path) -> int:
     return int(lines["write_bytes"])
 
 
-def _cpu_s() -> float:
+def _cpu_s() -> float | None:
+    """Return the processor time of this process and its descendants, as `_written` does; that of the living in ticks.
+
+    A server is such a descendant, and nobody waits for it while it is measured.
+    """
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    try:
+        _, *others = _family(_PROCESSES / "self")
+        ticks = sum(_ticks(process) for process in others)
+    except (OSError, IndexError, ValueError):
+        return None
+    return sum(one.ru_utime + one.ru_stime for one in used) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(process: Path) -> int:
+    # After the name, which may hold anything: fields 14 to 17 of proc(5), its own and those of children it waited for.
+    words = (process / "stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, words[11:15]))
+
+
+def _difference(after: _Number | None, before: _Number | None) -> _Number | None:
+    return None if after is None or before is None else after - before

@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from rig.engines import Engine, ServingDriver, Session, Sharing, load
 from rig.engines.replications import Replication, Task, replications_of
 from rig.trials.connections import Draws, Flag, Read, Written, in_threads, read, together, write
 from rig.trials.loads import Carried, Load
+from rig.trials.space import Watcher
 from rig.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation
 
@@ -35,6 +37,8 @@ class Orders:
     document: str = ""
     arm: str = ""
     scale: float = 1.0
+    # Whether the disk space is watched meanwhile, which takes processor time.
+    watched: bool = False
 
     @property
     def message(self) -> dict[str, Any]:
@@ -61,17 +65,23 @@ def hindrance(orders: Orders, directory: str) -> str:
 
 def carry_out(orders: Orders, directory: str, disks: Sequence[str]) -> dict[str, Any]:
     """Carry out one trial in a directory and return its facts; `disks` are the sysfs folders of the disks below it."""
-    watch = Stopwatch(Path(directory), [Path(disk) for disk in disks])
+    place = Path(directory)
+    with Watcher(place) if orders.watched else nullcontext() as watcher:
+        return _carried(orders, Stopwatch(place, [Path(disk) for disk in disks], watcher))
+
+
+def _carried(orders: Orders, watch: Stopwatch) -> dict[str, Any]:
     if orders.load:
         return _of_settings(load(orders.engine_module), orders, orders.load, watch)
     replication = orders.replication
     assert replication, f"no document {orders.document}"
-    replication.carry_out(Task(orders.arm, directory, orders.seed, orders.scale), watch)
+    replication.carry_out(Task(orders.arm, str(watch.directory), orders.seed, orders.scale), watch)
     facts = watch.facts
     counts = facts["counts"]
     metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
     told = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
-    return {**facts, **told, "metrics": metrics}
+    # How much of what a document's workload writes is there at the end, it does not tell.
+    return {**facts, **told, "live_bytes": None, "metrics": metrics}
 
 
 def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -> dict[str, Any]:
@@ -94,6 +104,7 @@ def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -
         "transactions": count,
         "rows": len(operations),
         "user_bytes": sum(one.user_bytes for one in operations),
+        "live_bytes": carried.live_bytes(work),
         "metrics": metrics,
         "reads": _summed(done) if done else None,
     }

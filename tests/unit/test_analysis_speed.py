@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import statistics
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from rig.analysis import speed
 from rig.analysis.latencies import Latencies, percentile
 from rig.analysis.speedtable import print_speeds
 from rig.engines.replications import Figure, Metric
-from rig.speed.speeds import ArmFacts, Reads, Speeds, Trial
+from rig.speed.speeds import ArmFacts, Reads, Space, Speeds, Trial
 from rig.trials.disks import Counters, Disk
 from rig.trials.probe import Probe
 
@@ -87,8 +88,77 @@ def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
     assert second.ratios["speed"].excludes_one
     assert not first.ratios["speed"].excludes_one
     assert Latencies(2, 40, 40, 40) == first.latencies
-    assert (3, 4, 2) == (first.flush_per_transaction, first.bytes_per_user_byte, first.cpu_ms_per_transaction)
+    assert (3, 4, 2) == (first.flush_per_transaction, first.write_amplification, first.cpu_ms_per_transaction)
     assert {"faults": 2} == first.counts
+
+
+def test_instructions_are_the_busy_time_of_a_machine_whose_clock_counts_them() -> None:
+    speeds = measured({"slow": [10.0, 10.0]})
+    busy = replace(speeds, trials=[replace(one, busy_ns=3_000_000 * one.round) for one in speeds.trials])
+    per_s = {"instructions_per_s": "500000000"}
+    found = [speed.summed_up(one)[0].instructions_per_transaction for one in (busy, replace(busy, virtual=per_s))]
+    # Rounds of 3 and 6 ms, and ten transactions.
+    assert [None, 225_000] == found
+    assert speed.summed_up(replace(speeds, virtual=per_s))[0].instructions_per_transaction is None
+
+
+def test_the_table_has_instructions_where_the_clock_counts_them_and_elsewhere_processor_time() -> None:
+    speeds = measured({"slow": [10.0, 10.0]})
+    speeds = replace(speeds, trials=[replace(one, busy_ns=3_000_000) for one in speeds.trials])
+    said = {"filesystem": "fs", "device": "none", "delays": "", "clock": "", "instructions_per_s": "500000000"}
+    for virtual, heading, figure in (({}, "CPU ms", "2.00"), (said, "instr.", "150,000")):
+        output = io.StringIO()
+        print_speeds(replace(speeds, virtual=virtual), Console(file=output, width=80))
+        _, costs = (line.split() for line in output.getvalue().splitlines() if line.startswith("slow "))
+        assert heading in output.getvalue()
+        assert figure == costs[-1]
+
+
+def test_the_space_of_the_trial_that_was_watched_stands_beside_each_arm_with_its_largest_files() -> None:
+    one = measured({"slow": [10.0], "fast": [20.0]})
+    groups = {"a.db": 3 << 20, "a.db-wal": 5 << 19, "*.log": 1 << 18, "empty": 0}
+    spaces = {"slow": Space(5 << 20, groups, groups), "fast": Space(1 << 20, {}, {f"f{n}": n + 1 for n in range(10)})}
+    trials = [each if each.round else replace(each, space=spaces[each.arm]) for each in one.trials]
+    output = io.StringIO()
+    print_speeds(replace(one, trials=trials), Console(file=output, width=80))
+    text = output.getvalue()
+    assert "peak" in text
+    _, costs = (line.split() for line in text.splitlines() if line.startswith("slow "))
+    assert "5.00" == costs[-1]
+    assert "  slow: a.db 3.00, a.db-wal 2.50, *.log 0.250\n" in text
+    assert "  fast: f9 " in text
+    assert "f2 2.86e-06, and 2 more\n" in text
+
+
+def test_the_space_of_all_files_is_held_against_the_data_that_is_there_and_not_against_what_was_written() -> None:
+    one = measured({"slow": [10.0, 10.0, 10.0]})
+    (found,) = speed.summed_up(one)
+    assert found.space_amplification is None
+    assert "space" not in _printed(one)
+    trials = [replace(each, live_bytes=250, allocated_bytes=500 * each.round) for each in one.trials]
+    (found,) = speed.summed_up(replace(one, trials=trials))
+    assert (4, 4) == (found.write_amplification, found.space_amplification)
+    assert "space amplification: disk space of all files" in _printed(replace(one, trials=trials))
+    empty = [replace(each, live_bytes=0) for each in trials]
+    assert speed.summed_up(replace(one, trials=empty))[0].space_amplification is None
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 counted run of each arm: whether"), (2, "all 2 runs of each arm")])
+def test_virtual_runs_agree_only_if_there_are_two_that_were_not_watched(count: int, words: str) -> None:
+    one = measured({"slow": [10.0] * count})
+    said = dict.fromkeys(("filesystem", "device", "delays", "clock"), "")
+    trials = [each if each.round else replace(each, space=Space(1, {}, {})) for each in one.trials]
+    assert words in _printed(replace(one, trials=trials, virtual=said))
+
+
+def test_without_anyone_who_watched_no_space_is_shown() -> None:
+    assert "peak" not in _printed(measured({"slow": [10.0]}))
+
+
+def _printed(speeds: Speeds) -> str:
+    output = io.StringIO()
+    print_speeds(speeds, Console(file=output, width=120))
+    return output.getvalue()
 
 
 @pytest.mark.parametrize("slow", [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]])
@@ -102,11 +172,11 @@ def test_nothing_is_compared_with_a_base_that_stood_still_and_a_line_says_so(slo
 
 def test_what_was_not_counted_is_absent_and_never_zero() -> None:
     speeds = measured({"slow": [10.0]})
-    blind = replace(
-        speeds, trials=[replace(one, disk=None, process_bytes=None, latencies_ns=[]) for one in speeds.trials]
-    )
+    unseen: dict[str, Any] = {"disk": None, "process_bytes": None, "cpu_s": None}
+    blind = replace(speeds, trials=[replace(one, **unseen, latencies_ns=[]) for one in speeds.trials])
     (found,) = speed.summed_up(blind)
-    assert (None, None, None) == (found.flush_per_transaction, found.bytes_per_user_byte, found.latencies)
+    assert (None, None, None) == (found.flush_per_transaction, found.write_amplification, found.latencies)
+    assert (None, None) == (found.cpu_ms_per_transaction, found.instructions_per_transaction)
 
 
 def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:

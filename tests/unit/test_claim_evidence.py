@@ -23,7 +23,7 @@ from rig.engines import engines
 from rig.engines.replications import Figure, Metric, replications_of
 from rig.front import cli
 from rig.speed.session import of_document
-from rig.speed.speeds import WHOLE, ArmFacts, Speeds, Trial
+from rig.speed.speeds import WHOLE, ArmFacts, Space, Speeds, Trial
 from rig.trials.disks import Disk
 from rig.trials.probe import Probe
 from tests.unit import samples
@@ -302,6 +302,13 @@ def test_a_real_disk_is_preferred_to_a_virtual_one_whichever_came_last() -> None
 def test_virtual_runs_that_differ_decide_nothing() -> None:
     answer = speed.judge(OF_SPEED, [virtual(speeds(1, 400, 100), wall_ns=2)])
     assert "the virtual runs of an arm differ by 1 of their time" == answer.why
+
+
+def test_a_single_virtual_run_beside_a_watched_one_decides_nothing() -> None:
+    found = virtual(speeds(1, 400, 100))
+    trials = [one if one.round else replace(one, space=Space(1, {}, {})) for one in found.trials]
+    answer = speed.judge(OF_SPEED, [replace(found, trials=trials)])
+    assert "1 virtual run of an arm agrees with no other: --repeats 2" == answer.why
 
 
 def loaded(found: Speeds, load: str) -> Speeds:

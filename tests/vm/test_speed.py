@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rig.analysis import speed
 from rig.front import cli
 from rig.front.speed import _bench, _of_document
 from rig.machines.campaign import Silent
@@ -40,7 +41,40 @@ def test_virtual_figures_repeat_and_a_slower_disk_costs_those_that_flush(tmp_pat
         for arm in ("wal_full", "wal_off")
     }
     assert slower["wal_full"] > 2 > slower["wal_off"] > 0.5
+    instructions = {
+        (device, arm.name): arm.instructions_per_transaction or 0
+        for device, one in found.items()
+        for arm in speed.summed_up(one)
+    }
+    # The delays of a disk cost none, and a sync some. The thread that delays also carries out requests, uncounted.
+    for arm, apart in (("wal_full", 0.15), ("wal_off", 0.03)):
+        assert pytest.approx(instructions["none", arm], rel=apart) == instructions["hdd7200", arm]
+    assert instructions["none", "wal_full"] > 1.5 * instructions["none", "wal_off"]
+    # Where nothing waits, it is the whole time.
+    trial = found["none"].counted("wal_off")[0]
+    assert 1 < (trial.busy_ns or 0) / trial.wall_ns < 1.1
+    for one in found.values():
+        for arm in one.arms:
+            assert 1 == len({trial.busy_ns for trial in one.undisturbed(arm)})
+            assert 2 == len(one.undisturbed(arm))
     assert found["hdd7200"].probe.sync_s > 0.008 > found["none"].probe.sync_s
+
+
+def test_the_space_of_each_file_is_seen_and_a_map_takes_what_is_written(tmp_path: Path) -> None:
+    found, shown = measured(
+        tmp_path, "--fs", "ext4", "--device", "nvme", "sqlite-wal_full", "lmdb-default", "--transactions", "20"
+    )
+    log, memory = (next(one.space for one in found.trials if one.arm == arm and one.space) for arm in found.arms)
+    (database,) = (name for name in log.files if "-" not in name)
+    for name in (database, f"{database}-wal", f"{database}-shm"):
+        assert log.files[name] > 0
+        assert f"{name} " in shown
+    for arm in speed.summed_up(found):
+        assert arm.space_amplification
+        assert arm.write_amplification
+        # The ledger keeps some twenty kB, in files of a few pages each.
+        assert 1 < arm.space_amplification < 100
+    assert 4096 <= memory.peak_bytes < int(found.arms["lmdb-default"].read_back["map_size"])
 
 
 def test_a_document_is_measured_on_the_file_system_that_it_is_about(tmp_path: Path) -> None:
@@ -113,9 +147,14 @@ def test_writers_of_a_server_share_the_flush_of_a_commit(tmp_path: Path, arm: st
     for writers, transactions in ((1, 24), (4, 6)):
         words = ("--rows", "1", "--writers", str(writers), "--transactions", str(transactions))
         found, _ = measured(tmp_path, "--fs", "ext4", "--device", "hdd7200", arm, *words)
-        (trial,) = found.counted(arm if len(found.arms) == 1 else next(iter(found.arms)))
+        trial, _ = found.counted(*found.arms)
         assert 24 == trial.transactions
         assert trial.disk
         flushes[writers] = trial.disk.flush_count or 0
+        # The data directory of the server is watched too.
+        (space,) = (one.space for one in found.trials if one.space)
+        assert len(space.files) > 50
+        assert len(space.files) >= len(space.groups)
+        assert space.peak_bytes > 4 << 20
     assert flushes[1] >= 24
     assert flushes[4] < 0.7 * flushes[1]
