@@ -124,7 +124,9 @@ def _documented_damage(rows: Sequence[Row]) -> str:
     names = [
         f"{row.outcome.settings_name} under {row.outcome.scenario.fault}" for row in warned if row.outcome.damage.count
     ]
-    return f" Damage was seen where the documentation does not exclude it: {', '.join(names)}." if names else ""
+    # The same on several devices is said once.
+    listed = ", ".join(dict.fromkeys(names))
+    return f" Damage was seen where the documentation does not exclude it: {listed}." if names else ""
 
 
 def replay_line(scenario_id: str, verdict: Verdict, run_dir: str = "") -> str:

@@ -116,7 +116,8 @@ def speed(
     run and every host, and about the software alone.
 
     ARM is a setting as in the names of scenarios, such as wal_full or 'wal_*', or with its engine: ENGINE-SETTING. The
-    others are compared with the first. Without any, all settings of the default engine are measured.
+    others are compared with the first. Without any, all settings of the default engine are measured. With --document,
+    ARM is one of its arms, such as 'wal-*', and those that it is compared with are measured too.
     """
     from rig.analysis.speedtable import print_speeds
     from rig.front.progress import shown
@@ -128,12 +129,12 @@ def speed(
     _require_consistent(folder, filesystem, device)
     loads = [Load(each, transactions, writers, seed, filled, readers, think_ms) for each in rows or (0,)]
     if document:
-        if arms or rows or filled or changes or think_ms or loads[0].is_shared:
+        if rows or filled or changes or think_ms or loads[0].is_shared:
             raise UsageError(
-                "--document brings its own arms and load: leave out ARM, --rows, --filled, --writers, --readers, "
-                "--think-ms and --set"
+                "--document brings its own load: leave out --rows, --filled, --writers, --readers, --think-ms and --set"
             )
         plan = _of_document(document, seed, scale)
+        plan = session.narrowed(plan, arms) if arms else plan
     else:
         _require_possible(loads[0])
         plan = session.of_arms(arms_of(arms, loads, changes), seed)

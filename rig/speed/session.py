@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from rig.contract.errors import EngineError, UsageError
@@ -123,6 +124,20 @@ def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scal
         figures=[figure for one in parts for figure in one.figures],
         absent={row: why for one in parts for row, why in one.absent.items()},
     )
+
+
+def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
+    """Return a plan with those of its arms that match the patterns, and the arms with which they are compared.
+
+    Raise UsageError for a pattern that matches none.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(arm, pattern) for arm in plan.arms):
+            raise UsageError(f"{plan.experiment} has no arm {pattern!r}; it has: {', '.join(plan.arms)}")
+    wanted = {arm for arm in plan.arms if any(fnmatchcase(arm, pattern) for pattern in patterns)}
+    while bases := {plan.arms[arm][1].base for arm in wanted} - wanted:
+        wanted |= bases
+    return replace(plan, arms={arm: what for arm, what in plan.arms.items() if arm in wanted})
 
 
 def _require_agreement(workloads: Sequence[tuple[Engine, Replication]]) -> None:

@@ -89,3 +89,12 @@ def test_of_two_workloads_in_one_package_an_arm_is_carried_out_by_its_own() -> N
         for one in replications_of(engine):
             for arm in one.arms:
                 assert one is Orders(engine.module, 1, {}, document=one.name, arm=arm).replication
+
+
+def test_chosen_arms_bring_along_those_that_they_are_compared_with() -> None:
+    plan = session.narrowed(_of_document("S4", 1, 1.0), ["fillrandom-wal", "leveldb-fills*"])
+    # The base of one may be compared with another.
+    assert ["fillseq-nowal", "fillrandom-nowal", "fillrandom-wal", "leveldb-fillseq"] == list(plan.arms)
+    assert all(facts.base in plan.arms for _, facts in plan.arms.values())
+    with pytest.raises(UsageError, match="S4 has no arm 'fillwal'; it has: fillseq-nowal, "):
+        session.narrowed(_of_document("S4", 1, 1.0), ["fill*", "fillwal"])

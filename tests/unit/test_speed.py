@@ -231,12 +231,12 @@ def test_names_may_have_an_engine_and_each_load_has_its_own_base() -> None:
             ["rocksdb-sync", "--rows", "1", "--writers", "2"],
             "rocksdb takes no --writers above 1 and no --readers: its binding for Python carries out one write",
         ),
-        (["--document", "S0", "--think-ms", "1"], "--document brings its own arms"),
+        (["--document", "S0", "--think-ms", "1"], "--document brings its own load"),
         (["--set", "page_size"], "--set takes NAME=VALUE"),
         (["--set", "journal_mode=wal"], "journal_mode is part of the name of an arm"),
         (["--document", "S0", "--scale", "nan"], "'nan' is not a finite number"),
         (["--document", "S99"], "unknown document 'S99'; there are:"),
-        (["--document", "S0", "wal_full"], "--document brings its own arms"),
+        (["--document", "S0", "wal_full"], "S0 has no arm 'wal_full'"),
     ],
 )
 def test_what_cannot_be_measured_is_a_usage_error(tmp_path: Path, words: list[str], message: str) -> None:
