@@ -10,7 +10,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rig.analysis.unbeaten import unbeaten
@@ -38,6 +38,8 @@ class Point:
     transactions_per_s: float
     value: float
     is_damaged: bool
+    # A program under a shim is nobody's choice.
+    is_choice: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, des
         axes = figure.add_subplot()
         merged = _merged(points)
         _draw_axes(axes, merged, axis)
-        ringed = unbeaten(merged, lambda one: (one.transactions_per_s, (one.is_damaged, one.value)))
+        choices = [point for point in merged if point.is_choice]
+        ringed = unbeaten(choices, lambda one: (one.transactions_per_s, (one.is_damaged, one.value)))
         for number, point in enumerate(ringed):
             axes.scatter(
                 point.transactions_per_s,
@@ -150,7 +153,8 @@ def _merged(points: Sequence[Point]) -> list[Point]:
             and (last.value, last.is_damaged) == (point.value, point.is_damaged)
             and point.transactions_per_s <= last.transactions_per_s * (1 + _SAME_SPEED)
         ):
-            merged[-1] = Point(f"{last.name}\n{point.name}", last.transactions_per_s, last.value, last.is_damaged)
+            is_choice = last.is_choice or point.is_choice
+            merged[-1] = replace(last, name=f"{last.name}\n{point.name}", is_choice=is_choice)
         else:
             merged.append(point)
     return merged

@@ -185,7 +185,8 @@ def _pictures(summary: Summary) -> list[Picture]:
 
 def _point(outcome: Outcome, value: float) -> Point:
     assert outcome.transactions_per_s is not None
-    return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0)
+    is_choice = outcome.scenario.shim == Shim.NONE
+    return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0, is_choice)
 
 
 def _evidence(summary: Summary) -> list[Evidence]:

@@ -142,7 +142,8 @@ def test_only_points_that_no_other_beats_have_a_ring() -> None:
 
     best = [point(100, 0), point(200, 3), point(400, 0, is_damaged=True)]
     beaten = [point(90, 0), point(150, 3), point(300, 0, is_damaged=True), point(200, 4)]
-    svg = speed_against_loss([*best, *beaten], Axis("lost", is_share=False), "p", "speed and loss")
+    nobody = Point("wal_full+eatmydata", 300, 0, is_damaged=False, is_choice=False)
+    svg = speed_against_loss([*best, *beaten, nobody], Axis("lost", is_share=False), "p", "speed and loss")
     assert len(best) == svg.count('id="p-ring-')
     assert 1 == speed_against_loss(beaten[:1], Axis("lost", is_share=False), "p", "alone").count('id="p-ring-')
 
