@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """One scenario at one value; `cut` is None if it was not measured."""
+    """One scenario at one value."""
 
     value: str
     # The id without what is varied.
@@ -57,9 +57,9 @@ def steps(value: str, summary: Summary, name_of: Callable[[Row], str]) -> list[S
     return [Step(value, name_of(row), row, cut) for row in rows if (cut := random_cut(row.outcome))]
 
 
-# The first is what is varied.
+# Of the columns after that of the values.
 HEADINGS = (
-    "", "tx/s", "loses something", "lost, mean", "lost, max", "oldest, mean s", "oldest, max s", "damaged", "result",
+    "tx/s", "loses something", "lost, mean", "lost, max", "oldest, mean s", "oldest, max s", "damaged", "result",
 )  # fmt: skip
 CAPTION = (
     "At a uniformly random instant of the workload, if all unflushed writes are lost, with 95 % intervals. tx/s: "
@@ -69,7 +69,7 @@ CAPTION = (
 
 
 def rows(sweep: Sweep, name: str) -> list[list[str]]:
-    """Return a row for each value of a curve, below `HEADINGS`."""
+    """Return a row for each value of a curve, below `headings`."""
     return [_row(step) for value in sweep.values if (step := sweep.at(name, value))]
 
 
@@ -92,7 +92,7 @@ def _most(count: int | None) -> str:
 
 def headings(sweep: Sweep) -> list[str]:
     """Return the headings of the table."""
-    return [sweep.over, *HEADINGS[1:]]
+    return [sweep.over, *HEADINGS]
 
 
 def tables(sweep: Sweep) -> list[Table]:

@@ -35,7 +35,6 @@ class _Asked:
     patterns: Sequence[str]
     # The name of a tuning, or one of the names above.
     over: str
-    values: Sequence[str]
     profile: Profile
     device: str
     seed: int
@@ -125,9 +124,7 @@ def sweep(
 
     name, values = _varied(over)
     closely = replace(matrix.profile(profile), transaction_count=transactions, instants=instants)
-    asked = _Asked(
-        scenarios, name, values, closely, device, seed, selection.tuning_of(tunes), pause_ms, controls=controls
-    )
+    asked = _Asked(scenarios, name, closely, device, seed, selection.tuning_of(tunes), pause_ms, controls=controls)
     # All before the first, so that a value that cannot be measured costs nothing.
     wanted = {value: asked.scenarios(value) for value in values}
     folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -90,14 +91,21 @@ def test_what_was_stored_before_there_were_virtual_disks_is_read(tmp_path: Path)
     assert {} == speeds.load(path).virtual
 
 
-def test_what_was_stored_before_there_were_readers_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "absent"),
+    [(2, ("reads",)), (3, ("space", "busy_ns", "live_bytes", "allocated_bytes"))],
+    ids=["readers", "space"],
+)
+def test_what_was_stored_before_there_were_such_figures_is_read(
+    tmp_path: Path, number: int, absent: tuple[str, ...]
+) -> None:
     path = tmp_path / "speed.json"
     one = measured({"a": [1.0]})
     speeds.save(one, path)
     message = json.loads(path.read_text())
-    for trial in message["trials"]:
-        del trial["reads"]
-    path.write_text(json.dumps(message | {"format": "powercut-rig speed 2"}))
+    for trial, name in itertools.product(message["trials"], absent):
+        del trial[name]
+    path.write_text(json.dumps(message | {"format": f"powercut-rig speed {number}"}))
     assert one.trials == speeds.load(path).trials
 
 
@@ -110,17 +118,6 @@ def test_the_spread_is_that_of_the_arm_whose_runs_differ_most() -> None:
     assert 2 == one.run_count
     watched = [replace(times[0], space=speeds.Space(5, {}, {})), *others]
     assert (0, 1) == (replace(one, trials=watched).spread, replace(one, trials=watched).run_count)
-
-
-def test_what_was_stored_before_space_was_watched_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "speed.json"
-    one = measured({"a": [1.0]})
-    speeds.save(one, path)
-    message = json.loads(path.read_text())
-    for trial in message["trials"]:
-        del trial["space"], trial["busy_ns"], trial["live_bytes"], trial["allocated_bytes"]
-    path.write_text(json.dumps(message | {"format": "powercut-rig speed 3"}))
-    assert one.trials == speeds.load(path).trials
 
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rig import host
 from rig.analysis.claims.probes.probe import Figures, Unmeasurable
 from rig.analysis.speed import bootstrap
 from rig.contract.errors import EngineError, HostError
+from rig.engines import fills
 from rig.engines.rocksdb import dbbench
 
 _RECORDS = 40_000
@@ -87,7 +88,7 @@ def amplification(folder: Path) -> Figures:
             said = _bench(path, f"{benchmark},flush,waitforcompaction", {**options, "statistics": True})
             parts = (dbbench.LOG_BYTES, dbbench.FLUSHED_BYTES, dbbench.COMPACTED_BYTES)
             written = {part: _counted(said, part) for part in parts}
-            user = _RECORDS * dbbench.RECORD_BYTES
+            user = _RECORDS * fills.RECORD_BYTES
             found[f"{benchmark}_{name}"] = sum(written.values()) / user
             found[f"log_{benchmark}_{name}"] = written[dbbench.LOG_BYTES] / user
             tables = sum(one.stat().st_size for one in path.iterdir() if one.suffix == ".sst")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rig.contract.errors import EngineError
+from rig.engines import fills
 
 PROGRAM = "db_bench"
-RECORD_BYTES = 116
 LOG_BYTES, FLUSHED_BYTES, COMPACTED_BYTES = (
     f"rocksdb.{part}.bytes" for part in ("wal", "flush.write", "compact.write")
 )
@@ -32,7 +32,7 @@ class Reading:
     @property
     def mib_per_s(self) -> float:
         """Return the keys and values that it wrote in a second."""
-        return self.operations_per_s * RECORD_BYTES / (1 << 20)
+        return self.operations_per_s * fills.RECORD_BYTES / (1 << 20)
 
 
 def missing() -> str:

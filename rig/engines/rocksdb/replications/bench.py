@@ -44,7 +44,7 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
     if done.returncode:
         raise EngineError(f"{dbbench.PROGRAM} ended with {done.returncode}: {done.stderr.strip()[-200:]}")
     found = dbbench.reading(done.stdout, benchmark)
-    user_bytes = dbbench.reading(done.stdout, filling).count * dbbench.RECORD_BYTES
+    user_bytes = dbbench.reading(done.stdout, filling).count * fills.RECORD_BYTES
     s4.tell(path, done.stdout + done.stderr, user_bytes, watch)
     watch.count("mib_per_s", found.mib_per_s)
     watch.count("us_per_operation", found.micros_per_operation)
