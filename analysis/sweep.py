@@ -63,8 +63,10 @@ HEADINGS = (
 )  # fmt: skip
 CAPTION = (
     "At a uniformly random instant of the workload, if all unflushed writes are lost, with 95 % intervals. tx/s: "
-    "transactions per virtual second, pauses included. oldest: age of the oldest lost transaction. Neighbouring "
-    "instants show the same loss, so an interval rests on stretches of them; a recording too short for two has none."
+    "transactions per virtual second, pauses included. oldest: age of the oldest lost transaction. Numbers and ages "
+    "are over the instants at which the database came back whole. Neighbouring instants show the same loss, so an "
+    "interval rests on stretches of them; there is none where a recording is too short for two, or every instant lost "
+    "the same."
 )
 
 
@@ -139,9 +141,7 @@ def _pictures(sweep: Sweep) -> list[tuple[str, str]]:
             Curve(name, [of(step.cut) if (step := sweep.at(name, value)) else None for value in sweep.values])
             for name in sweep.names
         ]
-        caption = (
-            f"{title}, by {sweep.over}. Lines upwards are 95 % intervals; a point without one is of too short a run."
-        )
+        caption = f"{title}, by {sweep.over}. Lines upwards are 95 % intervals; a point without one has none."
         svg = curves(lines, sweep.values, (sweep.over, axis), f"curve-{place}", caption, is_share=is_share)
         found.append((svg, caption))
     return found

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,7 +127,7 @@ def sweep(
     asked = _Asked(scenarios, name, closely, device, seed, selection.tuning_of(tunes), pause_ms, controls=controls)
     # All before the first, so that a value that cannot be measured costs nothing.
     wanted = {value: asked.scenarios(value) for value in values}
-    folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted)}"
+    folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted, closely)}"
     require_runs(folder.absolute())
     found, code = [], _OK
     for value, chosen in wanted.items():
@@ -172,10 +172,10 @@ def _file_name(value: str) -> str:
     return re.sub(r"[^\w.+-]", "_", value)
 
 
-def _digest(wanted: dict[str, list[Scenario]]) -> str:
-    """Return a name for what is measured: the same command finds its runs again."""
+def _digest(wanted: dict[str, list[Scenario]], closely: Profile) -> str:
+    """Return a name for what is measured, and how closely: the same command finds its runs again."""
     orders = {value: [[one.id, one.orders.message] for one in chosen] for value, chosen in wanted.items()}
-    return hashlib.blake2b(json.dumps(orders, sort_keys=True).encode(), digest_size=4).hexdigest()
+    return hashlib.blake2b(json.dumps([orders, asdict(closely)], sort_keys=True).encode(), digest_size=4).hexdigest()
 
 
 def _worse(one: int, other: int) -> int:

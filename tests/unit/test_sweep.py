@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from rig.contract.errors import UsageError
 from rig.contract.results import Verdict, VerdictKind
 from rig.front import cli
 from rig.front.rundirs import finished_runs
-from rig.front.sweep import _varied, _worse
+from rig.front.sweep import _digest, _varied, _worse
 from rig.front.terminal import standard_output
+from rig.planning import matrix
 from tests.unit.samples import SECOND_NS, measured, sqlite, verdict
 
 Here = Callable[..., Result]
@@ -62,6 +64,14 @@ def test_any_text_is_a_name_with_values_or_a_usage_error(over: str) -> None:
     assert name
     assert 2 <= len(values) == len(set(values))
     assert over.startswith(f"{name}={values[0]},")
+
+
+def test_another_look_at_the_same_scenarios_has_another_folder() -> None:
+    wanted = {"10": matrix.select([WAL_NORMAL])}
+    quick = matrix.profile("quick")
+    assert _digest(wanted, quick) == _digest(wanted, matrix.profile("quick"))
+    assert _digest(wanted, quick) != _digest(wanted, replace(quick, instants=quick.instants + 1))
+    assert _digest(wanted, quick) != _digest({"20": wanted["10"]}, quick)
 
 
 def test_a_broken_promise_is_worse_than_an_inconclusive_result() -> None:
