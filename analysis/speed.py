@@ -196,14 +196,23 @@ def _fewest(values: Sequence[float | None]) -> float | None:
 
 def _sentence(speeds: Speeds, one: Comparison) -> str:
     figure, ours = one.figure, one.ours
-    arm, base = (_arm(speeds, name).flush_per_transaction for name in (figure.arm, figure.base))
-    flushes = "" if arm is None or base is None else f": {arm:.2g} flushes per transaction against {base:.2g}"
     held = "; its figure lies within our interval" if ours.low <= figure.ratio <= ours.high else ""
     return (
         f"{speeds.document} line {figure.line}: {_words(figure.metric)} of {figure.arm} is {figure.ratio:.3g} of "
-        f"{figure.base}, here {ours.value:.3g} ({ours.low:.3g} to {ours.high:.3g}){flushes}, and a sync takes "
-        f"{speeds.probe.sync_s * 1e3:.2g} ms{held}"
+        f"{figure.base}, here {ours.value:.3g} ({ours.low:.3g} to {ours.high:.3g}){_explained(speeds, figure)}{held}"
     )
+
+
+def _explained(speeds: Speeds, figure: Figure) -> str:
+    """Return what else was counted that bears on a metric: of bytes its parts, of time the flushes."""
+    arm, base = (_arm(speeds, name) for name in (figure.arm, figure.base))
+    metric = next(one for one in speeds.metrics if one.name == figure.metric)
+    if metric.is_of_bytes:
+        parts = [name for name in arm.counts.keys() & base.counts.keys() if name.startswith(_words(metric.name))]
+        return "".join(f"; {name} {arm.counts[name]:.3g} against {base.counts[name]:.3g}" for name in sorted(parts))
+    counts = arm.flush_per_transaction, base.flush_per_transaction
+    flushes = "" if None in counts else ": {:.2g} flushes per transaction against {:.2g}".format(*counts)
+    return f"{flushes}, and a sync takes {speeds.probe.sync_s * 1e3:.2g} ms"
 
 
 def _words(metric: str) -> str:

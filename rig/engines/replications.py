@@ -62,6 +62,11 @@ class Metric:
     unit: str
     more_is_better: bool
 
+    @property
+    def is_of_bytes(self) -> bool:
+        """Return whether it is bytes over bytes ("x written"): how long a sync takes does not change it."""
+        return self.unit.startswith("x ")
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -191,6 +191,14 @@ def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:
     assert 2 == len(text)
 
 
+def test_bytes_are_explained_by_their_parts_and_not_by_syncs() -> None:
+    speeds = measured({"slow": [10, 10], "fast": [30, 30]}, (Figure("fast", "slow", "speed", 1, 1),))
+    written = Metric("speed", "x written", more_is_better=False)
+    parts = [replace(one, counts={"speed without the log": 4.0, "seeds": 5.0}) for one in speeds.trials]
+    (text,) = speed.sentences(replace(speeds, metrics=[written], trials=parts))
+    assert text.endswith("here 3 (3 to 3); speed without the log 4 against 4")
+
+
 def test_flushes_of_others_show_in_equal_trials() -> None:
     speeds = measured({"slow": [1, 1, 1]})
     assert [] == speed.noises(speeds)
