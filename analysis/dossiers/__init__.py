@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import entry_points
@@ -52,6 +52,12 @@ class Promise:
         """Return the promise in a few words, for example `may lose a suffix, atomic`."""
         atomic = "atomic" if self.across else "atomic in each database"
         return f"{self.keeps.value}, {atomic}" if self.atomic else self.keeps.value
+
+
+def as_after_a_cut(promise: Promise | None) -> Promise | None:
+    """Return what a promise about power cuts says of errors of the disk, if the documentation is silent about these."""
+    note = "Taken from the power cut: the documentation does not speak of errors of the disk."
+    return promise and replace(promise, note=f"{note} {promise.note}".strip())
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, spared
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters, spared
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 CONTROLS = Controls(
     must_lose={
-        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, "livecut-cache"), ("default_async",)),
+        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, *ERROR_FAULTS, "livecut-cache"), ("default_async",)),
         # Only a disk that lies can make this lose.
         "lyingflush": ("default_sync",),
     },
@@ -28,6 +28,8 @@ _STRICT_CHECKS = "With paranoid checks one damaged entry may keep the whole data
 
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     """Return what the documentation promises for these settings under this fault, or None if it is not known."""
+    if fault in ERROR_FAULTS:
+        return as_after_a_cut(promise(settings, "powercut"))
     writes, is_paranoid = settings.get("writes", ""), settings.get("checks") == "paranoid"
     if writes not in {"async", "sync"}:
         return None

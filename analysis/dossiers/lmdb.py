@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("nosync",)
 CONTROLS = Controls(
     must_lose={
-        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, "livecut-cache"), _BARE),
+        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, *ERROR_FAULTS, "livecut-cache"), _BARE),
         # Only a disk that lies can make these lose.
         "lyingflush": ("default", "writemap"),
     },
@@ -42,6 +42,8 @@ _CRASH: Mapping[str, tuple[Keeps, str, str]] = {
 
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     """Return what the documentation promises for these flags under this fault, or None if it is not known."""
+    if fault in ERROR_FAULTS:
+        return as_after_a_cut(promise(settings, "powercut"))
     known = _CRASH.get(settings.get("flags", ""))
     if known is None:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("flush2",)
@@ -66,6 +66,8 @@ _CRASH: Mapping[str, tuple[Keeps, str, str]] = {
 
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     """Return what the documentation promises for this setting under this fault, or None if it is not known."""
+    if fault in ERROR_FAULTS:
+        return as_after_a_cut(promise(settings, "powercut"))
     known = _CRASH.get(settings.get("durability", ""))
     if known is None:
         return None
@@ -75,9 +77,7 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
         return Promise(Keeps.ANYTHING, atomic=False, bound="", source=_CHECKSUMS, note=note)
     if fault == "processkill":
         return _of_kill(settings["durability"])
-    if fault in ERROR_FAULTS:
-        note = f"Taken from the power cut: the documentation does not speak of errors of the disk. {note}"
-    elif fault not in FORGETTING_FAULTS and fault not in CLOCK_FAULTS and not fault.startswith("livecut-"):
+    if fault not in FORGETTING_FAULTS and fault not in CLOCK_FAULTS and not fault.startswith("livecut-"):
         return None
     bound = _SECOND if keeps is Keeps.SUFFIX else ""
     return Promise(keeps, atomic=keeps is not Keeps.ANYTHING, bound=bound, source=source, note=note)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, spared
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters, spared
+from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("nosync",)
 CONTROLS = Controls(
     must_lose={
-        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, "livecut-cache"), _BARE),
+        **dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, *ERROR_FAULTS, "livecut-cache"), _BARE),
         # What is only in memory dies with the process.
         "processkill": ("nowal",),
         # Only a disk that lies can make this lose.
@@ -55,6 +55,8 @@ _STRICTER = {
 
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     """Return what the documentation promises for these settings under this fault, or None if it is not known."""
+    if fault in ERROR_FAULTS:
+        return as_after_a_cut(promise(settings, "powercut"))
     writes, _, recovery = settings.get("writes", "").partition("-")
     if writes not in {"nowal", "atomicflush", "manualwal", "nosync", "flushwal", "sync"}:
         return None

@@ -58,6 +58,12 @@ class KeyValueDatabase(ABC):
         self._add(changes, effective(operations[:-1] if is_undone else operations))
         self.write(changes, is_undone=is_undone)
 
+    def rollback(self) -> None:  # noqa: B027 - right for all of them
+        """Do nothing: a transaction is written in one call, and one that raised has left nothing to roll back."""
+
+    def forget(self) -> None:  # noqa: B027 - right for all of them
+        """Do nothing: what these engines hold in memory cannot be dropped."""
+
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of the given tables, without those that do not exist."""
         known = self._known_tables()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 
 import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
-from rig.engines import named
+from rig.contract.arms import ERROR_FAULTS
+from rig.engines import EnduringDriver, named
 from rig.engines.keyvalue import Changes, KeyValueDatabase
 from rig.engines.syncs import Call, CallName, kinds, syncs_of
 from rig.workloads.operations import Operation, Skill, Verb
@@ -135,3 +137,46 @@ def test_syncs_that_threads_make_are_kinds_that_no_sequence_has() -> None:
     assert syncs
     words = [syncs.word(Call(CallName.SYNC, syncs.KINDS[kind].role)) for kind in found]
     assert ["log", "", "", ""] == words
+
+
+@pytest.mark.parametrize(
+    ("engine", "module", "name", "words", "is_fault"),
+    [
+        ("lmdb", "lmdb", "Error", "mdb_txn_commit: Input/output error", True),
+        ("lmdb", "lmdb", "DiskError", "mdb_put: No space left on device", True),
+        ("lmdb", "lmdb", "PanicError", "MDB_PANIC: Update of meta page failed or environment had fatal error", True),
+        ("lmdb", "lmdb", "InvalidError", "MDB_INVALID: File is not an LMDB file", True),
+        ("lmdb", "lmdb", "MapFullError", "MDB_MAP_FULL: Environment mapsize limit reached", False),
+        ("lmdb", "lmdb", "NotFoundError", "MDB_NOTFOUND: No matching key/data pair found", False),
+        ("lmdb", "lmdb.cpython", "DiskError", "mdb_put: No space left on device", True),
+        ("lmdb", "other", "Error", "Input/output error", False),
+        ("leveldb", "plyvel._plyvel", "IOError", "IO error: db/000005.log: No space left on device", True),
+        ("leveldb", "plyvel._plyvel", "CorruptionError", "Corruption: bad block contents", True),
+        ("leveldb", "plyvel._plyvel", "Error", "Invalid argument: db: does not exist", False),
+        ("leveldb", "builtins", "OSError", "ours", False),
+        ("rocksdb", "builtins", "Exception", "IO error: No space left on device: While appending to file", True),
+        ("rocksdb", "builtins", "Exception", "Corruption: block checksum mismatch", True),
+        ("rocksdb", "builtins", "Exception", "Invalid argument: Column family not found", False),
+        ("rocksdb", "builtins", "ValueError", "IO error: ours", False),
+    ],
+)
+def test_an_error_is_a_fault_of_the_disk_or_a_mistake_of_ours(
+    *, engine: str, module: str, name: str, words: str, is_fault: bool
+) -> None:
+    """Not every host has the bindings, so the classes of their errors are made here; a VM test meets real ones."""
+    driver = named(engine).driver()
+    assert isinstance(driver, EnduringDriver)
+    kind = getattr(builtins, name) if module == "builtins" else type(name, (Exception,), {"__module__": module})
+    assert is_fault is driver.is_fault(kind(words))
+
+
+@pytest.mark.parametrize("fault", ERROR_FAULTS)
+@pytest.mark.parametrize("engine", ["lmdb", "leveldb", "rocksdb"])
+def test_after_an_error_an_engine_is_held_to_its_promise_about_power_cuts(engine: str, fault: str) -> None:
+    dossier = dossier_of(engine)
+    for settings in named(engine).spec.all_settings():
+        cut, error = (dossier.promise(settings, one) for one in ("powercut", fault))
+        assert cut
+        assert error
+        assert (cut.keeps, cut.atomic, cut.bound, cut.source) == (error.keeps, error.atomic, error.bound, error.source)
+        assert "power cut" in error.note

@@ -5,6 +5,7 @@ One small campaign for each: settings that promise to lose nothing, their contro
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from rig.analysis.dossiers import dossier_of
 from rig.analysis.outcome import Result, summarise
+from rig.analysis.promises import promise_for, violates
 from rig.analysis.protocol import compare
 from rig.contract.errors import UsageError
 from rig.contract.results import VerdictKind
@@ -21,11 +23,17 @@ from rig.machines import campaign, image, recipes
 from rig.machines.guests import guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile
+from rig.planning.verdicts import live_verdicts
 from rig.store import Run
 
 # In a shorter run a database without syncs is always damaged, and so never comes back whole with a loss.
 WORKLOAD = WorkloadSpec(transaction_count=40)
+# Little think time, so that an outage ends before the file system's journal aborts.
+BRIEF = WorkloadSpec(12, think_ms=20, rest_ms=6000)
 TINY = Profile("tiny", WORKLOAD.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=160)
+
+
+FEW = replace(TINY, states_max=12, instants=6, side_states_max=12)
 
 
 @pytest.mark.parametrize("name", ["leveldb", "lmdb", "rocksdb"])
@@ -62,6 +70,51 @@ def test_rocksdb_closes_all_column_families_as_one(tmp_path: Path) -> None:
     assert [] == damaged
     kinds = {verdict.kind for verdict in verdicts}
     assert {VerdictKind.LOST_SUFFIX} <= kinds <= {VerdictKind.LOST_SUFFIX, VerdictKind.DURABLE}
+
+
+# How an engine's own words for an error of the disk begin, as a live finding quotes them.
+ERRORS = {"lmdb": "after (Disk|Panic)?Error: ", "leveldb": "after IOError: ", "rocksdb": "after Exception: IO error: "}
+
+
+@pytest.mark.parametrize("fault", ["ioerror-fsync", "diskfull-data"])
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_engine_names_the_error_of_the_disk_and_loses_nothing_and_the_control_does(
+    name: str, fault: str, tmp_path: Path
+) -> None:
+    strict = named(name).spec.strict[0]
+    bare = dossier_of(name).CONTROLS.must_lose[fault]
+    wanted = [f"{name}-ext4-{settings}_{fault}" for settings in (strict, *bare)]
+    run = Run.create(tmp_path, {"scenarios": wanted})
+    with guests() as source:
+        scenarios = [replace(scenario, workload=BRIEF) for scenario in matrix.select(wanted)]
+        campaign.Campaign(run, FEW, source, campaign.Silent()).measure(scenarios)
+    results, damaged = run.results(wanted)
+    assert ({}, []) == (run.failures(), damaged)
+    summary = summarise(results, exposure_min=1)
+    # In so short a run nothing but commits may sync, and the control has commits without.
+    fired = {control.name: control.fired for control in summary.controls if control.name != "errors"}
+    assert dict.fromkeys(bare, True) == fired
+    judged = {row.outcome.scenario.id: row for row in summary.rows}
+    kept = judged[wanted[0]]
+    assert () == kept.judgement.broken_by
+    seen = [one["detail"] for one in kept.outcome.scenario.recording.live]
+    assert seen, "no error was seen"
+    assert [] == [words for words in seen if not re.search(ERRORS[name], words)]
+
+
+def test_lmdb_with_a_writable_map_dies_where_space_ends_and_the_report_calls_that_broken(tmp_path: Path) -> None:
+    """The kernel has no other way to tell a program that writes to memory."""
+    (scenario,) = matrix.select(["lmdb-ext4-writemap_diskfull-data"])
+    run = Run.create(tmp_path, {"scenarios": [scenario.id]})
+    with guests() as source:
+        campaign.Campaign(run, FEW, source, campaign.Silent()).measure([replace(scenario, workload=BRIEF)])
+    (result,) = run.results([scenario.id])[0]
+    died = [one for one in live_verdicts(scenario.id, result.recording.live) if one.kind is VerdictKind.DIED]
+    assert died
+    assert all("died by SIGBUS" in one.detail for one in died)
+    promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
+    assert promise
+    assert all(violates(promise, one) for one in died)
 
 
 def test_a_package_that_does_not_exist_is_named_with_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

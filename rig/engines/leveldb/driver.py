@@ -10,6 +10,10 @@ from typing import Any
 
 from rig.engines.keyvalue import Changes, KeyValueDatabase
 
+# The binding's exceptions for which the disk or its content may be the reason.
+_FAULTS = frozenset({"IOError", "CorruptionError"})
+_TABLES = (".ldb", ".sst")
+
 
 class LevelDatabase(KeyValueDatabase):
     """An open database."""
@@ -62,6 +66,22 @@ class LevelDatabase(KeyValueDatabase):
         names = ("checks", "writes", "write_buffer_size")
         return {**{name: self._given[name] for name in names}, "version": self._version, "binding": self._binding}
 
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is a log whose content moves into tables: always."""
+        return True
+
+    def checkpoint(self) -> None:
+        """Write what is in memory and in the log to a table, and compact all tables.
+
+        LevelDB's call returns nothing: the next write raises what went wrong.
+        """
+        self._database.compact_range()
+
+    def shrink_log(self) -> None:
+        """Begin a new log; that is a part of a checkpoint."""
+        self.checkpoint()
+
     def close(self) -> None:
         """Close the database, after its background thread has ended."""
         self._database.close()
@@ -70,6 +90,17 @@ class LevelDatabase(KeyValueDatabase):
 def open_database(directory: str, settings: Mapping[str, str]) -> LevelDatabase:
     """Open the database in a directory, or make a new one."""
     return LevelDatabase(directory, settings)
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether an error of LevelDB may be due to the disk or its content."""
+    kind = type(error)
+    return kind.__module__.partition(".")[0] == "plyvel" and kind.__name__ in _FAULTS
+
+
+def is_mapped(name: str) -> bool:
+    """Return whether LevelDB maps a file of that name into memory."""
+    return name.endswith(_TABLES)
 
 
 def _prefix(space: str) -> bytes:

@@ -15,6 +15,7 @@ SPEC = Spec(
     warm=("default_sync", "paranoid_async"),
     # The threads that write tables belong to the process; a fork does not have them.
     survives_fork=False,
+    immune={"ioerror-read": "its tables are mapped into memory, and pages stay there"},
     sharing=Sharing.THREADS,
     is_default=False,
 )

@@ -22,6 +22,12 @@ _OPTIONS: Mapping[str, Mapping[str, bool]] = {
     "writemap": {"writemap": True},
     "mapasync": {"writemap": True, "map_async": True},
 }
+# The binding's exceptions for which the disk or its content may be the reason; `Error` alone is of an errno that has no
+# name of its own, such as EIO.
+_FAULTS = frozenset({
+    "Error", "DiskError", "PanicError", "CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError",
+})  # fmt: skip
+_FILES = frozenset({"data.mdb", "lock.mdb"})
 _DEFAULTS = {"sync": True, "metasync": True, "writemap": False, "map_async": False}
 
 
@@ -105,6 +111,17 @@ class LmdbDatabase(KeyValueDatabase):
             "binding": self._lmdb.__version__,
         }
 
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is a log: never."""
+        return False
+
+    def checkpoint(self) -> None:
+        """Do nothing: there is no log."""
+
+    def shrink_log(self) -> None:
+        """Do nothing: there is no log."""
+
     def close(self) -> None:
         """Close the environment."""
         self._environment.close()
@@ -119,3 +136,14 @@ class LmdbDatabase(KeyValueDatabase):
 def open_database(directory: str, settings: Mapping[str, str]) -> LmdbDatabase:
     """Open the environment in a directory, or make a new one."""
     return LmdbDatabase(directory, settings)
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether an error of LMDB may be due to the disk or its content."""
+    kind = type(error)
+    return kind.__module__.partition(".")[0] == "lmdb" and kind.__name__ in _FAULTS
+
+
+def is_mapped(name: str) -> bool:
+    """Return whether LMDB maps a file of that name into memory."""
+    return name in _FILES

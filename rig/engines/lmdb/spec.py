@@ -17,7 +17,11 @@ SPEC = Spec(
     strict=("default", "writemap"),
     cross_checks=("default", "nosync"),
     warm=("default", "writemap"),
-    immune={"discard": "it never gives space back to the file system, so no discard takes effect"},
+    immune={
+        "discard": "it never gives space back to the file system, so no discard takes effect",
+        "diskfull-log": "it has no log",
+        "ioerror-read": "its file is mapped into memory, and pages stay there",
+    },
     sharing=Sharing.PROCESSES,
     is_default=False,
 )

@@ -20,6 +20,8 @@ from rig.workloads.operations import Operation, Table
 
 _BACKGROUND_ERRORS = "rocksdb.background-errors"
 _DEFAULT_FAMILY = "default"
+# The binding raises Exception for everything, with RocksDB's words: `Status::ToString` in util/status.cc.
+_FAULTS = ("IO error: ", "Corruption: ")
 
 
 class RocksDatabase(KeyValueDatabase):
@@ -99,10 +101,26 @@ class RocksDatabase(KeyValueDatabase):
             "binding": version("rocksdict"),
         }
 
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there is something that moves into tables: always."""
+        return True
+
+    def checkpoint(self) -> None:
+        """Write what is in memory, and so in the log, to tables."""
+        for space in self._spaces.values():
+            space.flush(wait=True)
+
+    def shrink_log(self) -> None:
+        """Begin a new log; that is a part of a checkpoint."""
+        self.checkpoint()
+
     def close(self) -> None:
         """Close the database with its log written out and synced."""
-        self._database.flush_wal(sync=True)
-        self.leave()
+        try:
+            self._database.flush_wal(sync=True)
+        finally:
+            self.leave()
 
     def leave(self) -> None:
         """Close the database as RocksDB itself does."""
@@ -128,6 +146,16 @@ class RocksDatabase(KeyValueDatabase):
 def open_database(directory: str, settings: Mapping[str, str]) -> RocksDatabase:
     """Open the database in a directory, or make a new one."""
     return RocksDatabase(directory, settings)
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether an error of RocksDB may be due to the disk or its content."""
+    return type(error) is Exception and str(error).startswith(_FAULTS)
+
+
+def is_mapped(name: str) -> bool:  # noqa: ARG001 - no file is
+    """Return whether RocksDB maps a file of that name into memory."""
+    return False
 
 
 def _loaded(text: str) -> tuple[Any, Any]:

@@ -32,6 +32,7 @@ SPEC = Spec(
     warm=("sync", "nosync-absolute", "flushwal", "atomicflush"),
     # The threads that write tables belong to the process; a fork does not have them.
     survives_fork=False,
+    immune={"ioerror-read": "its cache of blocks cannot be emptied, so nothing is read again"},
     # Measured with rocksdict 0.3.29: other threads of Python stand still while it writes a batch.
     alone_because="its binding for Python carries out one write at a time, so nothing of RocksDB would be measured; "
     "db_bench has threads of its own: --document S4",
