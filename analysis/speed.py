@@ -51,9 +51,10 @@ class ArmSpeed:
     latencies: Latencies | None
     # Of the readers beside the writers, from a sample; only the longest is that of all reads.
     reads: Latencies | None
-    # None where they were not counted. The flushes are the fewest of a round, because other programs add to them; the
-    # others are medians.
+    # None where they were not counted. The flushes and writes are the fewest of a round, because other programs add to
+    # them; the others are medians.
     flush_per_transaction: float | None
+    write_per_transaction: float | None
     # Bytes that the programs caused to be written to the disk over those of the keys and values that they wrote.
     write_amplification: float | None
     # Disk space of all files at the end over the bytes of the keys and values that are there.
@@ -148,6 +149,7 @@ def _arm(speeds: Speeds, name: str) -> ArmSpeed:
         latencies=latencies(one for trial in trials for one in trial.latencies_ns),
         reads=_of_reads([trial.reads for trial in trials if trial.reads]),
         flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
+        write_per_transaction=_fewest([_part(t.disk.write_count if t.disk else None, t.transactions) for t in trials]),
         write_amplification=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
         space_amplification=_median([_part(t.allocated_bytes, t.live_bytes) for t in trials]),
         cpu_ms_per_transaction=_median([_part(_ms(t.cpu_s), t.transactions) for t in trials]),
@@ -204,15 +206,20 @@ def _sentence(speeds: Speeds, one: Comparison) -> str:
 
 
 def _explained(speeds: Speeds, figure: Figure) -> str:
-    """Return what else was counted that bears on a metric: of bytes its parts, of time the flushes."""
+    """Return what else was counted that bears on a metric: of bytes its parts, of time the flushes and writes."""
     arm, base = (_arm(speeds, name) for name in (figure.arm, figure.base))
     metric = next(one for one in speeds.metrics if one.name == figure.metric)
     if metric.is_of_bytes:
         parts = [name for name in arm.counts.keys() & base.counts.keys() if name.startswith(_words(metric.name))]
         return "".join(f"; {name} {arm.counts[name]:.3g} against {base.counts[name]:.3g}" for name in sorted(parts))
-    counts = arm.flush_per_transaction, base.flush_per_transaction
-    flushes = "" if None in counts else ": {:.2g} flushes per transaction against {:.2g}".format(*counts)
-    return f"{flushes}, and a sync takes {speeds.probe.sync_s * 1e3:.2g} ms"
+    ours, theirs = _requests(arm), _requests(base)
+    requests = f": {ours} per transaction against {theirs}" if ours and theirs else ""
+    return f"{requests}, and a sync takes {speeds.probe.sync_s * 1e3:.2g} ms"
+
+
+def _requests(arm: ArmSpeed) -> str:
+    flushes, writes = arm.flush_per_transaction, arm.write_per_transaction
+    return "" if flushes is None or writes is None else f"{flushes:.2g} flushes and {writes:.2g} writes"
 
 
 def _words(metric: str) -> str:

@@ -186,8 +186,8 @@ def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:
     speeds = measured({"slow": [10, 10], "fast": [30, 30]}, figures)
     assert [False, False, True, True] == [one.deviates for one in speed.compared(speeds)]
     text = speed.sentences(speeds)
-    expected = "doc.txt line 3: speed of fast is 4.6 of slow, here 3 (3 to 3): 3 flushes per transaction against 3, "
-    assert expected + "and a sync takes 4 ms" == text[0]
+    expected = "doc.txt line 3: speed of fast is 4.6 of slow, here 3 (3 to 3): 3 flushes and 5 writes "
+    assert expected + "per transaction against 3 flushes and 5 writes, and a sync takes 4 ms" == text[0]
     assert 2 == len(text)
 
 
