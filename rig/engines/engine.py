@@ -271,6 +271,8 @@ class Spec:
     # Whether a fork of a process that has opened a database can open it again. Threads that an engine keeps do not
     # survive the fork, and it waits for them for ever. Then no workload has another process commit.
     survives_fork: bool = True
+    # Whether its data files take their space at a checkpoint, if it has any, and not when a row is written.
+    grows_at_checkpoint: bool = True
     # Fault -> why the engine cannot meet it, as the end of a sentence: then there is nothing to measure.
     immune: Mapping[str, str] = field(default_factory=dict)
     # Whether it is no database: what it loses after a sync, the file system has lost (`rig.analysis.blame`).

@@ -6,13 +6,11 @@ import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
 from rig.contract.arms import ERROR_FAULTS, FORGETTING_FAULTS
-from rig.contract.errors import UsageError
 from rig.engines import named
 from rig.engines.postgresql import driver, options, statements, syncs
 from rig.engines.postgresql.libpq import PostgresError
 from rig.engines.postgresql.spec import SPEC
 from rig.engines.syncs import Call, CallName, in_roles, kinds
-from rig.planning import matrix
 from rig.workloads import Work
 from rig.workloads.operations import ROW_VERBS, Operation, Table, Verb
 
@@ -54,12 +52,6 @@ def test_the_settings_that_lose_nothing_are_those_that_promise_it() -> None:
         assert set(SPEC.unprotected[options.SETTING]) <= free
     kills = {word: dossier.promise({options.SETTING: word}, "processkill") for word in options.WORDS}
     assert {"async"} == {word for word, promise in kills.items() if promise and promise.keeps is not Keeps.NOTHING_LOST}
-
-
-def test_a_full_disk_is_met_when_a_row_is_inserted_and_at_no_checkpoint() -> None:
-    assert matrix.select(["postgresql-ext4-default_diskfull-log"])
-    with pytest.raises(UsageError, match="under diskfull-data: its tables take their space when a row is inserted"):
-        matrix.select(["postgresql-ext4-default_diskfull-data"])
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ SPEC = Spec(
     state_limit_s=60,
     # A server dies a moment later than the process that started it, and until then no other can be started.
     survives_fork=False,
+    grows_at_checkpoint=False,
     immune={
         "ioerror-read": "its server holds what it has read in memory of its own, so nothing is read again",
         "diskfull-log": "its log is written in place, in a file of fixed size",

@@ -3,7 +3,8 @@
 A pure function of the seed, so that a plan can be shown and made again. A strike begins at one of three stages of a
 transaction. `begin`: before it, so the first to notice is the journal or the write-ahead log. `midst`: at some instant
 while it is carried out, which may hit any step of the commit, or none. `checkpoint`: after it has been committed
-undisturbed, so that the strike hits a checkpoint; for an engine without checkpoints this is `begin`.
+undisturbed, so that the strike hits a checkpoint; for an engine without checkpoints this is `begin`, and for space for
+data also where a checkpoint needs none.
 After an error the program either rolls back and continues over the same connection, or closes it and reopens.
 """
 
@@ -37,7 +38,7 @@ class Strike:
     attempts_max: int
     # For `midst`: how far into the transaction, as a share of the time that the last one took.
     share: float
-    # For a full disk: the free blocks at the first attempt, and how many are added for each further attempt.
+    # For a full disk: the free blocks at the first attempt, and how many are added after each failure.
     free_blocks: int = 0
     free_blocks_step: int = 0
 

@@ -46,15 +46,15 @@ class Outage:
         self._state = state
         self._pending: threading.Thread | None = None
 
-    def begin(self, strike: Strike, attempt: int, database: EnduringDatabase, span_ns: int) -> None:
-        """Make requests fail now or soon, if they do not yet; on a full disk, add the free blocks of this attempt."""
+    def begin(self, strike: Strike, failure_count: int, database: EnduringDatabase, span_ns: int) -> None:
+        """Make requests fail now or soon, if they do not yet; on a full disk, add free blocks for each failure so far."""
         is_new = not self._state.struck_at
         if is_new:
             self._state.struck_at = strike.number
             # Before the first failure, and from this thread: marks from two threads could interfere.
             self._mark(f"inject-{strike.number}")
         if self._injection in _DISKFULL:
-            self._ballast.leave(strike.free_blocks + attempt * strike.free_blocks_step)
+            self._ballast.leave(strike.free_blocks + failure_count * strike.free_blocks_step)
         elif is_new and strike.stage is Stage.MIDST:
             self._pending = threading.Thread(target=self._fail_after, args=(strike.share * span_ns / 1e9,))
             self._pending.start()

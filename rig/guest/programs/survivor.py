@@ -85,6 +85,7 @@ class Survivor:
         self._site = site
         self._injection = orders.injection
         self._driver = enduring_driver(site)
+        self._grows_at_checkpoint = load(orders.engine_module).spec.grows_at_checkpoint
         self._count = orders.transaction_count
         self._transaction = work.transaction
         self._oracle = work.oracle()
@@ -149,32 +150,42 @@ class Survivor:
             self._reopen(error)
 
     def _struck(self, strike: Strike) -> None:
-        if strike.stage is Stage.CHECKPOINT and self._held.has_checkpoints:
+        stage = self._stage(strike)
+        if stage is Stage.CHECKPOINT:
             self._in_peace()
         elif self._injection is Injection.DISKFULL_LOG and (error := self._tried(self._held.shrink_log)):
             self._reopen(error)
-        seen = None
+        seen, failure_count = None, 0
         for attempt in range(strike.attempts_max):
             if self._is_done:
                 break
             if attempt and self._injection is not Injection.DISKFULL_DATA:
                 self._think()
-            self._outage.begin(strike, attempt, self._held, self._state.last_ns)
-            error = self._attempt(strike.stage)
+            self._outage.begin(strike, failure_count, self._held, self._state.last_ns)
+            error = self._attempt(stage)
+            failure_count += bool(error)
             self._outage.settle()
             seen = error or seen
             if error and (not self._goes_on(error, strike) or self._injection is Injection.FSYNC):
                 break
-            if not error and self._injection is Injection.DISKFULL_DATA:
+            # Rows that find room in the data files go on until one does not.
+            if not error and self._injection is Injection.DISKFULL_DATA and (stage is Stage.CHECKPOINT or seen):
                 break
             self._outage.write_back()
         if seen and not self._state.is_over and (strike.reopens or not self._was_kept):
             self._reopen(seen)
         self._outage.end()
 
+    def _stage(self, strike: Strike) -> Stage:
+        """Return where in a transaction a strike begins for this engine."""
+        is_late = self._injection is not Injection.DISKFULL_DATA or self._grows_at_checkpoint
+        if strike.stage is not Stage.CHECKPOINT or (is_late and self._held.has_checkpoints):
+            return strike.stage
+        return Stage.BEGIN
+
     def _attempt(self, stage: Stage) -> Exception | None:
         """Try a transaction or a checkpoint; return the engine's error, if any."""
-        if stage is Stage.CHECKPOINT and self._held.has_checkpoints:
+        if stage is Stage.CHECKPOINT:
             self.save()
             return self._tried(self._held.checkpoint)
         return self._transact()
