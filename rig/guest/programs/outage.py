@@ -47,7 +47,7 @@ class Outage:
         self._pending: threading.Thread | None = None
 
     def begin(self, strike: Strike, failure_count: int, database: EnduringDatabase, span_ns: int) -> None:
-        """Make requests fail now or soon, if they do not yet; on a full disk, add free blocks for each failure so far."""
+        """Make requests fail now or soon, if they do not yet; on a full disk, leave more room after each failure."""
         is_new = not self._state.struck_at
         if is_new:
             self._state.struck_at = strike.number
