@@ -44,13 +44,13 @@ lint: programs-of-test $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
-	@$(BIN)/pytest -n $(JOBS) tests/unit
+	@$(BIN)/pytest -n $(JOBS) --durations 20 --durations-min 3 tests/unit
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile tests/vm
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --durations 40 --durations-min 10 tests/vm
 
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
-	@$(BIN)/pytest -n $(JOBS) tests/durability
+	@$(BIN)/pytest -n $(JOBS) --durations 20 --durations-min 10 tests/durability
 
 image: programs $(STAMP)  ## build the guest image, unless the cache has it
 	@$(BIN)/rig image build
