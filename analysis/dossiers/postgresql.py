@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, spared
 from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("async",)
@@ -88,7 +88,12 @@ _TABLE = matters(
     "a checkpoint gives up the log of what is only in memory", "wal-configuration.html, WAL Configuration [DOC]"
 )
 
+_CONTROL = spared(
+    "recovery then begins at an older checkpoint, and a run of one log file has removed no log",
+    "CreateCheckPoint and RemoveOldXlogFiles in xlog.c [SRC]",
+)
+
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001
     """Return what is known about leaving a kind of sync out, or None."""
-    return {"wal-commit": _COMMIT, "table": _TABLE}.get(kind)
+    return {"wal-commit": _COMMIT, "table": _TABLE, "control": _CONTROL}.get(kind)
