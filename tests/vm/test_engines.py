@@ -16,6 +16,7 @@ from rig.analysis.outcome import Result, summarise
 from rig.analysis.promises import promise_for, violates
 from rig.analysis.protocol import compare
 from rig.contract.errors import UsageError
+from rig.contract.findings import FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
 from rig.engines import named
@@ -99,6 +100,7 @@ def test_an_engine_names_the_error_of_the_disk_and_loses_nothing_and_the_control
     assert () == kept.judgement.broken_by
     seen = [one["detail"] for one in kept.outcome.scenario.recording.live]
     assert seen, "no error was seen"
+    assert not [one for one in kept.outcome.scenario.recording.live if one["kind"] == FindingKind.KEPT_OPEN]
     assert [] == [words for words in seen if not re.search(ERRORS[name], words)]
 
 

@@ -245,7 +245,8 @@ class Survivor:
         except Exception as error:
             if not self._driver.is_fault(error):
                 raise
-            return error
+            # The traceback holds what the engine's calls held, and with it perhaps the database open after its close.
+            return error.with_traceback(None)
         return None
 
     @property
