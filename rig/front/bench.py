@@ -25,6 +25,7 @@ from rig.machines import campaign, record
 from rig.machines.argv import Role
 from rig.machines.guests import Machines, guests
 from rig.machines.image import build, recipe
+from rig.machines.pool import Clones
 from rig.machines.template import Template, answers
 from rig.machines.verification import Job, verify
 from rig.planning import matrix
@@ -96,8 +97,8 @@ def _reproducibility(say: Callable[[str], None], recorder: Template, scratch: Pa
 def _state_cost(say: Callable[[str], None], machines: Machines, scratch: Path, states_max: int) -> None:
     scenario = _scenario(40)
     recorded = record.record(scenario, machines.recorder, scratch / "short")
-    alone, findings = check(scenario, machines.verifier, recorded, states_max, 1)
-    both, _ = check(scenario, machines.verifier, recorded, states_max, 2)
+    alone, findings = check(scenario, machines.checker, recorded, states_max, 1)
+    both, _ = check(scenario, machines.checker, recorded, states_max, 2)
     steps = {name: statistics.median(f.ms[name] for f in findings) for name in findings[0].ms}
     floor = steps["mount"] + steps["reopen"] + steps["unmount"]
     say(f"| crash states checked, {scenario.id}, one machine | {alone:.1f} /s | |")
@@ -111,7 +112,7 @@ def _lengths(say: Callable[[str], None], machines: Machines, scratch: Path, leng
     for count in lengths:
         scenario = _scenario(count)
         recorded = record.record(scenario, machines.recorder, scratch / f"length-{count}")
-        rate, _ = check(scenario, machines.verifier, recorded, 160, 1)
+        rate, _ = check(scenario, machines.checker, recorded, 160, 1)
         rates.append(f"{1000 / rate:.1f} ms at {recorded.facts.entry_count} entries")
     say(f"| cost of a state by length of the log | {', '.join(rates)} | flat |")
 
@@ -131,7 +132,7 @@ def _fault(say: Callable[[str], None], machines: Machines, folder: Path, fault: 
 
 
 def check(
-    scenario: Scenario, verifier: Template, recorded: Recording, states_max: int, machine_count: int
+    scenario: Scenario, source: Clones, recorded: Recording, states_max: int, machine_count: int
 ) -> tuple[float, list[Finding]]:
     """Return states per second, from starting the first machine to the last answer of all, and the findings."""
     profile = replace(matrix.profile("quick"), states_max=states_max, instants=0)
@@ -144,7 +145,7 @@ def check(
         ]
         begin = time.perf_counter()
         with ThreadPoolExecutor(machine_count) as pool:
-            found = list(pool.map(lambda job: list(verify(job, verifier)), jobs))
+            found = list(pool.map(lambda job: list(verify(job, source)), jobs))
         rate = len(contents) / (time.perf_counter() - begin)
         return rate, [finding for part in found for finding in part]
 

@@ -294,7 +294,7 @@ def _introduction(chosen: list[Scenario], profile: Profile, templates: dict[str,
     )
     of_images = [
         f"image {each.recorder.image}; templates: recorder {each.recorder.identity}, "
-        f"verifier {each.verifier.identity}; {qemu_version()}"
+        f"verifier {each.verifier.identity}, checker {each.checker.identity}; {qemu_version()}"
         for each in templates.values()
     ]
     return [measured, *of_images]
@@ -317,7 +317,10 @@ def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, M
         "instants": profile.instants,
         "scenarios": [scenario.id for scenario in chosen],
         "orders": {scenario.id: scenario.orders.message for scenario in chosen},
-        "templates": {name: [one.recorder.identity, one.verifier.identity] for name, one in templates.items()},
+        "templates": {
+            name: [one.recorder.identity, one.verifier.identity, one.checker.identity]
+            for name, one in templates.items()
+        },
     }
 
 

@@ -2,12 +2,14 @@
 
 A recorder reads its orders from QEMU's firmware configuration, which needs no waiting, so the run begins at the same
 instruction in every clone; a byte on a serial line could arrive at any instruction. A verifier talks over the virtio
-port.
+port. In a user-mode machine (`rig.machines.usermode`) the kernel's command line names other devices; there it talks
+over a serial line, and a request is a line with the place of a message on a disk.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import tty
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,7 @@ from rig.guest.judge import Judge
 from rig.guest.site import Site
 from rig.guest.watch.forks import EngineFailed
 
-# Part of the code archive, see `rig.machines.template`.
+# Part of the code archive, see `rig.machines.template`; a machine that nobody will clone has none.
 _WARM_ORDERS = Path("/run/code/warm.json")
 _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
 _PADDING = b"\0 \n"
@@ -49,7 +52,9 @@ _NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, Find
 
 def main() -> None:
     """Play the role that the kernel command line names."""
-    port = os.open(_port_node(), os.O_RDWR)
+    port = os.open(os.environ.get("RIG_PORT") or _port_node(), os.O_RDWR | os.O_NOCTTY)
+    if os.isatty(port):
+        tty.setraw(port)
     try:
         if os.environ["RIG_ROLE"] == "recorder":
             _record(port)
@@ -112,7 +117,8 @@ def _forget(_size: int, chunks: Iterable[bytes]) -> None:
 
 def _warm_orders() -> list[Orders]:
     """Return the orders to carry out once before the save: a clone must find all code loaded."""
-    return [Orders.of(message) for message in json.loads(_WARM_ORDERS.read_text())]
+    messages = json.loads(_WARM_ORDERS.read_text()) if _WARM_ORDERS.exists() else []
+    return [Orders.of(message) for message in messages]
 
 
 def _meet_the_clock() -> None:
@@ -195,12 +201,27 @@ def _requests(port: int) -> Iterator[dict[str, Any]]:
         while (end := pending.find(b"\n")) >= 0:
             message = json.loads(pending[:end])
             del pending[: end + 1]
+            if isinstance(message, list):
+                message = json.loads(_mailed(*message))
             if "ping" in message:
                 _send(port, {"pong": True})
             elif "probe" in message:
                 _send(port, {"figures": fileprobe.carried_out(**message["probe"])})
             else:
                 yield message
+
+
+def _mailed(offset: int, length: int) -> bytes:
+    """Return what lies on the disk for messages, past the page cache."""
+    size = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
+    disk = os.open(os.environ["RIG_MAIL"], os.O_RDONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, size) as buffer:
+            if os.preadv(disk, [buffer], offset) != size:
+                raise OSError(f"the message at {offset} is shorter than {length} bytes")
+            return buffer[:length]
+    finally:
+        os.close(disk)
 
 
 def _send(port: int, message: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ from rig.guest.judge import Judge
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
 
-RECORDING_DISK = "/dev/vdb"
+RECORDING_DISK = os.environ.get("RIG_RECORDING", "/dev/vdb")
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
 # include/uapi/linux/fs.h: forget what is cached of a block device. The last close does so too, but a process that was

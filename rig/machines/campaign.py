@@ -23,7 +23,7 @@ from rig.contract.scenario import Scenario
 from rig.faults import LogError, LogFile, Logs
 from rig.machines import machine, record, recover
 from rig.machines.guests import Source
-from rig.machines.pool import Pool, Pools
+from rig.machines.pool import Pooled, Pools
 from rig.machines.verification import Job, verify
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut, by_content, missing
@@ -151,7 +151,7 @@ class Campaign:
         kept = self._run.recoveries(scenario)
         kept.remove_leftovers()
         if kept.index() is None:
-            verifiers = self._verifiers(scenario)
+            verifiers = self._pooled(scenario).verifier
             vms.submit(recover.record, scenario, self._profile, verifiers, planner.logs, kept, self._stopped).result()
         return planner.of_recoveries(scenario, kept, stack)
 
@@ -208,13 +208,14 @@ class Campaign:
             self._run.append(scenario.id, fresh)
 
     def _verify_part(self, part: _Part, judge: _Judge) -> None:
-        found = closing(verify(part.job, self._verifiers(part.job.scenario), self._stopped))
+        pooled = self._pooled(part.job.scenario)
+        found = closing(verify(part.job, pooled.checker, self._stopped, pooled.verifier))
         with judge.batch() as add, found as findings:
             for same, finding in zip(part.contents, findings, strict=True):
                 add(same, finding)
 
-    def _verifiers(self, scenario: Scenario) -> Pool:
-        return self._pools.of(self._source.of(scenario).verifier)
+    def _pooled(self, scenario: Scenario) -> Pooled:
+        return self._pools.of(self._source.of(scenario))
 
     def _failed(self, scenarios: Sequence[Scenario], error: Exception) -> None:
         """Note why scenarios could not be measured; raise the error instead if we are being stopped."""

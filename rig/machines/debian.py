@@ -88,6 +88,8 @@ def _finish(root: Path) -> None:
         (root / "var" / name).rmdir()
         (root / "var" / name).symlink_to(place)
     host.run(["ldconfig", "-r", str(root)], timeout_s=_FINISH_LIMIT_S)
+    if not (root / "usr/bin/python3").exists():
+        return
     # Run the guest's own Python with its own libraries: another version would write bytecode of another format.
     # Without -B it would first compile the modules that it imports itself, and their tracebacks would name this folder.
     command = [

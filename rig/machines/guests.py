@@ -17,12 +17,13 @@ from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario
 from rig.engines import named
 from rig.engines.builds import Library, builds_of
-from rig.machines import image, needs
+from rig.machines import image, needs, usermode
 from rig.machines.accelerator import Choice, best_accelerator, note_of
 from rig.machines.argv import Accelerator, Role
 from rig.machines.image import Image, Recipe
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
+from rig.machines.usermode import UserMode
 
 # The machines of the scenarios that need no more than the base image.
 BASE = "base"
@@ -34,6 +35,13 @@ class Machines:
 
     recorder: Template
     verifier: Template
+    # Where there is no KVM and it works.
+    user_mode: UserMode | None = None
+
+    @property
+    def checker(self) -> Template | UserMode:
+        """Return what crash states are checked in."""
+        return self.user_mode or self.verifier
 
     def of(self, scenario: Scenario) -> Machines:  # noqa: ARG002 - these are the machines of all scenarios
         """Return these machines, so that they can be used where all scenarios have one image."""
@@ -82,7 +90,18 @@ class Guests:
             return self._verifier(needs.recipe_of(scenario), scenario.processor)
 
     def _make(self, recipe: Recipe, processor: Processor) -> Machines:
-        return Machines(self._recorder(recipe, processor), self._verifier(recipe, processor))
+        recorder, verifier = self._recorder(recipe, processor), self._verifier(recipe, processor)
+        return Machines(recorder, verifier, self._user_mode(recipe, processor, verifier))
+
+    def _user_mode(self, recipe: Recipe, processor: Processor, verifier: Template) -> UserMode | None:
+        if verifier.spec.accelerator is not Accelerator.TCG:
+            return None
+        guest, own = self._image(recipe)
+        if hindrance := usermode.hindrance(guest, processor, self._says):
+            self._tell(f"crash states are checked under emulation: {hindrance}")
+            return None
+        self._tell("crash states are checked in user-mode machines")
+        return self._stack.enter_context(usermode.user_mode(guest, own, processor))
 
     def _recorder(self, recipe: Recipe, processor: Processor) -> Template:
         if (recipe, processor) not in self._recorders:
@@ -109,7 +128,7 @@ class Guests:
         A virtual host can be moved while it runs, and KVM that has answered before may not answer any more.
         """
         best = best_accelerator(guest)
-        self._tell(best)
+        self._tell_accelerator(best)
         try:
             return self._restorable(guest, best.accelerator, own, processor)
         except (VmError, TimeoutError) as error:
@@ -118,7 +137,7 @@ class Guests:
             self._says(f"{best.accelerator} worked when it was probed and fails now, so it is probed again: {error}")
         note_of(guest).unlink(missing_ok=True)
         best, self._has_said = best_accelerator(guest), False
-        self._tell(best)
+        self._tell_accelerator(best)
         return self._restorable(guest, best.accelerator, own, processor)
 
     def _restorable(
@@ -130,10 +149,13 @@ class Guests:
                 pass
         return found
 
-    def _tell(self, best: Choice) -> None:
+    def _tell_accelerator(self, best: Choice) -> None:
+        if best.accelerator is not Accelerator.TCG:
+            self._tell(f"crash states are checked under {best.accelerator}: {best.reason}")
+
+    def _tell(self, words: str) -> None:
         if not self._has_said:
-            more = "; `rig doctor` says more" if best.advice else ""
-            self._says(f"verifiers run under {best.accelerator}: {best.reason}{more}")
+            self._says(f"{words}; `rig doctor` says more")
             self._has_said = True
 
 

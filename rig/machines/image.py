@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ _BUILD_LIMIT_S = 1800
 _LOOK_LIMIT_S = 60
 _BUILD_BYTES = 1500 << 20
 # Part of the digest: raise it when the steps below build something else from the same recipe.
-_BUILDER_VERSION = 2
+_BUILDER_VERSION = 3
 # The types of a recipe's fields, in TOML's terms.
 _KINDS = {"str": (str, "a text"), "int": (int, "a number"), "tuple[str, ...]": (tuple, "a list of texts")}
 # As in a file of requirements for pip.
@@ -96,6 +96,10 @@ class Image:
         return b"Inode:" in found
 
 
+# Makes the files of an image in a folder: from the root directory with its unpacked packages, and its recipe.
+Fill = Callable[[Path, Path, Recipe], None]
+
+
 def recipe(name: str = "base") -> Recipe:
     """Read a recipe; raise UsageError that lists the existing recipes, or names the field that is wrong."""
     path = RECIPES / f"{name}.toml"
@@ -150,11 +154,11 @@ def is_built(wanted: Recipe) -> bool:
     return _kept(wanted).folder.exists()
 
 
-def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image:
+def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None, fill: Fill | None = None) -> Image:
     """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once.
 
-    `says` is told what is being done. Raise UsageError, with the name of the image, for a package or wheel that does
-    not exist.
+    `says` is told what is being done; `fill` makes the image from the unpacked packages, by default that of a guest.
+    Raise UsageError, with the name of the image, for a package or wheel that does not exist.
     """
     require_cache()
     image = _kept(wanted)
@@ -166,7 +170,7 @@ def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image
             host.require_space(folder.parent, _BUILD_BYTES, f"building the guest image {wanted.name}")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
                 try:
-                    _build_in(Path(scratch), wanted, says)
+                    _build_in(Path(scratch), wanted, says, fill or _fill)
                 except UsageError as error:
                     raise UsageError(f"the guest image {wanted.name} cannot be built: {error}") from None
                 shutil.rmtree(Path(scratch, "root"))
@@ -190,25 +194,29 @@ def _kept(wanted: Recipe) -> Image:
     return Image(wanted.name, wanted.digest, folder)
 
 
-def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None]) -> None:
+def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None], fill: Fill) -> None:
     root = scratch / "root"
     says(f"building the guest image {wanted.name} (about a minute): fetching and unpacking Debian's packages")
     matches = [match for match in map(_WHEEL.fullmatch, wanted.wheels) if match]
     wheels = [wheel(one["name"], one["version"], one["sha256"] or "") for one in matches]
     packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root, wheels)
     packages += [f"{one['name']}\t{one['version']}" for one in matches]
-    says(f"building the guest image {wanted.name}: making its disk")
+    says(f"building the guest image {wanted.name}: making its files")
     for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    for folder in ("proc", "sys", "dev", "tmp", "run", "mnt"):
-        (root / folder).mkdir(exist_ok=True)
-    release = _only(root / "usr/lib/modules")
-    shutil.copy(root / f"boot/vmlinuz-{release}", scratch / "vmlinuz")
-    (scratch / "initrd.cpio").write_bytes(_initrd(root, release, wanted))
+    fill(scratch, root, wanted)
+    (scratch / "packages.txt").write_text("".join(f"{line}\n" for line in packages))
+
+
+def _fill(folder: Path, root: Path, wanted: Recipe) -> None:
+    for name in ("proc", "sys", "dev", "tmp", "run", "mnt"):
+        (root / name).mkdir(exist_ok=True)
+    modules = only(root / "usr/lib/modules")
+    shutil.copy(root / f"boot/vmlinuz-{modules.name}", folder / "vmlinuz")
+    (folder / "initrd.cpio").write_bytes(initrd(root, modules, wanted))
     shutil.rmtree(root / "boot")
     shutil.rmtree(root / "usr/lib/modules")
-    _make_root_disk(scratch, root, wanted)
-    (scratch / "packages.txt").write_text("".join(f"{line}\n" for line in packages))
+    _make_root_disk(folder, root, wanted)
 
 
 def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
@@ -226,18 +234,26 @@ def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
         raise UsageError(f"its packages do not fit on its root disk: its recipe needs more than {size}") from None
 
 
-def _initrd(root: Path, release: str, wanted: Recipe) -> bytes:
+def initrd(root: Path, tree: Path, wanted: Recipe) -> bytes:
+    """Return the initrd of a recipe, from its unpacked packages and the folder of its kernel's modules."""
     files = {
         "init": ((RECIPES / "init").read_bytes(), 0o755),
         "bin/busybox": ((root / "usr/bin/busybox").read_bytes(), 0o755),
     }
     for folder in ("proc", "sys", "dev", "new"):
         files[f"{folder}/.keep"] = (b"", 0o644)
+    built_in = {Path(line).stem for line in (tree / "modules.builtin").read_text().splitlines()}
+    inside = [name for name in wanted.modules + wanted.modules_on_demand if name in built_in]
     for name in wanted.modules + wanted.modules_on_demand:
-        files[f"modules/{name}.ko"] = (_module(root / "usr/lib/modules" / release, name), 0o644)
-    order = "".join(f"{name}.ko\n" for name in wanted.modules)
-    files["modules/boot-order"] = (order.encode(), 0o644)
+        if name not in inside:
+            files[f"modules/{name}.ko"] = (_module(tree, name), 0o644)
+    files["modules/boot-order"] = (_lines(f"{name}.ko" for name in wanted.modules if name not in inside), 0o644)
+    files["modules/built-in"] = (_lines(inside), 0o644)
     return cpio.archive(files)
+
+
+def _lines(words: Iterable[str]) -> bytes:
+    return "".join(f"{word}\n" for word in words).encode()
 
 
 def _module(tree: Path, name: str) -> bytes:
@@ -247,6 +263,7 @@ def _module(tree: Path, name: str) -> bytes:
     return lzma.decompress(found[0].read_bytes()) if found[0].suffix == ".xz" else found[0].read_bytes()
 
 
-def _only(folder: Path) -> str:
+def only(folder: Path) -> Path:
+    """Return the one thing that a folder holds."""
     (path,) = folder.iterdir()
-    return path.name
+    return path

@@ -4,7 +4,8 @@ Beside twelve other programs a machine gets a tenth of a processor, and a wall-c
 This clock therefore stops while the machine waits for a processor. It counts the time in which the machine ran, and
 the time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. Of a time
 in which we did not run either, in a frozen container for example, only the first second or so counts. A limit on the
-wall clock, many times as long, catches a machine that gets almost no processor time.
+wall clock, many times as long, catches a machine that gets almost no processor time. A process counts with its
+children: a user-mode machine is a kernel and, as its children, the processes of the guest.
 
 Both times are in proc(5): `stat` has the processor time of a process, `schedstat` the time that a thread waited for a
 processor. A kernel without CONFIG_SCHED_INFO has no `schedstat`; no wait is known there, and the limit applies to the
@@ -19,6 +20,9 @@ from pathlib import Path
 
 _WALL_FACTOR = 10
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Of the fields of `stat` after the name: user and system time, and those of the children that have ended.
+_OWN = (11, 12)
+_OWN_AND_REAPED = (*_OWN, 13, 14)
 # How often a waiter checks the limit. Two spinning threads use up the limit in half its time.
 _LOOK_S = 0.5
 # Two checks further apart than this are a pause.
@@ -88,19 +92,32 @@ class Limit:
         self._waits_s = waits_s
 
     def _processor_now_s(self) -> float:
-        try:
-            text = (self._proc / "stat").read_text()
-        except OSError:  # the process is gone; its owner will notice
-            return 0.0
-        # The second field is the name in parentheses; it may contain any character.
-        user, system = text.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / _TICKS_PER_S
+        return _used_s_of(self._proc, *_OWN_AND_REAPED) + sum(_used_s_of(child, *_OWN) for child in self._children())
 
     def _waits_now_s(self) -> dict[str, float]:
         found = {}
-        for path in self._proc.glob("task/*/schedstat"):
-            try:
-                found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
-            except OSError:  # the thread is gone
-                continue
+        for process in (self._proc, *self._children()):
+            for path in process.glob("task/*/schedstat"):
+                try:
+                    found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
+                except OSError:  # the thread is gone
+                    continue
         return found
+
+    def _children(self) -> list[Path]:
+        try:
+            numbers = (self._proc / "task" / self._proc.name / "children").read_text().split()
+        except OSError:  # the process is gone, or the kernel has no CONFIG_PROC_CHILDREN
+            return []
+        return [self._proc.parent / number for number in numbers]
+
+
+def _used_s_of(process: Path, *fields: int) -> float:
+    """Return the sum of some processor times of a process, in seconds; 0 if it is gone, which its owner will notice."""
+    try:
+        text = (process / "stat").read_text()
+    except OSError:
+        return 0.0
+    # The second field is the name in parentheses; it may contain any character.
+    words = text.rpartition(")")[2].split()
+    return sum(int(words[field]) for field in fields) / _TICKS_PER_S

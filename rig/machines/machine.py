@@ -1,4 +1,4 @@
-"""Run one QEMU process for the length of a `with` block, and talk to the agent in it.
+"""Run one machine for the length of a `with` block, and talk to the agent in it: a QEMU process, or a kernel itself.
 
 The process dies with us, even if we are killed. It has an address-space limit, and every wait for it has a time limit
 (`rig.machines.limit`). The channel to the agent is a socket pair, connected before the machine starts; it leaves no
@@ -65,9 +65,12 @@ class Machine:
             raise self.lost(f"its recording could not be changed: {error!r}") from None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one JSON line to the agent."""
+        """Send one message to the agent."""
+        self._say(json.dumps(message))
+
+    def _say(self, line: str) -> None:
         try:
-            self._channel.sendall(json.dumps(message).encode() + b"\n")
+            self._channel.sendall(line.encode() + b"\n")
         except OSError as error:
             raise self.lost(f"cannot send to the agent: {error}") from None
 
@@ -150,10 +153,11 @@ def started(
     memory_mib: int,
     one_cpu: bool,
     pass_fds: Sequence[int] = (),
+    kind: Callable[[subprocess.Popen[bytes], socket.socket, Path, socket.socket], Machine] = Machine,
 ) -> Iterator[Machine]:
-    """Start QEMU for the length of a block.
+    """Start a machine for the length of a block; give it as a `kind` of machine.
 
-    `command` is called with the descriptors of QEMU's ends of the channel and of the monitor.
+    `command` is called with the descriptors of its ends of the channel and of the monitor.
 
     `one_cpu` keeps all of QEMU's threads on one host processor under SCHED_BATCH, where a thread that wakes does not
     preempt another. Otherwise recordings on a busy host differ by a few virtual nanoseconds (QEMU 7.2, measured). The
@@ -171,7 +175,7 @@ def started(
         channel_end.close()
         control_end.close()
         try:
-            yield Machine(process, channel, console, control)
+            yield kind(process, channel, console, control)
         finally:
             process.kill()
             limit = Limit(process.pid, _KILL_LIMIT_S, "end after SIGKILL")

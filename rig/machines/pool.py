@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,18 @@ class Clones(Protocol):
 
     def clone(self, *, recording: Path | None = None) -> AbstractContextManager[Machine]:
         """Give a machine with a recording for the length of a block."""
+
+
+class Verifying(Protocol):
+    """The machines of one guest image."""
+
+    @property
+    def checker(self) -> Clones:
+        """What crash states are checked in."""
+
+    @property
+    def verifier(self) -> Clones:
+        """What can do all else, and check crash states as well."""
 
 
 class Pool:
@@ -67,22 +80,35 @@ class Pool:
         return machine, stack
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """The pools of the machines of one guest image."""
+
+    checker: Pool
+    verifier: Pool
+
+    def close(self) -> None:
+        """Stop the machines at rest."""
+        self.checker.close()
+        self.verifier.close()
+
+
 class Pools:
-    """A pool for each template. Machines at rest of one template are stopped when another is asked for."""
+    """The pools of each guest image. Machines at rest of one image are stopped when another is asked for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pools: dict[int, tuple[Clones, Pool]] = {}
+        self._pools: dict[int, tuple[Verifying, Pooled]] = {}
 
-    def of(self, source: Clones) -> Pool:
-        """Return the pool of a template."""
+    def of(self, source: Verifying) -> Pooled:
+        """Return the pools of an image."""
         with self._lock:
             if id(source) not in self._pools:
                 self.close()
-                self._pools[id(source)] = source, Pool(source)
+                self._pools[id(source)] = source, Pooled(Pool(source.checker), Pool(source.verifier))
             return self._pools[id(source)][1]
 
     def close(self) -> None:
         """Stop the machines at rest."""
-        for _, pool in self._pools.values():
-            pool.close()
+        for _, pooled in self._pools.values():
+            pooled.close()

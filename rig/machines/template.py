@@ -47,10 +47,12 @@ _BOOT_LIMIT_S = 300
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
-_SPARED_COUNT = 3
+SPARED_COUNT = 3
 # When we see READY, the guest's serial driver is still sending it. Clones of a machine saved at that moment differ.
 _SETTLE_S = 0.5
 _RAM = "ram"
+# In the folder of a template.
+IDENTITY, INITRD = "identity", "initrd.cpio"
 _NO_RECORDING = "no-recording"
 # What a recorder does not touch costs nothing; the longest workload with an unlucky seed needs more than 1280.
 _MEMORY_MIB = {Role.RECORDER: 2560, Role.VERIFIER: 640}
@@ -113,24 +115,24 @@ def template(
     `libraries` are copied into the guest with our code, see `rig.engines.builds`, and so are the engines that are
     measured in this image and that the processor can run.
     """
-    code = _code_archive(libraries, processor, image.digest)
+    code = code_archive(libraries, processor, image.digest)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk, processor)
     folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
-    spec = replace(spec, initrd=folder / "initrd.cpio")
-    with _in_use(folder, lambda: _save_template(spec, image, code, folder)):
-        yield Template(spec, folder, (folder / "identity").read_text())
+    spec = replace(spec, initrd=folder / INITRD)
+    with in_use(folder, lambda: _save_template(spec, image, code, folder)):
+        yield Template(spec, folder, (folder / IDENTITY).read_text())
 
 
 def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) -> None:
     """Boot a machine and discard it; raise VmError or TimeoutError unless it says READY within the limit."""
     folder = cache_folder() / "probe"
-    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, folder / "initrd.cpio", image.root_disk)
+    spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, folder / INITRD, image.root_disk)
     with locked(folder):
         # Here if an earlier probe was killed.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            _fill(spec, image, _code_archive(), folder)
+            _fill(spec, image, code_archive(), folder)
             with _booted(spec, folder, limit_s):
                 pass
         finally:
@@ -161,19 +163,19 @@ def _last_use_ns(folder: Path) -> int:
 
 
 @contextmanager
-def _in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
+def in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
     """Save a template if it is missing, and hold a shared lock on it for the length of a block so that it stays."""
     while True:
         # The lock file outlives its template: a process waiting on a removed lock file would end up locking nothing.
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(f"{folder}.lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
-            if (folder / "identity").exists():
+            if (folder / IDENTITY).exists():
                 os.utime(file.fileno())
                 yield
                 return
         with locked(folder):
-            if not (folder / "identity").exists():
+            if not (folder / IDENTITY).exists():
                 save()
 
 
@@ -185,7 +187,7 @@ def qemu_version() -> str:
 
 def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
     # A user may alternate among images, and between another build of an engine and the guest's own.
-    remove_templates(keep=folder, role=spec.role, spared_count=_SPARED_COUNT)
+    remove_templates(keep=folder, role=spec.role, spared_count=SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
     folder.mkdir()
@@ -204,7 +206,7 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
     with open(folder / _RAM, "rb") as file:
         while chunk := file.read(1 << 24):
             digest.update(chunk)
-    host.atomic_write(folder / "identity", digest.hexdigest().encode())
+    host.atomic_write(folder / IDENTITY, digest.hexdigest().encode())
 
 
 def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
@@ -276,9 +278,14 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def _code_archive(
-    libraries: Sequence[Library] = (), processor: Processor = Processor.PLAIN, image_digest: str = ""
+def code_archive(
+    libraries: Sequence[Library] = (),
+    processor: Processor = Processor.PLAIN,
+    image_digest: str = "",
+    *,
+    is_warm: bool = True,
 ) -> bytes:
+    """Return our code as a second archive for an initrd; `is_warm` has the agent load everything before it is ready."""
     root = Path(rig.__file__).parent
     found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
     code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
@@ -286,8 +293,9 @@ def _code_archive(
     served = _served(libraries, processor, image_digest)
     for engine in served:
         code |= _package(engine)
-    warm = [orders.message for orders in warm_orders(libraries, served)]
-    code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
+    if is_warm:
+        warm = [orders.message for orders in warm_orders(libraries, served)]
+        code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
     return cpio.archive(code | {path: entry for one in libraries for path, entry in _with_needs(one).items()})
 
 

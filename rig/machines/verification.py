@@ -3,6 +3,11 @@
 A job is plain data and holds everything needed to judge some crash states of one file of logs, so it can be sent to any
 process or machine that has the file. After a panic, a hang or a lost machine, the crash state is tried again in a fresh
 clone. If that fails too, the failure is the verdict of that state; the other states are unaffected.
+
+States may be checked in machines of one kind and, as a `reference`, some of them again in machines of another, with
+another kernel. A state whose machine was lost, or whose engine died, hung or ran out of memory, is judged there: such
+an end may be the machine's doing. And of each file of logs the last state, and the first of each finding that is no
+prefix, must show the same in both, in findings and in every byte of the files, or nothing counts.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ _TRIES = 2
 # second time; whether the engine is stuck is for `Session` to say.
 _PATIENCE = 6
 _PANIC = "Kernel panic"
+# Ends that may be a machine's doing.
+_ASKED_AGAIN = {FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
 
 @dataclass(frozen=True)
@@ -39,12 +46,14 @@ class Job:
     cuts: tuple[tuple[str, Clock | None], ...]
 
 
-def verify(job: Job, machines: Clones, stopped: threading.Event | None = None) -> Generator[Finding, None, None]:
+def verify(
+    job: Job, machines: Clones, stopped: threading.Event | None = None, reference: Clones | None = None
+) -> Generator[Finding, None, None]:
     """Rebuild the states of a job from their addresses and yield a finding for each, in order; see `check`."""
     with job.logs.opened() as logs:
         states = [logs.parse(content) for content, _ in job.cuts]
         clocks = [clock for _, clock in job.cuts]
-        yield from check(job.scenario, machines, logs.first, states, clocks, stopped)
+        yield from check(job.scenario, machines, logs.first, states, clocks, stopped, reference)
 
 
 def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
@@ -54,22 +63,29 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
     states: Sequence[CrashState],
     clocks: Sequence[Clock | None] = (),
     stopped: threading.Event | None = None,
+    reference: Clones | None = None,
 ) -> Generator[Finding, None, None]:
     """Check states of the logs of one file, sorted so that the base only moves forward; yield a finding for each.
 
     `clocks` has, for each state, the clock that the machine comes back with; None, or no clocks at all, leaves it
     unchanged. `stopped` means that machines are lost because we are being stopped: that is an error, not a verdict.
+    After the last finding raise VmError if a `reference` shows something else.
     """
-    done = tries = 0
     clocks = clocks or list(repeat(None, len(states)))
+    compared: dict[FindingKind, tuple[int, Finding]] = {}
+    done = tries = 0
     while done < len(states):
+        end = done + 1 if tries and reference else len(states)
         console = ""
         try:
-            with machines.clone(recording=log.path) as machine:
+            with (reference if tries and reference else machines).clone(recording=log.path) as machine:
                 try:
-                    for finding in Session(machine, scenario, log, _PATIENCE if tries else 1).findings(
-                        states[done:], clocks[done:]
-                    ):
+                    session = Session(machine, scenario, log, _PATIENCE if tries else 1)
+                    for finding in session.findings(states[done:end], clocks[done:end]):
+                        if reference and not tries and finding.kind in _ASKED_AGAIN:
+                            raise VmError(f"{finding.kind}: {finding.detail}")
+                        if not tries:
+                            _to_compare(compared, done, finding)
                         done, tries = done + 1, 0
                         yield finding
                 finally:
@@ -81,6 +97,25 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
             if tries == _TRIES:
                 done, tries = done + 1, 0
                 yield _lost(console, error)
+    if reference and machines is not reference:
+        chosen = dict(sorted(compared.values()))
+        again = check(scenario, reference, log, [states[i] for i in chosen], [clocks[i] for i in chosen], stopped)
+        for state, one, other in zip([states[i] for i in chosen], chosen.values(), again, strict=True):
+            _require_equal(scenario, state, one, other)
+
+
+def _to_compare(compared: dict[FindingKind, tuple[int, Finding]], number: int, finding: Finding) -> None:
+    """Note the last prefix, and the first finding of each other kind."""
+    if finding.kind is FindingKind.PREFIX:
+        compared[finding.kind] = number, finding
+    else:
+        compared.setdefault(finding.kind, (number, finding))
+
+
+def _require_equal(scenario: Scenario, state: CrashState, one: Finding, other: Finding) -> None:
+    if (one.kind, one.recovered, one.files) != (other.kind, other.recovered, other.files):
+        shown = " and ".join(f"{each.kind} {each.recovered} {each.detail} {each.files}" for each in (one, other))
+        raise VmError(f"two kinds of machines disagree on {state.id} of {scenario.id}: they show {shown}")
 
 
 def _lost(console: str, error: Exception) -> Finding:

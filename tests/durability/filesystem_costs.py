@@ -31,8 +31,8 @@ def main(words: Sequence[str], say: Callable[[str], object]) -> None:
             begin_s = time.perf_counter()
             recorded = record.record(scenario, machines.recorder, Path(scratch, word))
             record_s = time.perf_counter() - begin_s
-            alone, findings = bench.check(scenario, machines.verifier, recorded, _STATES_MAX, 1)
-            both, _ = bench.check(scenario, machines.verifier, recorded, _STATES_MAX, 2)
+            alone, findings = bench.check(scenario, machines.checker, recorded, _STATES_MAX, 1)
+            both, _ = bench.check(scenario, machines.checker, recorded, _STATES_MAX, 2)
             steps = {name: statistics.median(finding.ms[name] for finding in findings) for name in findings[0].ms}
             laps = ", ".join(f"{name} {ms:.1f}" for name, ms in steps.items() if ms >= 1)
             size_mib = recorded.facts.logs[0].size_bytes >> 20

@@ -125,10 +125,10 @@ def test_other_guest_code_makes_another_template(
     verifier: Template, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = replace(verifier.spec, initrd=image.initrd)
-    name = f"verifier-{vm_template._digest(spec, image, vm_template._code_archive())}"
+    name = f"verifier-{vm_template._digest(spec, image, vm_template.code_archive())}"
     assert verifier.folder.name == name
     monkeypatch.setattr(vm_template, "_GUEST_CODE", vm_template._GUEST_CODE[:-1])
-    assert name != f"verifier-{vm_template._digest(spec, image, vm_template._code_archive())}"
+    assert name != f"verifier-{vm_template._digest(spec, image, vm_template.code_archive())}"
     assert name != f"verifier-{vm_template._digest(replace(spec, memory_mib=641), image, b'')}"
 
 

@@ -31,9 +31,11 @@ def load_module(name: str, parameters: str = "") -> None:
 
 
 def require_modules(names: Iterable[str]) -> None:
-    """Load modules from the initrd unless they are loaded; raise OSError naming one that does not load."""
+    """Load modules from the initrd unless the kernel has them; raise OSError naming one that does not load."""
+    built_in = (_MODULES / "built-in").read_text().split()
     for name in names:
-        if not Path("/sys/module", name).exists():
+        # In /sys/module a dash is an underscore.
+        if name not in built_in and not Path("/sys/module", name.replace("-", "_")).exists():
             load_module(name)
 
 

@@ -1,0 +1,252 @@
+"""User-mode machines: Linux as a process of the host, which runs the guest's programs at the host's own speed.
+
+Without KVM, QEMU emulates every instruction of a verifier. User-mode Linux does not: its kernel is a program, and each
+process of the guest is one of the host whose system calls it carries out (ptrace). It is the same agent with the same
+root disk; the kernel is Debian's `user-mode-linux`, built from the same series of Linux. It has neither an instruction
+counter nor block tracepoints, so all recordings are made in QEMU; and crash states judged here are judged again there
+in a sample, see `rig.machines.verification`.
+
+Its serial line is no place for requests: with more than 4 KiB in it the line stopped for good in one of four tests
+(Linux 6.12). So messages lie on a disk, a file in memory, and the line carries where they are. Documentation:
+Documentation/virt/uml/user_mode_linux_howto_v2.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rig import host
+from rig.cache import cache_folder, locked
+from rig.contract.errors import HostError, VmError
+from rig.contract.orders import FAILED, READY
+from rig.contract.processors import Processor
+from rig.engines.builds import Library
+from rig.machines import image, template
+from rig.machines.argv import Role
+from rig.machines.image import Image, Recipe
+from rig.machines.machine import Machine, started
+from rig.recordings.archive import RECORDING_BYTES
+
+RECIPE = "usermode"
+_MEMORY_MIB = 640
+_BOOT_LIMIT_S = 120
+_MAIL_BYTES = 64 << 20
+# At most four messages wait for an answer (`rig.machines.session`), so none of them is overwritten.
+_MESSAGE_BYTES_MAX = _MAIL_BYTES // 8
+_PAGE_BYTES = 4096
+_ANSWER_LIMIT_S = 30
+_SAID_CHARS = 200
+# What an engine may count on beside a plain processor, as under the emulator's own (`rig.machines.argv`).
+_MODERN = frozenset({"avx2", "bmi2", "fma", "movbe", "popcnt"})
+_COPY_BYTES = 1 << 24
+_TMPFS = Path("/dev/shm")  # noqa: S108 - its file there has no name
+_PROGRAM, _LOADER = "linux", "lib/ld.so"
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_INTERPRETER = b"/lib64/ld-linux-x86-64.so.2\0"
+
+
+@dataclass(frozen=True)
+class UserMode:
+    """What machines for crash states are started from, in place of a verifier's template."""
+
+    # The kernel: an image with a program, its C library and an initrd.
+    kernel: Image
+    # Has the root disk.
+    guest: Image
+    # That of the kernel and our code.
+    initrd: Path
+
+    @property
+    def identity(self) -> str:
+        """Return what decides the outcome of a check: the kernel, the root disk and our code."""
+        return self.initrd.parent.name
+
+    @contextmanager
+    def clone(self, *, recording: Path | None = None) -> Iterator[Machine]:
+        """Boot a machine for the length of a block; it gets a copy of the recording."""
+        with (
+            _memory_file("console") as console,
+            _memory_file("recording", RECORDING_BYTES) as disk,
+            _memory_file("mail", _MAIL_BYTES) as mail,
+        ):
+
+            def command(channel_fd: int, _: int) -> list[str]:
+                return self._command(channel_fd, console.fileno(), disk.fileno(), mail.fileno())
+
+            with started(
+                command,
+                console=Path(f"/proc/self/fd/{console.fileno()}"),
+                memory_mib=_MEMORY_MIB,
+                # Each system call of the guest passes from one process to another, which takes twice as long if these
+                # are on two processors.
+                one_cpu=True,
+                pass_fds=[console.fileno(), disk.fileno(), mail.fileno()],
+                kind=lambda *plugs: _UserModeMachine(*plugs, disk=disk, mail=mail),
+            ) as machine:
+                if recording:
+                    machine.plug(recording)
+                machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
+                yield machine
+
+    def _command(self, channel_fd: int, console_fd: int, disk_fd: int, mail_fd: int) -> list[str]:
+        return [
+            "env", "-C", str(self.kernel.folder), "LD_LIBRARY_PATH=lib", f"TMPDIR={_memory_folder()}",
+            f"./{_PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={self.initrd}", "root=/dev/ram0",
+            f"ubd0rc={self.guest.root_disk}", f"ubd1rc=/proc/self/fd/{disk_fd}", f"ubd2rc=/proc/self/fd/{mail_fd}",
+            "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
+            # "c" leaves the files unlocked: QEMU reads the root disk as well. No socket for a management console, and no folder for it.
+            "uml_dir=/proc/self/",
+            "quiet", "audit=0", "rcupdate.rcu_expedited=1", "init_on_alloc=0", "lsm=",
+            f"RIG_ROLE={Role.VERIFIER}", "RIG_ROOT=/dev/ubda", "RIG_RECORDING=/dev/ubdb", "RIG_MAIL=/dev/ubdc",
+            "RIG_PORT=/dev/ttyS0",
+        ]  # fmt: skip
+
+
+class _UserModeMachine(Machine):
+    """A running machine, with the memory behind its disks."""
+
+    def __init__(self, *plugs: Any, disk: BinaryIO, mail: BinaryIO) -> None:
+        super().__init__(*plugs)
+        self._disk = disk
+        self._mail = mail
+        self._mail_end = 0
+
+    def plug(self, recording: Path) -> None:
+        """Give the machine another recording."""
+        self._disk.truncate(0)
+        self._disk.truncate(RECORDING_BYTES)
+        with open(recording, "rb", buffering=0) as source:
+            for begin, end in _data(source):
+                for offset in range(begin, end, _COPY_BYTES):
+                    part = os.pread(source.fileno(), min(_COPY_BYTES, end - offset), offset)
+                    os.pwrite(self._disk.fileno(), part, offset)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Put one message on the disk for messages, and send its place."""
+        content = json.dumps(message).encode()
+        size = -(-len(content) // _PAGE_BYTES) * _PAGE_BYTES
+        if size > _MESSAGE_BYTES_MAX:
+            raise VmError(f"a message of {len(content)} bytes is too long for a user-mode machine")
+        begin = self._mail_end if self._mail_end + size <= _MAIL_BYTES else 0
+        self._mail_end = begin + size
+        os.pwrite(self._mail.fileno(), content, begin)
+        self._say(json.dumps([begin, len(content)]))
+
+
+@contextmanager
+def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) -> Iterator[UserMode]:
+    """Hold what machines are started from for the length of a block; `libraries` as in `rig.machines.template`."""
+    kernel = built()
+    code = template.code_archive(libraries, processor, guest.digest, is_warm=False)
+    digest = hashlib.blake2b(f"{kernel.digest} {guest.digest} ".encode() + code, digest_size=8).hexdigest()
+    folder = cache_folder() / "templates" / f"{RECIPE}-{digest}"
+
+    def save() -> None:
+        template.remove_templates(keep=folder, role=RECIPE, spared_count=template.SPARED_COUNT)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / template.INITRD).write_bytes(kernel.initrd.read_bytes() + code)
+        host.atomic_write(folder / template.IDENTITY, folder.name.encode())
+
+    with template.in_use(folder, save):
+        yield UserMode(kernel, guest, folder / template.INITRD)
+
+
+def hindrance(guest: Image, processor: Processor, says: Callable[[str], None] = lambda _: None) -> str:
+    """Return why no machine answers on this host; empty if one does, which holds until the host reboots."""
+    if processor is Processor.MODERN and (lacking := _MODERN - _flags()):
+        return f"this host's processor lacks {', '.join(sorted(lacking))}"
+    try:
+        kernel = built(says)
+    except HostError as error:
+        return f"the kernel of user-mode machines could not be made: {error}"
+    note = note_of(kernel)
+    asked = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {platform.release()}"
+    with locked(note):
+        known = note.read_text().split("\n", 1) if note.exists() else []
+        if len(known) != 2 or known[0] != asked:
+            known = [asked, _failure(guest)]
+            host.atomic_write(note, "\n".join(known).encode())
+    return known[1]
+
+
+def note_of(kernel: Image) -> Path:
+    """Return the file of the cache with the result of the probe. Remove it to have the probe made again."""
+    return cache_folder() / f"usermode-probe-{kernel.digest}"
+
+
+def _failure(guest: Image) -> str:
+    try:
+        with user_mode(guest, (), Processor.PLAIN) as found, found.clone() as machine:
+            machine.send({"ping": True})
+            machine.receive(_ANSWER_LIMIT_S)
+    except (VmError, TimeoutError) as error:
+        return f"no user-mode machine answers: {str(error).partition(chr(10))[0][:_SAID_CHARS]}"
+    return ""
+
+
+@cache
+def _flags() -> frozenset[str]:
+    """Return what the host's processor can do."""
+    (line, *_) = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")] or [":"]
+    return frozenset(line.partition(":")[2].split())
+
+
+def built(says: Callable[[str], None] = lambda _: None) -> Image:
+    """Return the kernel, as an image that has no root disk; build it if the cache has none."""
+    return image.build(image.recipe(RECIPE), says, _fill)
+
+
+def _fill(folder: Path, root: Path, wanted: Recipe) -> None:
+    modules = image.only(root / "usr/lib/uml/modules")
+    (folder / "initrd.cpio").write_bytes(image.initrd(root, modules, wanted))
+    (folder / "lib").mkdir()
+    for name, place in (("ld-linux-x86-64.so.2", _LOADER), ("libc.so.6", "lib/libc.so.6")):
+        shutil.copy(root / _LIBRARIES / name, folder / place)
+    # The host's C library may be older than the kernel needs. Started by another loader the kernel would lie where it
+    # does not expect to, so it is made to ask for that loader itself: a path relative to the folder it is started in.
+    program = (root / "usr/bin/linux.uml").read_bytes()
+    if program.count(_INTERPRETER) != 1:
+        raise HostError(f"{wanted.kernel} does not name its loader once, as a program does")
+    loader = _LOADER.encode().ljust(len(_INTERPRETER), b"\0")
+    (folder / _PROGRAM).write_bytes(program.replace(_INTERPRETER, loader))
+    for path in (folder / _PROGRAM, folder / _LOADER):
+        path.chmod(0o755)
+
+
+def _memory_folder() -> Path:
+    """Return where the memory of a machine can be: a file without a name, which only grows with what is used."""
+    return _TMPFS if _TMPFS.is_dir() and host.free_bytes(_TMPFS) >= _MEMORY_MIB << 20 else cache_folder()
+
+
+def _data(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """Yield (begin, end) of what a sparse file holds."""
+    end = 0
+    while True:
+        try:
+            begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is nothing more
+                return
+            raise
+        end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+        yield begin, end
+
+
+@contextmanager
+def _memory_file(name: str, size_bytes: int = 0) -> Iterator[BinaryIO]:
+    """Hold a file in memory for the length of a block; it vanishes with the last process that has it open."""
+    with open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0) as file:
+        file.truncate(size_bytes)
+        yield file
