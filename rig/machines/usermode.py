@@ -103,9 +103,10 @@ class UserMode:
         return [
             "env", "-C", str(self.kernel.folder), "LD_LIBRARY_PATH=lib", f"TMPDIR={_memory_folder()}",
             f"./{_PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={self.initrd}", "root=/dev/ram0",
+            # "c": without a lock on the file, for QEMU reads the root disk as well.
             f"ubd0rc={self.guest.root_disk}", f"ubd1rc=/proc/self/fd/{disk_fd}", f"ubd2rc=/proc/self/fd/{mail_fd}",
             "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
-            # "c" leaves the files unlocked: QEMU reads the root disk as well. No socket for a management console, and no folder for it.
+            # No socket for a management console, and no folder for it.
             "uml_dir=/proc/self/",
             "quiet", "audit=0", "rcupdate.rcu_expedited=1", "init_on_alloc=0", "lsm=",
             f"RIG_ROLE={Role.VERIFIER}", "RIG_ROOT=/dev/ubda", "RIG_RECORDING=/dev/ubdb", "RIG_MAIL=/dev/ubdc",
@@ -123,7 +124,9 @@ class _UserModeMachine(Machine):
         self._mail_end = 0
 
     def plug(self, recording: Path) -> None:
-        """Give the machine another recording."""
+        """Give the machine another recording; raise VmError if it has ended."""
+        if self.process.poll() is not None:
+            raise self.lost("it ended before it got a recording")
         self._disk.truncate(0)
         self._disk.truncate(RECORDING_BYTES)
         with open(recording, "rb", buffering=0) as source:
@@ -165,7 +168,7 @@ def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) 
 
 def hindrance(guest: Image, processor: Processor, says: Callable[[str], None] = lambda _: None) -> str:
     """Return why no machine answers on this host; empty if one does, which holds until the host reboots."""
-    if processor is Processor.MODERN and (lacking := _MODERN - _flags()):
+    if processor is Processor.MODERN and (lacking := _MODERN - flags()):
         return f"this host's processor lacks {', '.join(sorted(lacking))}"
     try:
         kernel = built(says)
@@ -197,7 +200,7 @@ def _failure(guest: Image) -> str:
 
 
 @cache
-def _flags() -> frozenset[str]:
+def flags() -> frozenset[str]:
     """Return what the host's processor can do."""
     (line, *_) = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")] or [":"]
     return frozenset(line.partition(":")[2].split())

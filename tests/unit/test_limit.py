@@ -33,7 +33,7 @@ def start() -> Iterator[Start]:
 
     yield make
     for process in running:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -55,6 +55,27 @@ def test_one_that_spins_is_late_by_its_processor_time(start: Start) -> None:
     processor_s, _, wall_s = figures(said)
     assert said.startswith("no answer within 1 s: it ran for ")
     assert 0.9 <= processor_s <= wall_s
+
+
+def test_its_children_count_those_that_run_and_those_that_have_ended(start: Start) -> None:
+    # Each spins for half a second, one after the other, while their parent sleeps.
+    spin = "import time; end = time.process_time() + 0.5\\nwhile time.process_time() < end: pass"
+    parent = start(f"import subprocess, sys, time\nwhile True: subprocess.run([sys.executable, '-c', '{spin}'])")
+    _, said = waited_out(Limit(parent.pid, 2, "answer"))
+    processor_s, _, wall_s = figures(said)
+    assert 1 <= processor_s <= wall_s + 0.1
+
+
+def test_the_wait_of_a_child_for_a_processor_is_not_counted(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_WALL_FACTOR", 100)
+    here = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
+    for _ in range(3):
+        start(_SPIN, *here)
+    parent = start("import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])", *here)
+    took_s, said = waited_out(Limit(parent.pid, 1, "answer"))
+    _, waited_s, _ = figures(said)
+    assert waited_s > 1
+    assert took_s > 2
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["sleeps", "is stopped"])

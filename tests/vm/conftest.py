@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rig import cache
+from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario
 from rig.machines import image as vm_image
+from rig.machines import usermode
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.record import record
 from rig.machines.template import Template, template
+from rig.machines.usermode import UserMode
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 
@@ -45,6 +48,20 @@ def recorder(image: Image) -> Iterator[Template]:
 def verifier(image: Image) -> Iterator[Template]:
     with template(Role.VERIFIER, image) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def user_mode(image: Image) -> Iterator[UserMode]:
+    with usermode.user_mode(image, (), Processor.PLAIN) as made:
+        yield made
+
+
+@pytest.fixture(params=["emulated", "user-mode"])
+def checker(request: pytest.FixtureRequest) -> Template | UserMode:
+    """What crash states are checked in, once of each kind."""
+    name = {"emulated": "verifier", "user-mode": "user_mode"}[request.param]
+    found: Template | UserMode = request.getfixturevalue(name)
+    return found
 
 
 @pytest.fixture(scope="session")

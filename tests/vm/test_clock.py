@@ -18,6 +18,7 @@ from rig.faults.damage import Zeros
 from rig.faults.state import landable, make_state
 from rig.guest.programs.clock import first_wrong
 from rig.machines import record, verification
+from rig.machines.pool import Clones
 from rig.machines.template import Template
 from rig.planning import cuts, matrix
 from rig.planning.verdicts import verdict
@@ -31,7 +32,7 @@ _BLOCK = 4096
 
 
 def under(
-    clocks: list[Clock | None], scenario: Scenario, template: Template, log: WriteLog, states: list[CrashState]
+    clocks: list[Clock | None], scenario: Scenario, template: Clones, log: WriteLog, states: list[CrashState]
 ) -> list[Finding]:
     """Verify each state under the clock of the same rank."""
     return list(verification.check(scenario, template, log, states, clocks))
@@ -62,7 +63,7 @@ def test_a_recording_under_a_clock_that_stands_still_is_the_same_again(recorder:
     assert made.facts.reproduced
 
 
-def judged(scenario: Scenario, template: Template, made: Recording) -> list[tuple[Clock | None, Verdict]]:
+def judged(scenario: Scenario, template: Clones, made: Recording) -> list[tuple[Clock | None, Verdict]]:
     """Verify a few cuts of a recording; return each verdict with the clock that its machine came back with."""
     with opened(made) as (_, log):
         timeline = Timeline(log.marks)
@@ -79,11 +80,11 @@ def judged(scenario: Scenario, template: Template, made: Recording) -> list[tupl
 
 @pytest.mark.parametrize("fault", ["clockback", "clockfrozen"])
 def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_clock_that_stepped_back_or_stands(
-    fault: str, verifier: Template, recorded: Recorder
+    fault: str, checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of("wal_full+lastwriter", fault=fault)
     first = first_wrong(scenario.seed, scenario.workload.transaction_count)
-    verdicts = [verdict for _, verdict in judged(scenario, verifier, recorded(scenario))]
+    verdicts = [verdict for _, verdict in judged(scenario, checker, recorded(scenario))]
     assert {VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in verdicts}
     # A clock that stands still lets one transaction through, because it was right until then.
     last = max(verdict.recovered for verdict in verdicts if verdict.recovered is not None)
@@ -95,34 +96,32 @@ def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_c
 
 
 def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_back_ahead_and_to_no_other(
-    verifier: Template, recorded: Recorder
+    checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of("wal_full+lastwriter", fault="clockjump")
-    found = judged(scenario, verifier, recorded(scenario))
+    found = judged(scenario, checker, recorded(scenario))
     for clock, one in found:
         is_lost = clock is Clock.AHEAD and one.acked > 0
         assert is_lost is (one.kind.is_damage or one.lost > 0), one
     assert {(clock, True) for clock in (Clock.AHEAD, Clock.RIGHT)} <= {(clock, v.acked > 0) for clock, v in found}
 
 
-def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(
-    verifier: Template, recorded: Recorder
-) -> None:
+def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(checker: Clones, recorded: Recorder) -> None:
     scenario = replace(scenario_of("wal_full"), shim="lastwriter")
-    found = judged(scenario, verifier, recorded(scenario))
+    found = judged(scenario, checker, recorded(scenario))
     assert {(None, VerdictKind.DURABLE)} == {(clock, verdict.kind) for clock, verdict in found}
     assert 8 == max(verdict.acked for _, verdict in found)
 
 
 def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_under_the_one_it_was_told(
-    verifier: Template, recorded: Recorder
+    checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of("wal_full", fault="clockback")
     with opened(recorded(scenario)) as (path, log):
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
         clocks = [group[0].clock for group in groups]
-        found = under(clocks, scenario, verifier, log, [group[0].state for group in groups])
+        found = under(clocks, scenario, checker, log, [group[0].state for group in groups])
         assert path == log.path
         verdicts = [
             verdict(cut, finding, timeline) for group, finding in zip(groups, found, strict=True) for cut in group
@@ -137,7 +136,7 @@ def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_unde
 
 
 def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
-    verifier: Template, recorded: Recorder, tmp_path: Path
+    checker: Clones, recorded: Recorder, tmp_path: Path
 ) -> None:
     """A corrupt database, with hot journals to delete, makes e2fsck run: it finds the damage that is there, no more."""
     scenario = scenario_of("delete_full")
@@ -161,7 +160,7 @@ def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
         states.append(make_state(tail, len(tail.fuas), whole=landable(tail), damages=(damage,)))
         choices: list[Clock | None] = [None, *Clock]
         pairs = [(state, clock) for state, clock in product(states, choices)]
-        found = under([clock for _, clock in pairs], scenario, verifier, log, [state for state, _ in pairs])
+        found = under([clock for _, clock in pairs], scenario, checker, log, [state for state, _ in pairs])
     rows = [kinds(found[begin : begin + len(choices)]) for begin in range(0, len(found), len(choices))]
     assert all(1 == len(set(row)) for row in rows), rows
     seen = [row[0][0] for row in rows]

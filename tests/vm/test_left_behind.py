@@ -18,15 +18,21 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
 _GONE_LIMIT_S = 5
 _HOLD = """
 import sys, time
-from rig.machines import image
+from rig.contract.processors import Processor
+from rig.machines import image, usermode
 from rig.machines.argv import Role
 from rig.machines.template import template
 
-with template(Role.VERIFIER, image.build(image.recipe())) as made, made.clone() as machine:
+_, kind, ending = sys.argv
+guest = image.build(image.recipe())
+with (
+    template(Role.VERIFIER, guest) if kind == "emulated" else usermode.user_mode(guest, (), Processor.PLAIN) as made,
+    made.clone() as machine,
+):
     print(machine.process.pid, flush=True)
-    if sys.argv[1] == "exception":
+    if ending == "exception":
         raise RuntimeError("in the block")
-    if sys.argv[1] != "end":
+    if ending != "end":
         time.sleep(60)
 """
 
@@ -36,21 +42,23 @@ def machines_of(folder: Path) -> list[int]:
     found = []
     for process in Path("/proc").iterdir():
         try:
-            if process.name.isdigit() and os.fsencode(folder) in (process / "environ").read_bytes():
+            # A user-mode machine has a TMPDIR of its own.
+            if process.name.isdigit() and os.fsencode(f"OF_TEST={folder}") in (process / "environ").read_bytes():
                 found.append(int(process.name))
         except OSError:
             continue
     return found
 
 
+@pytest.mark.parametrize("kind", ["emulated", "user-mode"])
 @pytest.mark.parametrize("ending", ["end", "exception", "SIGINT", "SIGTERM", "SIGKILL"])
 def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
-    ending: str, tmp_path: Path, verifier: Template
+    ending: str, kind: str, tmp_path: Path, verifier: Template
 ) -> None:
     assert verifier.folder.exists()  # so that the child need not boot one
     shared_memory = set(SHARED_MEMORY.iterdir())
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", _HOLD, ending]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "OF_TEST": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _HOLD, kind, ending]
     with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE) as child:
         assert child.stdout
         machine = int(child.stdout.readline() or "0")

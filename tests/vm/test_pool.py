@@ -12,8 +12,7 @@ import pytest
 from rig.contract.clocks import Clock
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
 from rig.machines import verification
-from rig.machines.pool import Pool
-from rig.machines.template import Template
+from rig.machines.pool import Clones, Pool
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, answers, content_sha256, findings, opened, scenario_of
 
@@ -21,8 +20,8 @@ WAL, DELETE = scenario_of("wal_normal"), scenario_of("delete_full")
 
 
 @pytest.fixture
-def pool(verifier: Template) -> Iterator[Pool]:
-    with closing(Pool(verifier)) as made:
+def pool(checker: Clones) -> Iterator[Pool]:
+    with closing(Pool(checker)) as made:
         yield made
 
 
@@ -57,14 +56,14 @@ def test_the_disk_is_the_crash_state_byte_for_byte_whatever_recordings_the_machi
 
 
 def test_a_machine_that_goes_on_finds_what_a_fresh_one_finds(
-    verifier: Template, pool: Pool, logs: tuple[WriteLog, WriteLog]
+    checker: Clones, pool: Pool, logs: tuple[WriteLog, WriteLog]
 ) -> None:
-    def seen(machines: Template | Pool) -> list[tuple[str, int | None, str, bool]]:
+    def seen(machines: Clones) -> list[tuple[str, int | None, str, bool]]:
         found = findings(WAL, machines, logs[0], planned(logs[0], 40))
         return [(one.kind, one.recovered, one.files, one.opened) for one in found]
 
     findings(DELETE, pool, logs[1], planned(logs[1], 10))
-    assert seen(verifier) == seen(pool) == seen(pool)
+    assert seen(checker) == seen(pool) == seen(pool)
     assert 1 == len(resting(pool))
 
 

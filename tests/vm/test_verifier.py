@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
-from rig.machines.template import Template
+from rig.machines.pool import Clones
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, answers, content_sha256, opened, scenario_of
 
@@ -19,7 +19,7 @@ def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) 
 
 @pytest.mark.parametrize("settings", ["wal_normal", "delete_full"])
 def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
-    settings: str, verifier: Template, recorded: Recorder
+    settings: str, checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of(settings)
     with opened(recorded(scenario)) as (_, log):
@@ -30,20 +30,20 @@ def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
         assert any(state.tears or (state.draw and state.draw.unit_bytes) for state in states), "no write is torn"
         assert any(state.whole or state.draw for state in states), "no unflushed write lands"
         expected = [content_sha256(log, state) for state in states]
-        found = answers(scenario, verifier, log, states, {state.id for state in states})
+        found = answers(scenario, checker, log, states, {state.id for state in states})
     assert expected == [answer["sha256"] for answer in found]
     assert len(set(expected)) > len(states) // 2
 
 
 @pytest.mark.parametrize("settings", ["wal_full", "delete_normal"])
 def test_a_known_file_content_stands_for_what_opening_it_shows(
-    settings: str, verifier: Template, recorded: Recorder
+    settings: str, checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of(settings)
     with opened(recorded(scenario)) as (_, log):
         states = planned(Fault.POWERCUT, log, 120, Timeline(log.marks).setup.entry_index)
-        every = answers(scenario, verifier, log, states)
-        some = answers(scenario, verifier, log, states, must_open=False)
+        every = answers(scenario, checker, log, states)
+        some = answers(scenario, checker, log, states, must_open=False)
     assert all(one["opened"] for one in every)
     assert sum(not one["opened"] for one in some) > 20
     shown = ("kind", "recovered", "files")
@@ -51,7 +51,7 @@ def test_a_known_file_content_stands_for_what_opening_it_shows(
     assert len({one["recovered"] for one in every}) > 4, "one finding for all would not show"
 
 
-def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, recorded: Recorder) -> None:
+def test_no_state_leaks_into_another_or_into_the_base(checker: Clones, recorded: Recorder) -> None:
     scenario = scenario_of("wal_full")
     with opened(recorded(scenario)) as (_, log):
         timeline = Timeline(log.marks)
@@ -69,7 +69,7 @@ def test_no_state_leaks_into_another_or_into_the_base(verifier: Template, record
         assert later.base_end > same.base_end
         interleaved = [each for other in others[:5] for each in (other, same)]
         states = [same, *interleaved, *others[5:], same, later]
-        found = answers(scenario, verifier, log, states, {same.id, later.id})
+        found = answers(scenario, checker, log, states, {same.id, later.id})
         expected = {state.id: content_sha256(log, state) for state in (same, later)}
     assert {4, 5, 8} == {answer["recovered"] for answer in found}, "a leak would not show"
     of_same = [answer for answer in found if answer["state"] == same.id]

@@ -1,0 +1,229 @@
+"""A user-mode machine shows what an emulated one shows, in every byte, or nothing of it counts."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.contract.errors import VmError
+from rig.contract.findings import Finding, FindingKind
+from rig.faults import CrashState, Fault, Logs, WriteLog, plan
+from rig.machines import cpio, usermode, verification
+from rig.machines.machine import Machine
+from rig.machines.session import Session
+from rig.machines.template import Template
+from rig.machines.usermode import UserMode
+from rig.recordings.timeline import Timeline
+from tests.vm.samples import Recorder, findings, opened, scenario_of
+
+
+def planned(log: WriteLog, fault: Fault, count: int) -> list[CrashState]:
+    setup = Timeline(log.marks).setup.entry_index
+    return list(plan(fault, Logs(log), first_entry=setup, states_max=count, seed=1).states)
+
+
+def shown(found: list[Finding]) -> list[tuple[str, int | None, str, str, bool]]:
+    return [(one.kind, one.recovered, one.detail, one.files, one.opened) for one in found]
+
+
+@pytest.mark.parametrize("settings", ["wal_full", "delete_off"])
+@pytest.mark.parametrize("fault", [Fault.POWERCUT, Fault.SHORN])
+def test_both_kinds_of_machines_show_the_same(
+    settings: str, fault: Fault, verifier: Template, user_mode: UserMode, recorded: Recorder
+) -> None:
+    scenario = scenario_of(settings)
+    with opened(recorded(scenario)) as (_, log):
+        states = planned(log, fault, 60)
+        emulated, native = (shown(findings(scenario, machines, log, states)) for machines in (verifier, user_mode))
+    assert emulated == native
+    assert len({files for _, _, _, files, _ in native}) > 5, "alike states would be alike in any machine"
+    assert settings == "wal_full" or {"prefix"} < {kind for kind, *_ in native}, "no state is damaged"
+
+
+@dataclass(frozen=True)
+class Meddled(UserMode):
+    """Machines of which each is meddled with after so many answers."""
+
+    meddle: Callable[[Machine], None] = lambda _: None
+
+    @contextmanager
+    def clone(self, *, recording: Path | None = None) -> Iterator[Machine]:
+        with super().clone(recording=recording) as machine:
+            self.meddle(machine)
+            yield machine
+
+
+def meddled(source: UserMode, meddle: Callable[[Machine], None]) -> Meddled:
+    return Meddled(source.kernel, source.guest, source.initrd, meddle)
+
+
+def test_a_state_whose_machine_is_lost_is_judged_in_the_other_kind(
+    verifier: Template, user_mode: UserMode, recorded: Recorder
+) -> None:
+    scenario = scenario_of("wal_full")
+    clones: list[Machine] = []
+
+    def killed(machine: Machine) -> None:
+        clones.append(machine)
+        if len(clones) < 3:
+            os.kill(machine.process.pid, signal.SIGKILL)
+
+    with opened(recorded(scenario)) as (_, log):
+        states = planned(log, Fault.POWERCUT, 8)
+        source = meddled(user_mode, killed)
+        found = list(verification.check(scenario, source, log, states, reference=verifier))
+        expected = findings(scenario, verifier, log, states)
+    assert [(one.kind, one.files) for one in expected] == [(one.kind, one.files) for one in found]
+    assert 3 == len(clones), "two states were judged in an emulated machine, the others went on in a user-mode one"
+
+
+@pytest.mark.parametrize("part", ["recovered", "files", "kind"])
+def test_nothing_counts_if_the_two_kinds_disagree(
+    part: str, verifier: Template, user_mode: UserMode, recorded: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = scenario_of("wal_full")
+    wrong: dict[str, Any] = {"recovered": 1, "files": "of another disk", "kind": FindingKind.UNOPENABLE}
+    true = Session._finding
+
+    def lying(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
+        found = true(self, state, answer)
+        is_native = "linux" in Path(f"/proc/{self._machine.process.pid}/comm").read_text()
+        return replace(found, **{part: wrong[part]}) if is_native and state == states[-1] else found
+
+    with opened(recorded(scenario)) as (_, log):
+        states = planned(log, Fault.POWERCUT, 8)
+        assert 8 == len(list(verification.check(scenario, user_mode, log, states, reference=verifier)))
+        monkeypatch.setattr(Session, "_finding", lying)
+        with pytest.raises(VmError, match=r"(?s)two kinds of machines disagree on .* of sqlite-ext4-wal_full_powercut"):
+            list(verification.check(scenario, user_mode, log, states, reference=verifier))
+
+
+def test_a_finding_that_may_be_the_machines_doing_is_the_other_kinds_to_make(
+    verifier: Template, user_mode: UserMode, recorded: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = scenario_of("wal_full")
+    true = Session._finding
+
+    def stuck(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
+        is_native = "linux" in Path(f"/proc/{self._machine.process.pid}/comm").read_text()
+        found = true(self, state, answer)
+        return replace(found, kind=FindingKind.STUCK) if is_native else found
+
+    monkeypatch.setattr(Session, "_finding", stuck)
+    with opened(recorded(scenario)) as (_, log):
+        states = planned(log, Fault.POWERCUT, 3)
+        found = list(verification.check(scenario, user_mode, log, states, reference=verifier))
+    assert ["prefix"] * 3 == [one.kind for one in found]
+
+
+def test_messages_of_any_length_arrive_and_are_answered(user_mode: UserMode) -> None:
+    draw = random.Random(1)
+    with user_mode.clone() as machine:
+        for size in (
+            1,
+            4000,
+            4096,
+            5000,
+            100_000,
+            8_000_000,
+            7_000_000,
+            *(draw.randrange(1, 9000) for _ in range(400)),
+        ):
+            machine.send({"ping": "x" * size})
+            assert {"pong": True} == machine.receive(60)
+        # Ahead of the answers, as a session sends them.
+        for _ in range(4):
+            machine.send({"ping": "x" * 8_000_000})
+        assert [{"pong": True}] * 4 == [machine.receive(60) for _ in range(4)]
+        with pytest.raises(VmError, match="a message of 9000012 bytes is too long"):
+            machine.send({"ping": "x" * 9_000_000})
+
+
+def test_threads_keep_their_registers(tmp_path: Path) -> None:
+    """The kernel keeps the registers of the threads of a process apart, up to the widest of this processor.
+
+    The program is all there is in the machine: its process 1.
+    """
+    (tmp_path / "registers.c").write_text(_REGISTERS)
+    build = ["gcc", "-O2", "-static", "-pthread", "-o", "registers", "registers.c"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    devices = {"dev/.keep": (b"", 0o644), "init": ((tmp_path / "registers").read_bytes(), 0o755)}
+    (tmp_path / "initrd").write_bytes(cpio.archive(devices))
+    command = [
+        "./linux", "mem=64M", f"initrd={tmp_path / 'initrd'}", "root=/dev/ram0", "con=null", "con0=null,fd:1",
+        "console=tty0", "quiet", "uml_dir=/proc/self/",
+    ]  # fmt: skip
+    environment = {**os.environ, "LD_LIBRARY_PATH": "lib"}
+    folder = usermode.built().folder
+    said = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=False, timeout=300).stdout
+    kinds = 1 + ("avx2" in usermode.flags()) + ("avx512f" in usermode.flags())
+    assert f"kinds {kinds} switches " in said.decode()
+    assert "wrong 0" in said.decode()
+    switches = int(said.decode().partition("switches ")[2].split()[0])
+    assert switches > 100
+
+
+# Each of four threads fills registers of each kind with a value of its own, spins, and looks.
+_REGISTERS = r"""
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/reboot.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define SPIN "1: sub $1, %1\n\tjnz 1b\n\t"
+static long wrong;
+
+__attribute__((noinline)) static long sse(uint64_t value, uint64_t n) {
+    uint64_t found;
+    __asm__ volatile("movq %2, %%xmm7\n\t" SPIN "movq %%xmm7, %0"
+                     : "=r"(found), "+r"(n) : "r"(value) : "xmm7", "cc");
+    return found != value;
+}
+__attribute__((noinline, target("avx2"))) static long avx(uint64_t value, uint64_t n) {
+    uint64_t found;
+    __asm__ volatile("vmovq %2, %%xmm8\n\tvpbroadcastq %%xmm8, %%ymm9\n\t" SPIN
+                     "vextracti128 $1, %%ymm9, %%xmm8\n\tvmovq %%xmm8, %0"
+                     : "=r"(found), "+r"(n) : "r"(value) : "xmm8", "xmm9", "cc");
+    return found != value;
+}
+__attribute__((noinline, target("avx512f"))) static long avx512(uint64_t value, uint64_t n) {
+    uint64_t high, mask;
+    __asm__ volatile("vpbroadcastq %3, %%zmm30\n\tkmovw %k3, %%k5\n\t"
+                     "1: sub $1, %2\n\tjnz 1b\n\t"
+                     "vextracti64x4 $1, %%zmm30, %%ymm6\n\tvmovq %%xmm6, %0\n\tkmovw %%k5, %k1"
+                     : "=r"(high), "=r"(mask), "+r"(n) : "r"(value) : "xmm6", "xmm30", "k5", "cc");
+    return high != value || (uint16_t)mask != (uint16_t)value;
+}
+static void *work(void *number) {
+    uint64_t value = 0x0123456789abcdef * (uint64_t)number;
+    for (int i = 0; i < 60; i++) {
+        long bad = sse(value, 10000000);
+        if (__builtin_cpu_supports("avx2")) bad += avx(value + 1, 10000000);
+        if (__builtin_cpu_supports("avx512f")) bad += avx512(value + 2, 10000000);
+        __sync_fetch_and_add(&wrong, bad);
+    }
+    return 0;
+}
+int main(void) {
+    pthread_t threads[4];
+    struct rusage used;
+    int kinds = 1 + !!__builtin_cpu_supports("avx2") + !!__builtin_cpu_supports("avx512f");
+    for (uint64_t i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, (void *)(i + 1));
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    getrusage(RUSAGE_SELF, &used);
+    printf("kinds %d switches %ld wrong %ld\n", kinds, used.ru_nivcsw, wrong);
+    fflush(stdout);
+    reboot(RB_POWER_OFF);
+}
+"""
