@@ -11,7 +11,8 @@ from pathlib import Path
 from rig import host
 from rig.cache import require_cache
 from rig.contract.errors import HostError, RigError
-from rig.machines import image
+from rig.contract.processors import Processor
+from rig.machines import image, usermode
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Accelerator
 from rig.machines.qemu import require_qemu
@@ -108,4 +109,16 @@ def _image(qemu: Check) -> Iterator[Check]:
     if built and qemu.ok:
         best = best_accelerator(image.build(recipe))
         detail = "; ".join(filter(None, (best.reason, best.advice)))
-        yield Check(best.accelerator is not Accelerator.TCG, "KVM", detail, optional=True)
+        has_kvm = best.accelerator is not Accelerator.TCG
+        yield Check(has_kvm, "KVM", detail, optional=True)
+        if not has_kvm:
+            yield _user_mode(image.build(recipe))
+
+
+def _user_mode(guest: image.Image) -> Check:
+    what = "user-mode machines"
+    if not image.is_built(image.recipe(usermode.RECIPE)):
+        return Check(ok=False, what=what, detail=f"not built yet: rig image build {usermode.RECIPE}", optional=True)
+    if hindrance := usermode.hindrance(guest, Processor.PLAIN):
+        return Check(ok=False, what=what, detail=f"{hindrance}; emulation works as well, only slower", optional=True)
+    return Check(ok=True, what=what, detail="one answered: crash states are checked in them", optional=True)

@@ -9,12 +9,11 @@ system from a folder.
 from __future__ import annotations
 
 import hashlib
-import lzma
 import re
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,9 @@ from rig import host
 from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, UsageError
 from rig.engines.builds import Contents
-from rig.machines import cpio, debian
+from rig.machines import debian, initrd, usermodekernel
 from rig.wheels import wheel
 
-RECIPES = Path(__file__).parents[1] / "vm-images"
 _BUILD_LIMIT_S = 1800
 _LOOK_LIMIT_S = 60
 _BUILD_BYTES = 1500 << 20
@@ -56,7 +54,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """Return the digest under which the cache holds the image of this recipe."""
-        init = (RECIPES / "init").read_bytes()
+        init = (initrd.RECIPES / "init").read_bytes()
         contents = f"{_BUILDER_VERSION} {self}{''.join(self.wheels)}"
         return hashlib.blake2b(contents.encode() + init, digest_size=8).hexdigest()
 
@@ -96,15 +94,11 @@ class Image:
         return b"Inode:" in found
 
 
-# Makes the files of an image in a folder: from the root directory with its unpacked packages, and its recipe.
-Fill = Callable[[Path, Path, Recipe], None]
-
-
 def recipe(name: str = "base") -> Recipe:
     """Read a recipe; raise UsageError that lists the existing recipes, or names the field that is wrong."""
-    path = RECIPES / f"{name}.toml"
+    path = initrd.RECIPES / f"{name}.toml"
     if not path.exists():
-        choices = ", ".join(sorted(found.stem for found in RECIPES.glob("*.toml")))
+        choices = ", ".join(sorted(found.stem for found in initrd.RECIPES.glob("*.toml")))
         raise UsageError(f"unknown image {name!r}; there are: {choices}")
     return recipe_of(path, read(path))
 
@@ -154,11 +148,11 @@ def is_built(wanted: Recipe) -> bool:
     return _kept(wanted).folder.exists()
 
 
-def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None, fill: Fill | None = None) -> Image:
+def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image:
     """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once.
 
-    `says` is told what is being done; `fill` makes the image from the unpacked packages, by default that of a guest.
-    Raise UsageError, with the name of the image, for a package or wheel that does not exist.
+    `says` is told what is being done. Raise UsageError, with the name of the image, for a package or wheel that does
+    not exist.
     """
     require_cache()
     image = _kept(wanted)
@@ -170,7 +164,7 @@ def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None, fill: Fi
             host.require_space(folder.parent, _BUILD_BYTES, f"building the guest image {wanted.name}")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
                 try:
-                    _build_in(Path(scratch), wanted, says, fill or _fill)
+                    _build_in(Path(scratch), wanted, says)
                 except UsageError as error:
                     raise UsageError(f"the guest image {wanted.name} cannot be built: {error}") from None
                 shutil.rmtree(Path(scratch, "root"))
@@ -194,7 +188,7 @@ def _kept(wanted: Recipe) -> Image:
     return Image(wanted.name, wanted.digest, folder)
 
 
-def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None], fill: Fill) -> None:
+def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None]) -> None:
     root = scratch / "root"
     says(f"building the guest image {wanted.name} (about a minute): fetching and unpacking Debian's packages")
     matches = [match for match in map(_WHEEL.fullmatch, wanted.wheels) if match]
@@ -204,16 +198,16 @@ def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None], fill: 
     says(f"building the guest image {wanted.name}: making its files")
     for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    fill(scratch, root, wanted)
+    (usermodekernel.fill if usermodekernel.is_in(root) else _fill)(scratch, root, wanted)
     (scratch / "packages.txt").write_text("".join(f"{line}\n" for line in packages))
 
 
 def _fill(folder: Path, root: Path, wanted: Recipe) -> None:
     for name in ("proc", "sys", "dev", "tmp", "run", "mnt"):
         (root / name).mkdir(exist_ok=True)
-    modules = only(root / "usr/lib/modules")
+    (modules,) = (root / "usr/lib/modules").iterdir()
     shutil.copy(root / f"boot/vmlinuz-{modules.name}", folder / "vmlinuz")
-    (folder / "initrd.cpio").write_bytes(initrd(root, modules, wanted))
+    (folder / "initrd.cpio").write_bytes(initrd.made(root, modules, wanted))
     shutil.rmtree(root / "boot")
     shutil.rmtree(root / "usr/lib/modules")
     _make_root_disk(folder, root, wanted)
@@ -232,38 +226,3 @@ def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
             raise
         size = f"root_disk_mib = {wanted.root_disk_mib}"
         raise UsageError(f"its packages do not fit on its root disk: its recipe needs more than {size}") from None
-
-
-def initrd(root: Path, tree: Path, wanted: Recipe) -> bytes:
-    """Return the initrd of a recipe, from its unpacked packages and the folder of its kernel's modules."""
-    files = {
-        "init": ((RECIPES / "init").read_bytes(), 0o755),
-        "bin/busybox": ((root / "usr/bin/busybox").read_bytes(), 0o755),
-    }
-    for folder in ("proc", "sys", "dev", "new"):
-        files[f"{folder}/.keep"] = (b"", 0o644)
-    built_in = {Path(line).stem for line in (tree / "modules.builtin").read_text().splitlines()}
-    inside = [name for name in wanted.modules + wanted.modules_on_demand if name in built_in]
-    for name in wanted.modules + wanted.modules_on_demand:
-        if name not in inside:
-            files[f"modules/{name}.ko"] = (_module(tree, name), 0o644)
-    files["modules/boot-order"] = (_lines(f"{name}.ko" for name in wanted.modules if name not in inside), 0o644)
-    files["modules/built-in"] = (_lines(inside), 0o644)
-    return cpio.archive(files)
-
-
-def _lines(words: Iterable[str]) -> bytes:
-    return "".join(f"{word}\n" for word in words).encode()
-
-
-def _module(tree: Path, name: str) -> bytes:
-    found = sorted(tree.rglob(f"{name}.ko*"))
-    if not found:
-        raise HostError(f"kernel {tree.name} has no module {name}; correct the recipe in vm-images")
-    return lzma.decompress(found[0].read_bytes()) if found[0].suffix == ".xz" else found[0].read_bytes()
-
-
-def only(folder: Path) -> Path:
-    """Return the one thing that a folder holds."""
-    (path,) = folder.iterdir()
-    return path

@@ -27,12 +27,13 @@ from typing import Any
 from rig.contract.errors import UsageError
 from rig.engines import Engine, engines
 from rig.filesystems import filesystems
-from rig.machines import image
+from rig.machines import image, initrd
 from rig.machines.image import Recipe
 
 FILE = "image.toml"
 KEYS = ("name", "packages", "wheels", "exclude", "root_disk_mib")
 _BASE = "base"
+_USER_MODE = "usermode"
 # What a recipe adds to another.
 _LISTS = ("packages", "wheels", "exclude", "modules", "modules_on_demand")
 # An image is a folder of the cache with this name and its digest.
@@ -50,9 +51,9 @@ def serves(recipe_digest: str, engine: Engine) -> bool:
 
 
 def recipes() -> tuple[Recipe, ...]:
-    """Return the recipes that engines and file systems need, each once, the base image first."""
+    """Return the recipes that engines, file systems and user-mode machines need, each once, the base image first."""
     every = [of_engine(engine, kernel) for kernel in kernels() for engine in engines(given=True)]
-    return tuple(dict.fromkeys([image.recipe(_BASE), *every]))
+    return tuple(dict.fromkeys([image.recipe(_BASE), *every, image.recipe(_USER_MODE)]))
 
 
 def named(name: str) -> Recipe:
@@ -81,7 +82,7 @@ def with_kernel(recipe: Recipe, kernel: str) -> Recipe:
     """Return the recipe of the same image with a kernel; empty is that of the base image."""
     if not kernel:
         return recipe
-    path = image.RECIPES / "kernels" / f"{kernel}.toml"
+    path = initrd.RECIPES / "kernels" / f"{kernel}.toml"
     return _enlarged(recipe, path, {"name": f"{recipe.name}-{kernel}", **image.read(path)})
 
 

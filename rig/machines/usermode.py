@@ -34,8 +34,9 @@ from rig.contract.processors import Processor
 from rig.engines.builds import Library
 from rig.machines import image, template
 from rig.machines.argv import Role
-from rig.machines.image import Image, Recipe
+from rig.machines.image import Image
 from rig.machines.machine import Machine, started
+from rig.machines.usermodekernel import LIBRARIES, PROGRAM
 from rig.recordings.archive import RECORDING_BYTES
 
 RECIPE = "usermode"
@@ -51,9 +52,6 @@ _SAID_CHARS = 200
 _MODERN = frozenset({"avx2", "bmi2", "fma", "movbe", "popcnt"})
 _COPY_BYTES = 1 << 24
 _TMPFS = Path("/dev/shm")  # noqa: S108 - its file there has no name
-_PROGRAM, _LOADER = "linux", "lib/ld.so"
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
-_INTERPRETER = b"/lib64/ld-linux-x86-64.so.2\0"
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,8 @@ class UserMode:
 
     def _command(self, channel_fd: int, console_fd: int, disk_fd: int, mail_fd: int) -> list[str]:
         return [
-            "env", "-C", str(self.kernel.folder), "LD_LIBRARY_PATH=lib", f"TMPDIR={_memory_folder()}",
-            f"./{_PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={self.initrd}", "root=/dev/ram0",
+            "env", "-C", str(self.kernel.folder), f"LD_LIBRARY_PATH={LIBRARIES}", f"TMPDIR={_memory_folder()}",
+            f"./{PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={self.initrd}", "root=/dev/ram0",
             # "c": without a lock on the file, for QEMU reads the root disk as well.
             f"ubd0rc={self.guest.root_disk}", f"ubd1rc=/proc/self/fd/{disk_fd}", f"ubd2rc=/proc/self/fd/{mail_fd}",
             "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
@@ -208,24 +206,7 @@ def flags() -> frozenset[str]:
 
 def built(says: Callable[[str], None] = lambda _: None) -> Image:
     """Return the kernel, as an image that has no root disk; build it if the cache has none."""
-    return image.build(image.recipe(RECIPE), says, _fill)
-
-
-def _fill(folder: Path, root: Path, wanted: Recipe) -> None:
-    modules = image.only(root / "usr/lib/uml/modules")
-    (folder / "initrd.cpio").write_bytes(image.initrd(root, modules, wanted))
-    (folder / "lib").mkdir()
-    for name, place in (("ld-linux-x86-64.so.2", _LOADER), ("libc.so.6", "lib/libc.so.6")):
-        shutil.copy(root / _LIBRARIES / name, folder / place)
-    # The host's C library may be older than the kernel needs. Started by another loader the kernel would lie where it
-    # does not expect to, so it is made to ask for that loader itself: a path relative to the folder it is started in.
-    program = (root / "usr/bin/linux.uml").read_bytes()
-    if program.count(_INTERPRETER) != 1:
-        raise HostError(f"{wanted.kernel} does not name its loader once, as a program does")
-    loader = _LOADER.encode().ljust(len(_INTERPRETER), b"\0")
-    (folder / _PROGRAM).write_bytes(program.replace(_INTERPRETER, loader))
-    for path in (folder / _PROGRAM, folder / _LOADER):
-        path.chmod(0o755)
+    return image.build(image.recipe(RECIPE), says)
 
 
 def _memory_folder() -> Path:

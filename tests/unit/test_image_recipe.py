@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import UsageError
-from rig.machines import image
+from rig.machines import image, initrd
 from rig.machines.image import Recipe, recipe
 
 GOOD = """
@@ -28,9 +28,9 @@ wheels = ["three==3.1"]
 @pytest.fixture
 def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of recipes in place of our own."""
-    shutil.copy(image.RECIPES / "init", tmp_path / "init")
+    shutil.copy(initrd.RECIPES / "init", tmp_path / "init")
     (tmp_path / "small.toml").write_text(GOOD)
-    monkeypatch.setattr(image, "RECIPES", tmp_path)
+    monkeypatch.setattr(initrd, "RECIPES", tmp_path)
     return tmp_path
 
 
@@ -41,7 +41,7 @@ def test_a_recipe_is_read_field_by_field_and_can_be_hashed(recipes: Path) -> Non
 
 
 def test_our_own_recipes_fit_and_bear_the_name_of_their_file() -> None:
-    names = [path.stem for path in image.RECIPES.glob("*.toml")]
+    names = [path.stem for path in initrd.RECIPES.glob("*.toml")]
     assert "base" in names
     assert names == [recipe(name).name for name in names]
     assert recipe() == recipe("base")

@@ -11,7 +11,7 @@ from rig.contract.errors import HostError, UsageError
 from rig.contract.processors import Processor
 from rig.engines import Engine, named
 from rig.filesystems import filesystems
-from rig.machines import guests, image, needs, recipes, template
+from rig.machines import guests, image, initrd, needs, recipes, template
 from rig.planning import matrix
 from tests.unit import engines
 
@@ -103,7 +103,7 @@ def test_a_scenario_is_measured_in_the_image_that_has_its_engine_and_the_driver_
 
 
 def test_no_file_system_needs_a_kernel_that_has_no_recipe() -> None:
-    kernels = {path.stem for path in (image.RECIPES / "kernels").glob("*.toml")}
+    kernels = {path.stem for path in (initrd.RECIPES / "kernels").glob("*.toml")}
     assert kernels == {one.kernel for one in filesystems()} - {""}
 
 

@@ -21,6 +21,7 @@ import pytest
 from rig.contract.results import Verdict, VerdictKind
 from rig.machines.image import Image
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.store import Run
 
 RIG = Path(sys.executable).with_name("rig")
@@ -41,10 +42,11 @@ def rig(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+Ran = tuple[Path, subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture(scope="module")
-def ran(
-    recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def ran(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     assert recorder.folder.exists()
     assert verifier.folder.exists()
     folder = tmp_path_factory.mktemp("a run") / "run"
@@ -62,7 +64,7 @@ def verdicts(folder: Path, scenario_id: str) -> list[Verdict]:
 
 
 def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+    ran: Ran,
 ) -> None:
     """The controls are measured although they were not requested."""
     folder, result = ran
@@ -83,19 +85,21 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
 
 
 def test_a_run_begins_with_what_decides_its_outcome(
-    ran: tuple[Path, subprocess.CompletedProcess[str]], recorder: Template, verifier: Template, image: Image
+    ran: Ran, recorder: Template, verifier: Template, user_mode: UserMode, image: Image
 ) -> None:
     lines = ran[1].stderr.splitlines()
     assert "4 scenarios from 4 recordings: profile quick, device ssd-sata, seed 1, the guest's own builds" in lines
     (digests,) = [line for line in lines if line.startswith("image ")]
+    in_user_mode = any(line.startswith("crash states are checked in user-mode machines") for line in lines)
+    checking = user_mode.identity if in_user_mode else verifier.identity
     assert image.folder.name in digests
-    assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}; QEMU" in digests
+    assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}, checker {checking}; QEMU" in digests
     # How many lines of progress there are depends on how busy the host is.
     assert len([line for line in lines if not line.endswith("judged so far")]) < 7
 
 
 def test_the_same_command_again_measures_nothing_and_says_the_same(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+    ran: Ran,
 ) -> None:
     folder, result = ran
     before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -104,7 +108,7 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
     assert before == {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_report_rewrites_the_same_bytes(ran: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_report_rewrites_the_same_bytes(ran: Ran) -> None:
     folder, result = ran
     names = ("report.html", "verdicts.parquet")
     before = {name: (folder / name).read_bytes() for name in names}
@@ -116,7 +120,7 @@ def test_report_rewrites_the_same_bytes(ran: tuple[Path, subprocess.CompletedPro
 
 
 def test_advice_rests_on_the_run_and_is_refused_beyond_it(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+    ran: Ran,
 ) -> None:
     """A real run of one strict setting with its controls: that setting is advised, and what is faster is told."""
     folder, _ = ran
@@ -144,7 +148,7 @@ def test_advice_rests_on_the_run_and_is_refused_beyond_it(
 
 
 def test_replay_of_a_lost_suffix_shows_the_stored_verdict(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+    ran: Ran,
 ) -> None:
     folder, _ = ran
     lost = [one for one in verdicts(folder, LOSSY) if one.kind is VerdictKind.LOST_SUFFIX]
@@ -170,7 +174,7 @@ def with_verdicts(folder: Path, like: Path, scenario_id: str, stored: list[Verdi
 
 
 def test_replay_of_a_state_that_only_stood_for_an_earlier_cut_instant_is_judged_at_that(
-    ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    ran: Ran, tmp_path: Path
 ) -> None:
     folder, _ = ran
     latest: dict[str, int] = {}
@@ -184,9 +188,7 @@ def test_replay_of_a_state_that_only_stood_for_an_earlier_cut_instant_is_judged_
     assert f"{early[0].acked} transactions acknowledged" in facts(result)["cut"]
 
 
-def test_replay_of_a_verdict_that_does_not_reproduce_is_not_green(
-    ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_replay_of_a_verdict_that_does_not_reproduce_is_not_green(ran: Ran, tmp_path: Path) -> None:
     folder, _ = ran
     lie = replace(verdicts(folder, SCENARIO)[-1], kind=VerdictKind.CORRUPT, recovered=None)
     forged = with_verdicts(tmp_path / "run", folder, SCENARIO, [lie])
@@ -197,9 +199,7 @@ def test_replay_of_a_verdict_that_does_not_reproduce_is_not_green(
 
 
 @pytest.mark.parametrize("state", ["nonsense", "e999999.f0", "e1.f9999"])
-def test_replay_of_what_is_no_state_is_a_usage_error_that_names_it(
-    state: str, ran: tuple[Path, subprocess.CompletedProcess[str]]
-) -> None:
+def test_replay_of_what_is_no_state_is_a_usage_error_that_names_it(state: str, ran: Ran) -> None:
     folder, _ = ran
     result = rig("replay", SCENARIO, state, "--run-dir", folder, cwd=folder.parent)
     assert (2, "") == (result.returncode, result.stdout)
@@ -208,7 +208,7 @@ def test_replay_of_what_is_no_state_is_a_usage_error_that_names_it(
 
 
 def test_replay_of_a_scenario_that_the_run_lacks_names_those_it_has(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+    ran: Ran,
 ) -> None:
     folder, _ = ran
     result = rig("replay", "sqlite-ext4-wal_normal_torn", "e1.f0", "--run-dir", folder, cwd=folder.parent)
@@ -217,7 +217,7 @@ def test_replay_of_a_scenario_that_the_run_lacks_names_those_it_has(
 
 
 def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
-    ran: tuple[Path, subprocess.CompletedProcess[str]],
+    ran: Ran,
 ) -> None:
     folder, _ = ran
     result = rig("run", SCENARIO, "--seed", "2", "--run-dir", folder, cwd=folder.parent)
@@ -225,9 +225,7 @@ def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
     assert "holds another run (it differs in orders); name another folder" in result.stderr
 
 
-def test_controls_that_were_not_run_make_it_inconclusive(
-    ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_controls_that_were_not_run_make_it_inconclusive(ran: Ran, tmp_path: Path) -> None:
     """Reuse the recording of the other run: this tests only the answer."""
     folder, _ = ran
     definition = Run.open(folder).definition
@@ -326,9 +324,7 @@ def test_that_nothing_is_lost(durability):
 """
 
 
-def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_again(
-    ran: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_again(ran: Ran, tmp_path: Path) -> None:
     """On two workers: an fsync that does nothing breaks the promise of WAL/FULL, and a kept promise passes."""
     (tmp_path / "test_it.py").write_text(_PROMISE)
     # The controls were measured already; the two scenarios are measured here.

@@ -16,6 +16,7 @@ import pytest
 from rig import host
 from rig.contract.errors import UsageError
 from rig.machines import image as vm_image
+from rig.machines import initrd
 from rig.machines.argv import Accelerator, Role
 from rig.machines.image import Image
 from rig.machines.template import answers
@@ -108,8 +109,8 @@ def test_a_changed_recipe_has_another_digest_and_the_same_one_the_same() -> None
 def test_another_init_gives_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = vm_image.recipe().digest
     folder = tmp_path / "recipes"
-    shutil.copytree(vm_image.RECIPES, folder)
-    monkeypatch.setattr(vm_image, "RECIPES", folder)
+    shutil.copytree(initrd.RECIPES, folder)
+    monkeypatch.setattr(initrd, "RECIPES", folder)
     assert before == vm_image.recipe().digest
     with (folder / "init").open("a") as file:
         file.write("# changed\n")

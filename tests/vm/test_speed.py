@@ -89,7 +89,7 @@ def test_a_document_is_measured_on_the_file_system_that_it_is_about(tmp_path: Pa
     assert any(option.startswith("compress-force=zstd") for option in found.options)
     assert "virtual: btrfs.zstd on the device hdd7200" in shown
     # No machine that verifies is made for it.
-    assert "verifiers run under" not in shown
+    assert "crash states are checked" not in shown
 
 
 def test_the_arms_without_compression_are_measured_where_nothing_overrides_their_attribute(tmp_path: Path) -> None:
