@@ -45,6 +45,20 @@ _NO_DISCARDS = "nodiscard"
 _CONTROL = "/dev/btrfs-control"
 _SCAN, _FORGET = 0x50009404, 0x50009405
 _ARGUMENTS = struct.Struct("q4088s")
+# fs/btrfs/accessors.h, struct btrfs_super_block: the checksum is of what follows it.
+_SUPERBLOCK_AT, _SUPERBLOCK_BYTES = 64 << 10, 4096
+_CHECKSUM_BYTES, _MAGIC_AT, _MAGIC = 32, 64, b"_BHRfS_M"
+
+
+def _crc32c_table() -> Iterator[int]:
+    for byte in range(256):
+        register = byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+        yield register
+
+
+_CRC32C = tuple(_crc32c_table())
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,8 @@ class MirroredBtrfs(Btrfs):
         """Make both disks known; give one of them, and `degraded` if the other is not a disk of it any more."""
         _forget()
         try:
-            known = [disk for disk in (first, second) if _scan(disk)]
+            # The kernel makes a disk known without a look at the checksum, by which the mount then fails.
+            known = [disk for disk in (first, second) if _is_sound(disk) and _scan(disk)]
             yield (known or [first])[0], "" if len(known) == len((first, second)) else "degraded"
         finally:
             _forget()
@@ -175,6 +190,20 @@ def complaints(said: str) -> str:
     return " ".join(" ".join(line for line in said.splitlines() if not _PROGRESS.match(line)).split())
 
 
+def is_sound(superblock: bytes) -> bool:
+    """Return whether the block of a superblock is one, with a right checksum."""
+    (stored,) = struct.unpack_from("<I", superblock)
+    return superblock[_MAGIC_AT:].startswith(_MAGIC) and stored == crc32c(superblock[_CHECKSUM_BYTES:])
+
+
+def crc32c(data: bytes) -> int:
+    """Return the checksum of Castagnoli, which the standard library does not have."""
+    register = 0xFFFFFFFF
+    for byte in data:
+        register = register >> 8 ^ _CRC32C[(register ^ byte) & 0xFF]
+    return register ^ 0xFFFFFFFF
+
+
 def counted(error_stats: str) -> int:
     """Return the sum of the errors in the text of an `error_stats`."""
     return sum(int(line.split()[1]) for line in error_stats.splitlines())
@@ -188,6 +217,13 @@ def warnings(messages: str, device: str = "") -> int:
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S)
+
+
+def _is_sound(disk: str) -> bool:
+    """Return whether a disk has a superblock with a right checksum."""
+    with open(disk, "rb") as file:
+        file.seek(_SUPERBLOCK_AT)
+        return is_sound(file.read(_SUPERBLOCK_BYTES))
 
 
 def _scan(disk: str) -> bool:

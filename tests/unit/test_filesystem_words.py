@@ -183,6 +183,25 @@ def test_a_superblock_is_told_by_what_does_not_change_with_each_commit() -> None
     assert expected == btrfs.superblock(SUPERBLOCK)
 
 
+@given(st.binary(max_size=40))
+def test_the_checksum_of_a_superblock_is_that_of_castagnoli(data: bytes) -> None:
+    # RFC 3720, B.4
+    assert 0x8A9136AA == btrfs.crc32c(bytes(32))
+    assert 0x46DD794E == btrfs.crc32c(bytes(range(32)))
+    # Of data with its own checksum after it, it is always the same.
+    assert 0x48674BC7 == btrfs.crc32c(data + btrfs.crc32c(data).to_bytes(4, "little"))
+
+
+@given(st.integers(0, 4095), st.integers(0, 7))
+def test_a_superblock_with_a_flipped_bit_is_not_sound(place: int, bit: int) -> None:
+    body = bytes(32) + b"_BHRfS_M" + bytes(4096 - 72)
+    block = bytearray(btrfs.crc32c(body).to_bytes(32, "little") + body)
+    assert btrfs.is_sound(bytes(block))
+    block[place] ^= 1 << bit
+    # crc32c has four of the 32 bytes that are there for a checksum.
+    assert (4 <= place < 32) is btrfs.is_sound(bytes(block))
+
+
 def test_a_check_is_told_without_its_progress() -> None:
     said = "Phase 1 - find and verify superblock...\n        - agno = 0\nbad primary superblock - bad CRC !!!\n"
     assert "bad primary superblock - bad CRC !!!" == xfs.complaints(said)
