@@ -28,8 +28,8 @@ __all__ = [
     "syncs_on_close",
     "unsafe",
 ]
-# Experiments with a file system are in a module of its name and `probes`.
-_OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "btrfsprobes")
+# Experiments with the file systems of a module are in a module of its name and `probes`.
+_OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "md", "btrfsprobes", "extprobes")
 
 
 @cache

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
+from rig.filesystems import md
 
 DISK_MIB = 64
 JOURNAL_DISK_MIB = 8
@@ -171,6 +172,41 @@ class JournaledExt(LoggedExt):
         return _checked("-n", "-j", second, device)
 
 
+@dataclass(frozen=True)
+class MirroredExt(LoggedExt):
+    """A format with a journal on two disks that Linux md mirrors."""
+
+    disk_mib_min: int = 2 * DISK_MIB
+    modules: tuple[str, ...] = md.MODULES
+    # The copies have no checksums.
+    knows_copies: bool = False
+
+    @property
+    def second_disk_mib(self) -> int:
+        """Return half of both disks."""
+        return self.disk_mib_min // 2
+
+    def make_on_two(self, first: str, second: str, first_mib: int) -> None:  # noqa: ARG002 - it takes the whole disks
+        """Make the mirror, and the file system on it."""
+        md.make(first, second)
+        with md.assembled(first, second) as device:
+            self.make(device)
+
+    @contextmanager
+    def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+        """Assemble the mirror of the disks whose superblock is sound, and give its device."""
+        with md.assembled(first, second) as device:
+            yield device, ""
+
+    def made_as(self, device: str) -> str:
+        """Return the format, and what the mirror is made of."""
+        return f"{super().made_as(device)}; {md.made_as()}"
+
+    def damage_on_two(self, device: str, second: str) -> str:  # noqa: ARG002 - the device is both
+        """Return what e2fsck complains about."""
+        return self.damage(device)
+
+
 def _ext4(
     word: str, *reads_back: str, options: str = "", unsafe: Mapping[str, str] | None = None, features: str = ""
 ) -> JournaledExt:
@@ -198,6 +234,7 @@ VARIANTS = (
     # An fsync may log only what a file changed, instead of whole blocks.
     _ext4("ext4.fastcommit", "data=ordered", "barrier", features="fast_commit"),
     _ext4("ext4.nobarrier", "data=ordered", "nobarrier", options="barrier=0", unsafe=_NO_BARRIERS),
+    MirroredExt("ext4.raid1", "ext4", "", {}, ("data=ordered", "barrier"), extended=_EXTENDED_EXT4),
     JournaledExt("ext3", "ext3", reads_back=("data=ordered", "barrier")),
     JournaledExt("ext3.nobarrier", "ext3", "barrier=0", reads_back=("data=ordered", "nobarrier"), unsafe=_NO_BARRIERS),
     Ext2("ext2", "ext2", reads_back=("barrier",), unsafe=_NO_JOURNAL),

@@ -41,7 +41,7 @@ def carried_out(filesystem: str, name: str) -> dict[str, Any]:
         engine, dot, probe = name.partition(".")
         if dot:
             return _on_hosts(measured, nodes[0], engine, probe)
-        probes = importlib.import_module(f"rig.filesystems.{filesystem}probes").PROBES
+        probes = importlib.import_module(f"{type(measured).__module__}probes").PROBES
         with tempfile.TemporaryDirectory() as folder:
             return dict(probes[name](nodes, folder))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -19,19 +20,21 @@ from rig.filesystems import (
     filesystem_named,
     filesystems,
     kernel,
+    md,
     xfs,
 )
 from rig.machines import recipes
 from rig.machines.warmup import warm_orders
 from rig.planning import matrix
 
-BEYOND_EXT = (
+WITH_MODULES = (
     "btrfs",
     "btrfs.flushoncommit",
     "btrfs.nocow",
     "btrfs.nodatacow",
     "btrfs.raid1",
     "btrfs.zstd",
+    "ext4.raid1",
     "f2fs",
     "f2fs.nobarrier",
     "f2fs.strict",
@@ -71,7 +74,7 @@ def test_every_module_is_in_the_image_after_those_that_it_needs() -> None:
         on_demand = list(recipes.of_engine(named("sqlite"), one.kernel).modules_on_demand)
         places = [on_demand.index(name) for name in one.modules]
         assert sorted(places) == places
-        assert bool(places) is (one.word in BEYOND_EXT)
+        assert bool(places) is (one.word in WITH_MODULES)
 
 
 def test_no_machine_pays_for_a_driver_that_has_to_be_loaded() -> None:
@@ -200,6 +203,20 @@ def test_a_superblock_with_a_flipped_bit_is_not_sound(place: int, bit: int) -> N
     block[place] ^= 1 << bit
     # crc32c has four of the 32 bytes that are there for a checksum.
     assert (4 <= place < 32) is btrfs.is_sound(bytes(block))
+
+
+@given(st.integers(0, 4), st.binary(min_size=12, max_size=12), st.integers(0, 4095), st.integers(0, 7))
+def test_a_superblock_of_a_mirror_is_not_sound_with_a_flipped_bit_in_what_is_summed(
+    disks_max: int, body: bytes, place: int, bit: int
+) -> None:
+    block = bytearray(4096)
+    struct.pack_into("<4s12s", block, 0, bytes.fromhex("fc4e2ba9"), body)
+    struct.pack_into("<I", block, 220, disks_max)
+    block[256 : 256 + 2 * disks_max] = bytes(range(1, 1 + 2 * disks_max))
+    struct.pack_into("<I", block, 216, md.checksum(bytes(block)))
+    assert md.is_sound(bytes(block))
+    block[place] ^= 1 << bit
+    assert (place >= 256 + 2 * disks_max) is md.is_sound(bytes(block))
 
 
 def test_a_check_is_told_without_its_progress() -> None:

@@ -40,8 +40,8 @@ from tests.unit.samples import controls_that_fire, durable, measured, sqlite, ve
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier", "f2fs.nobarrier")
 SOUND = (
     "btrfs", "btrfs.nocow", "btrfs.nodatacow", "btrfs.raid1", "btrfs.zstd", "ext3", "ext4", "ext4.commit1",
-    "ext4.commit30", "ext4.fastcommit", "ext4.journal", "ext4.nodelalloc", "ext4.writeback", "f2fs", "f2fs.strict",
-    "nfs", "xfs",
+    "ext4.commit30", "ext4.fastcommit", "ext4.journal", "ext4.nodelalloc", "ext4.raid1", "ext4.writeback", "f2fs",
+    "f2fs.strict", "nfs", "xfs",
 )  # fmt: skip
 LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
@@ -81,11 +81,12 @@ def test_a_fault_that_a_file_system_cannot_have_is_a_usage_error_that_says_so() 
     assert matrix.select(["sqlite-ext3-wal_full_twodisk"])
 
 
-def test_a_mirror_is_measured_on_two_disks_alone_and_another_fault_is_a_usage_error_that_says_so() -> None:
-    assert matrix.select(["sqlite-btrfs.raid1-wal_full_twodisk"])
+@pytest.mark.parametrize("word", ["btrfs.raid1", "ext4.raid1"])
+def test_a_mirror_is_measured_on_two_disks_alone_and_another_fault_is_a_usage_error_that_says_so(word: str) -> None:
+    assert matrix.select([f"sqlite-{word}-wal_full_twodisk"])
     for fault in sorted(set(SPECS) - {"twodisk"}):
-        with pytest.raises(UsageError, match=f"btrfs.raid1 cannot be measured under {fault}: "):
-            matrix.select([f"sqlite-btrfs.raid1-wal_full_{fault}"])
+        with pytest.raises(UsageError, match=f"{word} cannot be measured under {fault}: "):
+            matrix.select([f"sqlite-{word}-wal_full_{fault}"])
 
 
 def test_two_disks_have_the_size_of_the_whole_between_them() -> None:

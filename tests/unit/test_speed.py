@@ -253,6 +253,7 @@ def test_what_cannot_be_measured_is_a_usage_error(tmp_path: Path, words: list[st
         (["--dir", ".", "--device", "hdd7200"], "--device goes with --fs"),
         (["--fs", "ext5"], "ext5"),
         (["--fs", "btrfs.raid1"], "rig speed measures on one disk, and btrfs.raid1 lies on two"),
+        (["--fs", "ext4.raid1"], "rig speed measures on one disk, and ext4.raid1 lies on two"),
         (["--fs", "ext4", "--device", "floppy"], "unknown device 'floppy'; there are: none, hdd7200"),
         (["--fs", "ext4", "wal_full", "--rows", "2000", "--transactions", "9999"], "a virtual one has at most 640"),
     ],

@@ -1,4 +1,4 @@
-"""Experiments with any file system in machines: FIEMAP tells the truth where the rig relies on it; a repair repairs."""
+"""Experiments with file systems in machines: FIEMAP tells the truth where the rig relies on it; a repair repairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rig.filesystems import filesystem_named
+from rig.filesystems import Mirrored, filesystem_named
 from rig.machines import fileprobe
 from rig.machines.guests import guests
 from rig.planning import matrix
@@ -20,7 +20,8 @@ def figures() -> Iterator[Figures]:
     with guests() as source:
 
         def of(word: str, name: str) -> Mapping[str, Any]:
-            (scenario,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
+            fault = "twodisk" if isinstance(filesystem_named(word), Mirrored) else "powercut"
+            (scenario,) = matrix.select([f"sqlite-{word}-wal_full_{fault}"])
             return fileprobe.figures(source.of(scenario).verifier, word, name)
 
         yield of
@@ -49,3 +50,14 @@ def test_a_damaged_file_system_is_whole_after_its_repair(word: str, complaint: s
     assert found["repaired"] == ""
     assert complaint not in found["again"]
     assert found["files"] == 1
+
+
+def test_a_dirty_mirror_without_checksums_reads_its_first_disk_and_copies_that_and_a_clean_one_reads_either(
+    figures: Figures,
+) -> None:
+    found = figures("ext4.raid1", "resync")
+
+    assert found["blocks"] == found["dirty_first"] == found["dirty_copied"]
+    assert found["clean_first"] + found["clean_second"] == found["blocks"]
+    assert min(found["clean_first"], found["clean_second"]) > 0
+    assert found["clean_copied"] == 0

@@ -1,109 +1,181 @@
-"""A file system with a copy on each of two disks, in the guest: both are cut, and one damaged copy is mended."""
+"""A file system with a copy on each of two disks, in the guest: both are cut, and what happens to a damaged copy."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 
+import numpy as np
 import pytest
 
-from rig.contract.findings import FindingKind
+from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, Disk, Logs, everything_unflushed_lost
+from rig.faults import Disk, EntryFlag, Logs, WriteLog, everything_unflushed_lost
 from rig.faults.damage import BLOCK_BYTES, Flip
+from rig.faults.log import SECTOR_BYTES
 from rig.faults.twodisk import JointState, make_joint
-from rig.machines.record import record
+from rig.filesystems import Mirrored, filesystem_named, filesystems
+from rig.machines import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import SHORT, findings
+from tests.vm.samples import SHORT, findings, two_agree
 from tests.vm.test_twodisk import judged, planned
 
-# The superblock and its copy, each of one block.
-_SUPERBLOCKS = {(64 << 10) // BLOCK_BYTES, (64 << 20) // BLOCK_BYTES}
+MIRRORS = [one.word for one in filesystems() if isinstance(one, Mirrored)]
+# The blocks of the superblocks on each disk. Btrfs has two, of which it mounts with the first.
+SUPERBLOCKS = {"btrfs.raid1": {(64 << 10) // BLOCK_BYTES, (64 << 20) // BLOCK_BYTES}, "ext4.raid1": {1}}
+# A sector of each first superblock that its checksum covers; in Btrfs nothing else is there.
+CHECKED = {"btrfs.raid1": (68 << 10) - SECTOR_BYTES, "ext4.raid1": BLOCK_BYTES}
+# Linux 6.12 may write a commit's record before the flush that it asked for has ended, see docs/findings.md.
+EARLY_COMMITS = {"ext4.raid1"}
+FORMATS = {"btrfs.raid1": "num_devices: 2", "ext4.raid1": "level: raid1; raid_disks: 2; metadata_version: 1.2"}
 _BIT_COUNT = 8
+Recorder = Callable[[str], Recording]
 
 
-def scenario_with(settings: str) -> Scenario:
-    (scenario,) = matrix.select([f"sqlite-btrfs.raid1-{settings}_twodisk"])
+def scenario_with(settings: str, word: str) -> Scenario:
+    (scenario,) = matrix.select([f"sqlite-{word}-{settings}_twodisk"])
     return replace(scenario, workload=SHORT)
 
 
 @pytest.fixture(scope="module")
-def mirrored(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    folder: Path = tmp_path_factory.mktemp("mirrored")
-    record(scenario_with("wal_full"), recorder, folder)
-    found = archive.load(folder)
-    assert found
-    return found
+def mirrored(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Recorder:
+    """Return what records WAL/FULL on a mirror, once."""
+
+    @cache
+    def of(word: str) -> Recording:
+        folder = tmp_path_factory.mktemp("mirrored")
+        record.record(scenario_with("wal_full", word), recorder, folder)
+        found = archive.load(folder)
+        assert found
+        return found
+
+    return of
 
 
-def test_both_copies_are_recorded_and_whatever_was_synced_survives_two_cuts(
-    mirrored: Recording, verifier: Template
-) -> None:
-    assert mirrored.facts.disks_mib[0] == mirrored.facts.disks_mib[1]
-    assert "num_devices: 2" in mirrored.facts.filesystem["format"]
-    with mirrored.opened() as logs:
+@pytest.mark.parametrize("word", MIRRORS)
+def test_both_copies_are_recorded_and_are_made_again(word: str, recorder: Template, mirrored: Recorder) -> None:
+    made = mirrored(word)
+    assert made.facts.disks_mib[0] == made.facts.disks_mib[1]
+    assert FORMATS[word] in made.facts.filesystem["format"]
+    kept = [(made.folder / archive.archive_name(rank)).read_bytes() for rank in range(2)]
+    scenario = scenario_with("wal_full", word)
+    assert two_agree(kept, lambda: list(map(archive.packed, record.run(scenario, recorder)[1])))
+
+
+@pytest.mark.parametrize("word", MIRRORS)
+def test_whatever_was_synced_survives_two_cuts(word: str, verifier: Template, mirrored: Recorder) -> None:
+    with mirrored(word).opened() as logs:
         chosen = planned(logs, 24)
         assert {Disk.A, Disk.B} == {state.late for state in chosen}
         assert any(state.is_apart for state in chosen)
-        found = judged(scenario_with("wal_full"), verifier, logs.first, chosen)
-    assert {VerdictKind.DURABLE} == set(found), Counter(found)
-    assert len(found) > 12
+        found = judged(scenario_with("wal_full", word), verifier, logs.first, chosen)
+        may_damage = word in EARLY_COMMITS and any(_overtakes(side.log) for side in logs.pair.sides.values())
+    allowed = {VerdictKind.DURABLE} | ({VerdictKind.FILESYSTEM_DAMAGE} if may_damage else set())
+    assert allowed >= set(found), Counter(found)
+    assert found.count(VerdictKind.DURABLE) > 12
 
 
-def test_a_damaged_copy_is_mended_from_the_other_and_two_damaged_copies_are_the_file_systems_damage(
-    mirrored: Recording, verifier: Template
-) -> None:
-    with mirrored.opened() as logs:
-        legs: list[Collection[Disk]] = [(), (Disk.A,), (Disk.B,), tuple(Disk)]
-        states: list[CrashState] = [_damaged(logs, which) for which in legs]
-        whole, first, second, both = findings(scenario_with("wal_full"), verifier, logs.first, states)
-        wanted = (FindingKind.PREFIX, len(Timeline(logs.first.marks).acks))
-    assert [wanted] * 3 == [(one.kind, one.recovered) for one in (whole, first, second)]
-    assert not whole.repaired
-    # Which copy is read depends on the number of the process that reads; a wrong copy that is not read is not noticed.
-    assert first.repaired or second.repaired
+def _overtakes(log: WriteLog) -> bool:
+    """Whether a FUA write was submitted and completed while a FLUSH was in flight."""
+    assert log.account
+    submitted, completed = log.account.submitted, log.account.completed
+    flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
+    return any(
+        np.any((submitted[flushes] < submitted[fua]) & (completed[fua] < completed[flushes]))
+        for fua in np.flatnonzero(log.flags & EntryFlag.FUA)
+    )
+
+
+@pytest.mark.parametrize("word", MIRRORS)
+def test_without_its_superblock_a_disk_is_left_out(word: str, verifier: Template, mirrored: Recorder) -> None:
+    with mirrored(word).opened() as logs:
+        flip = Flip(CHECKED[word], SECTOR_BYTES, _BIT_COUNT, 1)
+        states = [_damaged(logs, which, [flip]) for which in ((Disk.A,), (Disk.B,), tuple(Disk))]
+        first, second, both = _judged(word, verifier, logs, states)
+        wanted = _whole(logs)
+    assert [wanted, wanted] == [(first.kind, first.recovered), (second.kind, second.recovered)]
     assert FindingKind.FILESYSTEM_DAMAGE == both.kind
 
 
-def _damaged(logs: Logs, which: Collection[Disk]) -> JointState:
-    """Both disks as they were at the end, with bits flipped in all that was written to some of them since the setup."""
-    setup = Timeline(logs.first.marks).setup
-    states: dict[Disk, CrashState] = {}
-    for disk, side in logs.pair.sides.items():
-        log = side.log
-        state = everything_unflushed_lost(log, side.epochs, log.entry_count)
-        since = side.marks[logs.pair.mark_number(setup.entry_index)]
-        written = [
-            (int(log.offset_bytes[entry]), int(log.payload_bytes[entry]))
-            for entry in range(since, log.entry_count)
-            if log.payload_bytes[entry]
-        ]
-        blocks = {
-            block for begin, size in written for block in range(begin // BLOCK_BYTES, (begin + size) // BLOCK_BYTES)
-        }
-        flips = tuple(
-            Flip(block * BLOCK_BYTES, BLOCK_BYTES, _BIT_COUNT, block) for block in sorted(blocks - _SUPERBLOCKS)
-        )
+@pytest.mark.parametrize("word", MIRRORS)
+def test_a_damaged_copy_is_mended_if_the_checksums_tell_and_otherwise_is_right_if_it_is_the_first(
+    word: str, verifier: Template, mirrored: Recorder
+) -> None:
+    filesystem = filesystem_named(word)
+    assert isinstance(filesystem, Mirrored)
+    with mirrored(word).opened() as logs:
+        legs: list[Collection[Disk]] = [(), (Disk.A,), (Disk.B,), tuple(Disk)]
+        blocks = _written(logs) - SUPERBLOCKS[word]
+        flips = [Flip(block * BLOCK_BYTES, BLOCK_BYTES, _BIT_COUNT, block) for block in sorted(blocks)]
+        states = [_damaged(logs, which, flips) for which in legs]
+        whole, first, second, both = _judged(word, verifier, logs, states)
+        wanted = _whole(logs)
+    assert [wanted] * 2 == [(one.kind, one.recovered) for one in (whole, second)]
+    assert not whole.repaired
+    assert FindingKind.FILESYSTEM_DAMAGE == both.kind
+    if filesystem.knows_copies:
+        assert wanted == (first.kind, first.recovered)
+        # Which copy is read depends on the number of the process that reads; a wrong copy that is not read goes
+        # unnoticed.
+        assert first.repaired or second.repaired
+    else:
+        # The array is dirty, so the first disk is read and the second made like it.
+        assert FindingKind.FILESYSTEM_DAMAGE == first.kind
+        assert not second.repaired
+
+
+def _judged(word: str, verifier: Template, logs: Logs, states: Collection[JointState]) -> list[Finding]:
+    return findings(scenario_with("wal_full", word), verifier, logs.first, list(states))
+
+
+def _whole(logs: Logs) -> tuple[FindingKind, int]:
+    return FindingKind.PREFIX, len(Timeline(logs.first.marks).acks)
+
+
+def _ends(logs: Logs) -> dict[Disk, int]:
+    """Return the entry of each disk just after the last acknowledgement: until then the array is written to."""
+    last = logs.pair.mark_number(Timeline(logs.first.marks).acks[-1].entry_index)
+    return {disk: side.marks[last] for disk, side in logs.pair.sides.items()}
+
+
+def _written(logs: Logs) -> set[int]:
+    """Return the blocks that were written on any disk from the setup to the last acknowledgement."""
+    setup, blocks = logs.pair.mark_number(Timeline(logs.first.marks).setup.entry_index), set[int]()
+    for disk, end in _ends(logs).items():
+        side = logs.pair.sides[disk]
+        for entry in range(side.marks[setup], end):
+            begin, size = int(side.log.offset_bytes[entry]), int(side.log.payload_bytes[entry])
+            blocks.update(range(begin // BLOCK_BYTES, (begin + size) // BLOCK_BYTES))
+    assert len(blocks) > _BIT_COUNT
+    return blocks
+
+
+def _damaged(logs: Logs, which: Collection[Disk], flips: Collection[Flip]) -> JointState:
+    """Both disks as they were at the last acknowledgement, with bits flipped on some of them."""
+    states = {}
+    for disk, end in _ends(logs).items():
+        side = logs.pair.sides[disk]
+        state = everything_unflushed_lost(side.log, side.epochs, end)
         if disk in which:
-            assert len(flips) > _BIT_COUNT
-            state = replace(state, id=state.id + "".join(flip.text for flip in flips), damages=flips)
+            state = replace(state, id=state.id + "".join(flip.text for flip in flips), damages=tuple(flips))
         states[disk] = state
     return make_joint(logs.pair, Disk.A, states[Disk.A], states[Disk.B])
 
 
+@pytest.mark.parametrize("word", MIRRORS)
 def test_without_syncs_both_copies_lose_what_was_acknowledged(
-    recorder: Template, verifier: Template, tmp_path: Path
+    word: str, recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    scenario = scenario_with("delete_off")
-    record(scenario, recorder, tmp_path)
-    made = archive.load(tmp_path)
+    scenario, folder = scenario_with("delete_off", word), tmp_path_factory.mktemp("off")
+    record.record(scenario, recorder, folder)
+    made = archive.load(folder)
     assert made
     with made.opened() as logs:
         found = judged(scenario, verifier, logs.first, planned(logs, 12))
