@@ -29,9 +29,10 @@ from rig.workloads import MEASURED, QUICK, workload_named
 DEFAULT_FAULTS = ("powercut", "torn")
 _KNOWN: dict[tuple[str, str], tuple[Scenario, ...]] = {}
 _BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
-_KILLS_OF_A_TRANSACTION = 3
+# Half of the transactions are killed three times, or more of them less often (`rig.guest.programs.kills`).
+_KILLS_OF_TWO_TRANSACTIONS = 3
 # Enough kills to see damage in a database that promises nothing when its process dies.
-_VOLATILE_KILL_TRANSACTION_COUNT = 34
+_VOLATILE_KILL_TRANSACTION_COUNT = 68
 # Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.controls`).
 ControlsOf = Callable[[str, str], tuple[str, ...]]
 # A message lists at most this many names.
@@ -56,7 +57,7 @@ class Profile:
     # The same for all but the main faults; half as many states if there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
-    kill_transaction_count: int = 34
+    kill_transaction_count: int = 68
     # Planned states of each scenario that an independent checker must find legal.
     audit_count: int = 4
 
@@ -71,7 +72,7 @@ class Profile:
 
     def _asked_of(self, scenario: Scenario) -> int:
         if SPECS[scenario.fault].injection is Injection.KILL:
-            # Each is killed three times, so more transactions than the exposure needs would take long and add little.
+            # More kills than the exposure needs would take long and add little.
             is_volatile = named(scenario.engine).spec.is_volatile(scenario.settings)
             return _VOLATILE_KILL_TRANSACTION_COUNT if is_volatile else self.kill_transaction_count
         is_side = SPECS[scenario.fault].injection or scenario.shim != "none"
@@ -111,7 +112,7 @@ PROFILES = {
             exposure_min=200,
             reproduce_all=True,
             side_states_max=80,
-            kill_transaction_count=101,
+            kill_transaction_count=202,
             audit_count=12,
         ),
         Profile(
@@ -123,7 +124,7 @@ PROFILES = {
             reproduce_all=True,
             side_transaction_count=120,
             side_states_max=2000,
-            kill_transaction_count=400,
+            kill_transaction_count=800,
             audit_count=12,
         ),
     )
@@ -145,7 +146,7 @@ def profile(name: str, states: int = 0) -> Profile:
         states_max=min(found.states_max, states),
         side_states_max=min(found.side_states_max, states),
         instants=min(found.instants, states),
-        kill_transaction_count=min(found.kill_transaction_count, -(-states // _KILLS_OF_A_TRANSACTION)),
+        kill_transaction_count=min(found.kill_transaction_count, -(-2 * states // _KILLS_OF_TWO_TRANSACTIONS)),
     )
 
 

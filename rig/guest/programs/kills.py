@@ -43,6 +43,8 @@ class Death:
     # Draws the call, counted from 1, before which a commit is killed. A commit with fewer calls is killed when
     # acknowledged.
     draw: Callable[[], int]
+    # After enough kills nothing strikes any more.
+    strikes: bool = True
     issued: int = 0
     acked: int = 0
     where: str = ""
@@ -56,6 +58,8 @@ class Death:
 
     def moved(self, place: Place) -> Action:
         """Choose how to die once the first transaction begins; die at an acknowledgement."""
+        if not self.strikes:
+            return Action.CARRY_OUT
         if place.phase is Phase.COMMIT:
             self.issued = place.number
             # A transaction that survived a kill gets no further kills; later transactions get them instead.
@@ -82,6 +86,7 @@ class Death:
 def run(site: Site) -> dict[str, Any]:
     """Carry out the workload through all its deaths; return the facts that the host needs."""
     choice = random.Random(f"kill {site.orders.seed}")
+    kills_max = KILLS_PER_TRANSACTION * site.orders.transaction_count // 2
     call_counts = [count for count in sample(site.orders, writes=True).call_counts if count]
     lives = _Lives(site)
     live: list[dict[str, Any]] = []
@@ -89,8 +94,12 @@ def run(site: Site) -> dict[str, Any]:
     acked = kill_count = 0
     # The death whose consequences the next life finds; None if that makes a new database.
     last: Death | None = None
+
+    def draw() -> int:
+        return choice.randint(1, choice.choice(call_counts)) if call_counts else 0
+
     while True:
-        death = Death(kill_count, lambda: choice.randint(1, choice.choice(call_counts)) if call_counts else 0)
+        death = Death(kill_count, draw, strikes=kill_count < kills_max)
         said, was_killed = lives.one(acked, death, is_fresh=last is None)
         settings = said.get("settings", settings)
         finding = Finding.of(said["finding"])
@@ -165,6 +174,8 @@ class _Lives:
         for number in range(finding.recovered + 1, self._site.orders.transaction_count + 1):
             self._mark(f"begin-{number}")
             opened[0].commit(self._work.transaction(number))
+            # Otherwise a call of another thread could be the last, once the acknowledgement is in the log.
+            tell(f"committed-{number}")
             self._mark(f"ack-{number}")
         self._mark("end")
         opened[0].close()

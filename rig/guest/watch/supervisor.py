@@ -40,6 +40,8 @@ class Phase(StrEnum):
 
     SETUP = "setup"
     COMMIT = "commit"
+    # It has returned, and is not acknowledged yet. What other threads do now belongs to no transaction.
+    COMMITTED = "committed"
     # Between transactions: `number` is the last one acknowledged.
     ACKED = "acked"
     END = "end"
@@ -49,7 +51,13 @@ _PHASES = tuple(Phase)
 # Without MS_SYNC this starts writeback, or does nothing at all.
 _MSYNC, _MS_SYNC = 26, 4
 # The marks that begin a phase.
-_PHASE_OF = {"setup": Phase.ACKED, "begin": Phase.COMMIT, "ack": Phase.ACKED, "end": Phase.END}
+_PHASE_OF = {
+    "setup": Phase.ACKED,
+    "begin": Phase.COMMIT,
+    "committed": Phase.COMMITTED,
+    "ack": Phase.ACKED,
+    "end": Phase.END,
+}
 
 
 @dataclass(frozen=True)
