@@ -271,6 +271,15 @@ def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     return _control(group, "void", own, what, fired=void_count > 0)
 
 
+def _survival_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """Return whether the client of a server went on after each crash; that a crash does harm, `async` shows."""
+    own = _unshimmed(members)
+    live = [one for o in own for one in o.scenario.recording.live]
+    going_count = sum(one.get("acked_after", 0) > 0 for one in live)
+    what = f"transactions must be acknowledged after each crash; they were after {going_count} of {len(live)}"
+    return _control(group, "survival", own, what, fired=0 < going_count == len(live))
+
+
 def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     """Return whether every scenario that promises anything saw an error; without one it proves nothing about errors."""
     blind = sorted(
@@ -383,6 +392,7 @@ _MUST_BE_SEEN: Mapping[str, Callable[[Group, Sequence[Outcome]], ControlResult]]
     "shorn": _garbage_control,
     "twodisk": _apart_control,
     "livecut-drop": _void_control,
+    "servercrash": _survival_control,
     **dict.fromkeys(CLOCK_FAULTS, _clock_control),
     **dict.fromkeys(ERROR_FAULTS, _error_control),
 }

@@ -86,6 +86,8 @@ _SQLITE: Mapping[str, _Grid] = {
     # Cuts of an honest disk, which really happened.
     "livecut-drop": _SQLITE_POWERCUT,
     "livecut-cache": _SQLITE_POWERCUT,
+    # No page mentions a client that outlives its server, so an honest disk gets the promise that it gets anywhere.
+    "servercrash": _SQLITE_POWERCUT,
     # No page makes durability depend on the clock.
     **dict.fromkeys(CLOCK_FAULTS, _SQLITE_POWERCUT),
     # No page mentions a file system on several disks, so two honest disks get the promise of one.

@@ -56,6 +56,8 @@ _SPECS = (
     # The rig's own cross-check: the guest's disk really loses power, and what is left of it is compared with the log.
     FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True),
     FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
+    # The same to the disk of a server, which comes back; the programs on its clients go on.
+    FaultSpec("servercrash", Arm.HONEST, "", Injection.SERVERCRASH, is_cross_check=True),
     FaultSpec("discard", Arm.HONEST, "discard"),
     # The file system lies on two disks.
     FaultSpec("twodisk", Arm.HONEST, "twodisk", Injection.TWODISK),

@@ -26,6 +26,8 @@ class Injection(StrEnum):
     # The disk really loses power: from then on it drops all writes, or it loses its cache.
     LIVECUT_DROP = "livecut-drop"
     LIVECUT_CACHE = "livecut-cache"
+    # The disk of a server loses power and its cache, and the server everything; it comes back, its clients live on.
+    SERVERCRASH = "servercrash"
     # The process sees a wrong clock.
     CLOCK_BACK = "clockback"
     CLOCK_JUMP = "clockjump"
@@ -35,5 +37,7 @@ class Injection(StrEnum):
 ERRORS = frozenset({
     Injection.WRITE, Injection.FSYNC, Injection.FSYNCS, Injection.READ, Injection.DISKFULL_LOG, Injection.DISKFULL_DATA
 })  # fmt: skip
-LIVE_CUTS = frozenset({Injection.LIVECUT_DROP, Injection.LIVECUT_CACHE})
+LIVE_CUTS = frozenset({Injection.LIVECUT_DROP, Injection.LIVECUT_CACHE, Injection.SERVERCRASH})
+# After these a file system has to be mended where it is mounted, which nobody does for a server.
+MENDING = ERRORS | LIVE_CUTS - {Injection.SERVERCRASH}
 CLOCKS = frozenset({Injection.CLOCK_BACK, Injection.CLOCK_JUMP, Injection.CLOCK_FROZEN})

@@ -131,14 +131,20 @@ class Served(Protocol):
     def syncs_on_close(self) -> bool:
         """Return whether to close a file, or to release a lock on it, makes durable what was written to it."""
 
-    def serve(self, directory: str) -> None:
-        """Start the server, have it export what is mounted at a directory, and mount that there as a client."""
+    def serve(self, exported: str, directory: str) -> None:
+        """Start the server, have it export what is mounted at one directory, and mount that at another as a client."""
 
     def join(self, directory: str) -> None:
         """Mount what the server exports at another directory, as another host, which shares no cache with the first."""
 
     def stop(self) -> None:
         """Stop the server, which no client has mounted any more; then what it exported can be unmounted."""
+
+    def isolate(self) -> None:
+        """Cut the server off from its clients: nothing that it still says will ever reach them."""
+
+    def revive(self, exported: str) -> None:
+        """Start an isolated server that was stopped, for the clients that it had; it remembers only who they are."""
 
 
 @runtime_checkable

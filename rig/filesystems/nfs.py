@@ -18,6 +18,7 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,6 +39,11 @@ _CLIENT = f"proto=tcp,addr={_ADDRESS},clientaddr={_ADDRESS}"
 # include/uapi/linux/nfsd/export.h. The export is the root of what the server shows (fsid=0), and root stays root.
 _WDELAY, _NO_SUBTREE_CHECK, _FSID, _ASYNC = 0x20, 0x400, 0x2000, 0x10
 _NOBODY = 65534
+# The connections of this machine, proc(5), and the state of one that waits for clients.
+_CONNECTIONS, _LISTENS = Path("/proc/net/tcp"), "0A"
+# How often the kernel sends again what a program left in a connection when it closed that.
+_ORPHAN_RETRIES = Path("/proc/sys/net/ipv4/tcp_orphan_retries")
+_GONE_LIMIT_S, _LOOK_S = 900, 0.1
 # Seconds since 1970: later than any clock of the rig.
 _NEVER = 1 << 40
 # ioctl(2) and flag that bring up a network interface, see netdevice(7).
@@ -67,24 +73,27 @@ class Nfs(ext.LoggedExt):
             parts.append(kernel.mount_options(f"{_ADDRESS}:/"))
         return ",".join(parts)
 
-    def serve(self, directory: str) -> None:
-        """Start the server with one export, and mount it over what is exported."""
+    def serve(self, exported: str, directory: str) -> None:
+        """Start the server with one export, and mount it."""
         if not _SERVER.joinpath("threads").exists():
             kernel.mount("nfsd", "nfsd", "", str(_SERVER))
-        _bring_up("lo")
+        _set_network(is_up=True)
         _RECOVERY.mkdir(exist_ok=True)
         _tell("versions", _VERSIONS)
         _tell("nfsv4recoverydir", str(_RECOVERY))
-        _tell("portlist", f"tcp {_PORT}")
-        _tell("threads", str(_THREAD_COUNT))
+        self._start(exported)
         # No client had anything open before.
         _tell("v4_end_grace", "Y")
+        kernel.mount(f"{_ADDRESS}:/", "nfs4", f"vers=4.2,{_CLIENT}", directory)
+
+    def _start(self, exported: str) -> None:
+        _tell("portlist", f"tcp {_PORT}")
+        _tell("threads", str(_THREAD_COUNT))
         flags = _NO_SUBTREE_CHECK | _FSID | (_ASYNC if self.is_async else _WDELAY)
         _answer("auth.unix.ip", f"nfsd {_ADDRESS} {_NEVER} rig")
-        _answer("nfsd.export", f"rig {directory} {_NEVER} {flags} {_NOBODY} {_NOBODY} 0")
+        _answer("nfsd.export", f"rig {exported} {_NEVER} {flags} {_NOBODY} {_NOBODY} 0")
         # The root, by the number of its file system, which is 0.
-        _answer("nfsd.fh", f"rig 1 \\x00000000 {_NEVER} {directory}")
-        kernel.mount(f"{_ADDRESS}:/", "nfs4", f"vers=4.2,{_CLIENT}", directory)
+        _answer("nfsd.fh", f"rig 1 \\x00000000 {_NEVER} {exported}")
 
     def join(self, directory: str) -> None:
         """Mount the export a second time, as another host.
@@ -99,6 +108,25 @@ class Nfs(ext.LoggedExt):
     def stop(self) -> None:
         """Stop the server: with its last thread it forgets its exports and its clients."""
         _tell("threads", "0")
+
+    def isolate(self) -> None:
+        """Take the network down. What the server has not sent by then waits in its connections."""
+        _ORPHAN_RETRIES.write_text("1")
+        _set_network(is_up=False)
+
+    def revive(self, exported: str) -> None:
+        """Wait until the connections of the server before are gone, start it, and bring the network up.
+
+        A client finds its connection gone, connects anew, says what it has open and locked, and sends again what the
+        server before had not committed, since the new one has another write verifier (RFC 8881, section 18.32).
+        """
+        until_s = time.monotonic() + _GONE_LIMIT_S
+        while connections := served_connections(_CONNECTIONS.read_text()):
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"{len(connections)} connections of the server are still there: {connections[0]}")
+            time.sleep(_LOOK_S)
+        self._start(exported)
+        _set_network(is_up=True)
 
 
 def _variant(word: str, option: str, *, unsafe: Mapping[str, str]) -> Nfs:
@@ -132,6 +160,13 @@ def _write(path: Path, words: str) -> None:
         os.close(file)
 
 
-def _bring_up(interface: str) -> None:
+def served_connections(table: str) -> list[str]:
+    """Return the lines of /proc/net/tcp that are connections of the server, whatever has become of them."""
+    lines = [line.split() for line in table.splitlines()[1:]]
+    # Local and remote address and port, and the state, in hexadecimal.
+    return [" ".join(line[1:4]) for line in lines if int(line[1].split(":")[1], 16) == _PORT and line[3] != _LISTENS]
+
+
+def _set_network(*, is_up: bool) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", interface.encode(), _IFF_UP))
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP if is_up else 0))

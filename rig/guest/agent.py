@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from rig.contract.findings import FindingKind
-from rig.contract.injections import LIVE_CUTS
+from rig.contract.injections import LIVE_CUTS, Injection
 from rig.contract.orders import FAILED, READY, Orders
 from rig.engines import load
 from rig.filesystems import default_filesystems, filesystem_named
-from rig.guest import fileprobe, livecuts, recorder, speedtrial, verifier
+from rig.guest import fileprobe, livecuts, recorder, servercrash, speedtrial, verifier
 from rig.guest.devices import disks, serving
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
@@ -89,7 +89,10 @@ def _record(port: int) -> None:
     orders = Orders.of(message)
     # Only where it is needed: before the save, all machines would pay for it.
     serving.require_modules(filesystem_named(orders.filesystem))
-    record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record
+    if orders.injection is Injection.SERVERCRASH:
+        record: Callable[[Orders, recorder.Keep], dict[str, Any]] = servercrash.record
+    else:
+        record = livecuts.record if orders.injection in LIVE_CUTS else recorder.record
 
     def keep(size: int, chunks: Iterable[bytes]) -> None:
         _send(port, {"part_bytes": size})

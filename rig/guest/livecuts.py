@@ -11,6 +11,8 @@ remains: a cut that does not lose the cache. The workload runs a few more transa
 null_blk is powered off and on again: only what had been flushed remains. (With a file system directly on null_blk,
 powering off would first have synced it.)
 
+`servercrash` is `rig.guest.servercrash`.
+
 A recording is several rounds. Each goes from an empty disk to one cut at a place drawn from the seed: inside a commit,
 or after an acknowledgement. The guest sends what remains to the host, and also reopens and judges it.
 """
@@ -22,10 +24,10 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES
@@ -55,6 +57,7 @@ _OFFSET = struct.Struct("<Q")
 _AFTERWARDS = {
     Injection.LIVECUT_DROP: "0 86400 1 drop_writes",
     Injection.LIVECUT_CACHE: "0 86400 2 error_writes error_reads",
+    Injection.SERVERCRASH: "0 86400 2 error_writes error_reads",
 }
 
 
@@ -81,20 +84,34 @@ def round_count(transaction_count: int) -> int:
     return min(high, max(low, transaction_count // _TRANSACTIONS_PER_ROUND))
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
+# Carries out a round, of this number: returns its facts, and adds its log and what was left of its disk to a list.
+CarryOut = Callable[[Orders, int, list[bytes]], dict[str, Any]]
+
+
 @dataclass(frozen=True)
-class _Round:
-    """One round at work."""
+class Round:
+    """One round at work, with what is done just before and just after its cut."""
 
     number: int
     site: Site
     stack: Stack
+    before: Callable[[], None] = _nothing
+    after: Callable[[], None] = _nothing
 
 
-def record(orders: Orders, keep: recorder.Keep) -> dict[str, Any]:
-    """Record and cut; for each round send its log and then what was left of its disk; return facts."""
+def record(orders: Orders, keep: recorder.Keep, carried_out: CarryOut | None = None) -> dict[str, Any]:
+    """Record and cut; for each round send its log and then what was left of its disk; return facts.
+
+    `carried_out` carries out a round; by default it is one of this module.
+    """
     root_reads = disks.request_counts(disks.ROOT_DISK)["reads"]
     parts: list[bytes] = []
-    rounds = [_round(orders, number, parts) for number in range(1, round_count(orders.transaction_count) + 1)]
+    carry_out = carried_out or _round
+    rounds = [carry_out(orders, number, parts) for number in range(1, round_count(orders.transaction_count) + 1)]
     # Only now: the time that the host takes to receive them would affect the clock of later rounds.
     for part in parts:
         keep(len(part), [part])
@@ -119,30 +136,31 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
                 read_back["attributes"] = filesystem.attributes_below(mounts.MOUNT_POINT)
             site = Site(orders, mounts.MOUNT_POINT, stack.top)
             # The fork ends without closing the database, whose disk is gone.
-            ending = Fork(partial(_sent, _Round(number, site, stack))).wait()
+            ending = Fork(partial(run, Round(number, site, stack))).wait()
             mounts.unmount()
         ending.require(f"the workload whose disk lost power (round {number})")
-        told = cast("dict[str, Any]", ending.messages[0])
+        told = together(ending.messages)
         parts.append(recovery.content(stack.log_disk))
         if orders.injection is Injection.LIVECUT_CACHE:
             disks.cycle_power(stack.disk)
-        parts.append(b"".join(_filled(stack.disk)))
-        told["finding"] = _judged(stack.disk, site).message
+        parts.append(b"".join(filled(stack.disk)))
+        told["finding"] = judged(stack.disk, site).message
     return told | {"filesystem": read_back}
 
 
-def _sent(round_: _Round, send: Send) -> None:
-    send(run(round_))
+def together(messages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the facts of a round that was carried out in a fork."""
+    return {name: fact for message in messages for name, fact in message.items()}
 
 
-def _filled(disk: str) -> Iterator[bytes]:
+def filled(disk: str) -> Iterator[bytes]:
     """Yield the content of a disk: the chunks that are not all zeros, each preceded by its offset."""
     for number, chunk in enumerate(disks.chunks_of(disk)):
         if chunk != _ZEROS:
             yield _OFFSET.pack(number * CHUNK_BYTES) + chunk
 
 
-def _judged(disk: str, site: Site) -> Finding:
+def judged(disk: str, site: Site) -> Finding:
     """Reopen what remained, as after any power cut, and return the finding."""
     if isinstance(site.filesystem, Unjournaled):
         site.filesystem.recover(disk)
@@ -161,13 +179,13 @@ def _judged(disk: str, site: Site) -> Finding:
 class Cutter:
     """Cuts once: immediately, or from another thread during a commit."""
 
-    def __init__(self, round_: _Round, mapper: DeviceMapper, mark: Callable[[str], None]) -> None:
+    def __init__(self, round_: Round, mapper: DeviceMapper, mark: Callable[[str], None], send: Send) -> None:
+        self._send = send
         self._round = round_
         self._mapper = mapper
         self._mark = mark
         self._thread = threading.Thread(target=self.cut)
         self._wait_s = 0.0
-        self.counts: dict[str, dict[str, int]] = {}
 
     def cut_in(self, wait_s: float) -> None:
         """Cut after a time, while the caller continues."""
@@ -177,9 +195,11 @@ class Cutter:
     def cut(self) -> None:
         """Cut, after the time that `cut_in` set."""
         time.sleep(self._wait_s)
+        self._round.before()
         delayed = self._round.stack.delayed
         after = Target("flakey", f"{delayed} 0 {self._afterwards}", disks.sector_count(delayed))
         self._mapper.swap(CUT, after, meanwhile=self._note)
+        self._round.after()
 
     def join(self) -> None:
         """Wait for a cut that `cut_in` started."""
@@ -189,23 +209,24 @@ class Cutter:
     def _note(self) -> None:
         self._mark(f"inject-{self._round.number}")
         stack = self._round.stack
-        self.counts = {"disk": disks.request_counts(stack.disk), "layer": disks.request_counts(stack.below_log)}
+        counts = {"disk": disks.request_counts(stack.disk), "layer": disks.request_counts(stack.below_log)}
+        self._send({"counts": counts})
 
     @property
     def _afterwards(self) -> str:
         return _AFTERWARDS[self._round.site.orders.injection]
 
 
-def run(round_: _Round) -> dict[str, Any]:
-    """Carry out the workload of one round, including its cut."""
+def run(round_: Round, send: Send) -> None:
+    """Carry out the workload of one round, including its cut; send its facts as they come."""
     mapper = DeviceMapper()
     mark = marker(mapper, LOG)
     site, orders, work = round_.site, round_.site.orders, round_.site.work
     where = cut_point(orders.seed, round_.number, orders.transaction_count)
-    cutter = Cutter(round_, mapper, mark)
+    cutter = Cutter(round_, mapper, mark, send)
     database = site.open_database()
     database.create(work.first_tables, work.initial)
-    read_back = database.settings()
+    send({"settings": database.settings(), "plan": vars(where), "user_bytes": 0, "words": ""})
     workload.make_durable(site)
     mark("setup")
     pause = random.Random(f"think {orders.seed} {round_.number}")
@@ -214,12 +235,14 @@ def run(round_: _Round) -> dict[str, Any]:
         for number in range(1, where.number + _VOID + 1):
             time.sleep(pause.uniform(0, 2 * orders.think_ms) / 1e3)
             mark(f"begin-{number}")
+            send({"begun": number})
             begin_s = time.monotonic()
             if number == where.number and where.in_commit:
                 cutter.cut_in(where.share * last_s)
             database.commit(work.transaction(number))
             last_s = time.monotonic() - begin_s
             mark(f"ack-{number}")
+            send({"begun": 0})
             if number == where.number and not where.in_commit:
                 time.sleep(where.share * orders.think_ms / 1e3)
                 cutter.cut()
@@ -228,7 +251,4 @@ def run(round_: _Round) -> dict[str, Any]:
         words = f"{type(error).__name__}: {error}"
     cutter.join()
     mark("end")
-    return {
-        "settings": read_back, "user_bytes": work.user_bytes(number), "counts": cutter.counts,
-        "plan": vars(where), "words": words,
-    }  # fmt: skip
+    send({"user_bytes": work.user_bytes(number), "words": words})

@@ -15,7 +15,7 @@ from operator import attrgetter
 from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
-from rig.contract.injections import ERRORS, LIVE_CUTS, Injection
+from rig.contract.injections import ERRORS, MENDING, Injection
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario, WorkloadSpec, is_default
@@ -185,7 +185,9 @@ def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
         return f"{engine.name} cannot be measured under {fault}: the rig does not make its transactions itself"
     if spec.cuts_recovery and not filesystem.maps_files:
         return f"{filesystem.word} cannot be measured under {fault}: it does not tell where on the disk its files are"
-    if spec.injection in ERRORS | LIVE_CUTS and isinstance(filesystem, Served):
+    if spec.injection is Injection.SERVERCRASH and not isinstance(filesystem, Served):
+        return f"{filesystem.word} cannot be measured under {fault}: it has no server"
+    if spec.injection in MENDING and isinstance(filesystem, Served):
         return f"{filesystem.word} cannot be measured under {fault}: the rig mends no server"
     if spec.injection is Injection.TWODISK and not isinstance(filesystem, TwoDisks):
         return f"{filesystem.word} cannot be measured under {fault}: it cannot lie on two disks"

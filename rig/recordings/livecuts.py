@@ -93,6 +93,8 @@ def prove(injection: Injection, one: Round) -> LiveCut:
             entry = _cut_entry(log)
             acked, issued = timeline.acked(entry), timeline.issued(entry)
             acked_after = timeline.acked(log.entry_count) - acked
+            if injection is Injection.SERVERCRASH:  # the client went on, and everything that it was told must be there
+                acked, issued = timeline.acked(log.entry_count), timeline.issued(log.entry_count)
         with WriteLog.open(until_cut, device_bytes=len(one.device)) as log:
             state = _proven_state(injection, one, log)
     found = one.told["finding"]

@@ -26,6 +26,26 @@ def test_a_few_live_cuts_are_exposure_enough() -> None:
     assert "exposure" not in doubts_of("livecut-drop")
 
 
+def test_the_client_of_a_server_must_have_gone_on_after_each_crash() -> None:
+    def fired(*acked_after: int) -> bool | None:
+        live: list[LiveFinding] = [
+            {
+                "state": "live-1", "acked": 3, "issued": 4, "kind": "prefix", "recovered": 4, "detail": "",
+                "acked_after": count,
+            }
+            for count in acked_after
+        ]  # fmt: skip
+        made = replace(measured(sqlite("wal", "full"), durable(1), "servercrash"), filesystem="nfs")
+        made = replace(made, recording=replace(made.recording, live=tuple(live)))
+        (control,) = check_controls([outcome(made)])
+        assert "survival" == control.name
+        return control.fired
+
+    assert fired(2, 1)
+    assert not fired(2, 0), "after one crash nothing was acknowledged"
+    assert not fired()
+
+
 def test_a_disk_that_drops_writes_must_have_dropped_some_that_were_acknowledged() -> None:
     def void_of(acked_after: int, recovered: int) -> bool | None:
         live: LiveFinding = {

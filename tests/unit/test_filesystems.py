@@ -110,6 +110,12 @@ def test_a_fault_after_which_the_server_would_have_to_be_mended_is_a_usage_error
     assert matrix.select([f"sqlite-ext4-wal_full_{fault}"])
 
 
+def test_only_a_server_can_crash_without_its_client() -> None:
+    assert matrix.select(["sqlite-nfs-wal_full_servercrash"])
+    with pytest.raises(UsageError, match="ext4 cannot be measured under servercrash: it has no server"):
+        matrix.select(["sqlite-ext4-wal_full_servercrash"])
+
+
 def test_through_a_server_nothing_is_cut_by_where_a_file_is_on_its_disk() -> None:
     with pytest.raises(UsageError, match="nfs cannot be measured under recoverycut: it does not tell where on"):
         matrix.select(["sqlite-nfs-wal_full_recoverycut"])

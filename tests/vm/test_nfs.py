@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rig.contract.findings import Finding
+from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import Fault, Logs, plan
 from rig.machines import fileprobe
@@ -57,6 +58,31 @@ def test_a_server_that_answers_before_it_writes_loses_what_its_client_synced(
 ) -> None:
     found = cut("nfs.async", machines, tmp_path / "recording")
     assert any(one.recovered is None or one.recovered < acked for acked, one in found)
+
+
+def crashed(word: str, settings: str, machines: Machines, folder: Path) -> list[LiveFinding]:
+    """Record a client that outlives its server; return what the program on it had in the end, after each crash."""
+    (scenario,) = matrix.select([f"sqlite-{word}-{settings}_servercrash"])
+    found = list(record(replace(scenario, workload=SHORT), machines.recorder, folder).facts.live)
+    assert 3 == len(found)
+    return found
+
+
+@pytest.mark.parametrize("settings", ["delete_full", "wal_full", "delete_off"])
+def test_a_client_that_outlives_its_server_sends_again_what_that_has_lost(
+    settings: str, machines: Machines, tmp_path: Path
+) -> None:
+    found = crashed("nfs", settings, machines, tmp_path / "recording")
+    assert [("prefix", one["acked"]) for one in found] == [(one["kind"], one["recovered"]) for one in found]
+    assert all(one["acked_after"] > 0 for one in found), "the program did not go on"
+
+
+@pytest.mark.parametrize("settings", ["delete_full", "wal_full"])
+def test_a_server_that_called_committed_what_it_had_not_loses_it_and_its_client_cannot_help(
+    settings: str, machines: Machines, tmp_path: Path
+) -> None:
+    found = crashed("nfs.async", settings, machines, tmp_path / "recording")
+    assert any(one["recovered"] is None or one["recovered"] < one["acked"] for one in found)
 
 
 def test_a_new_client_sees_the_files_that_its_server_has(machines: Machines) -> None:

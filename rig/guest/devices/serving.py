@@ -25,7 +25,7 @@ def served(filesystem: FileSystem, directory: str) -> Iterator[None]:
     if not isinstance(filesystem, Served):
         yield
         return
-    filesystem.serve(directory)
+    filesystem.serve(directory, directory)
     try:
         yield
     finally:

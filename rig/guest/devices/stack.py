@@ -18,6 +18,7 @@ from rig.guest.devices.faultlayer import FaultLayer
 
 LOG_MIB = 640
 CUT = "cut"
+DELAY = "delay{}"
 # By number of the disk.
 LOGS = ("log", "log-b")
 
@@ -56,7 +57,7 @@ def disks_in_ram(count: int) -> Iterator[None]:
 def delayed_disk(mapper: DeviceMapper, device: Device, size_mib: int, number: int = 0) -> Iterator[tuple[str, str]]:
     """Give the node of disk `number`, in guest RAM, and that of the same disk with delays for the length of a block."""
     disk = disks.add_cached_disk(number, size_mib)
-    with mapper.created(f"delay{number}", _delaying(disk, device, size_mib * 2048)) as delayed:
+    with mapper.created(DELAY.format(number), delaying(disk, device, size_mib * 2048)) as delayed:
         yield disk, delayed
 
 
@@ -106,7 +107,7 @@ def logged(
         raise RuntimeError(f"the log {name} on {log_disk} is full; record fewer transactions")
 
 
-def _delaying(disk: str, device: Device, sector_count: int) -> Target:
+def delaying(disk: str, device: Device, sector_count: int) -> Target:
     """Return the target that delays; without delays it passes requests on, and shows each when it completes."""
     if not device.has_delays:
         return Target("linear", f"{disk} 0", sector_count)
