@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _WALL_FACTOR = 10
@@ -97,11 +98,10 @@ class Limit:
     def _waits_now_s(self) -> dict[str, float]:
         found = {}
         for process in (self._proc, *self._children()):
-            for path in process.glob("task/*/schedstat"):
-                try:
-                    found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
-                except OSError:  # the thread is gone
-                    continue
+            with suppress(OSError):  # the process is gone
+                for thread in (process / "task").iterdir():
+                    with suppress(OSError):  # the thread is gone
+                        found[thread.name] = int((thread / "schedstat").read_text().split()[1]) / 1e9
         return found
 
     def _children(self) -> list[Path]:

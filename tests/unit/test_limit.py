@@ -135,6 +135,17 @@ def test_the_wall_clock_ends_the_wait_for_one_that_gets_next_to_nothing(
     assert wall_s >= 4
 
 
+def test_children_that_come_and_go_are_no_trouble(start: Start) -> None:
+    parent = start("import os\nwhile True:\n    if not os.fork():\n        os._exit(0)\n    os.wait()")
+    limit = Limit(parent.pid, 600, "answer")
+    until_s = time.monotonic() + 3
+    look_count = 0
+    while time.monotonic() < until_s:
+        assert not limit.is_over
+        look_count += 1
+    assert look_count > 100
+
+
 def test_what_a_process_did_before_does_not_count(start: Start) -> None:
     process = start(_SPIN)
     waited_out(Limit(process.pid, 1, "first answer"))
