@@ -63,7 +63,8 @@ def test_the_binding_writes_the_same_log_as_db_bench(tmp_path: Path, arm: str) -
     assert str(round((64 << 20) * SCALE)) == back["write_buffer_size"]
     # Values compress to half, as those of db_bench do.
     assert "kSnappyCompression" == back["compression"]
-    assert 0.4 < counts["space_amplification"] < 0.7
+    # What is in memory when the files are measured depends on how far a flush had got.
+    assert 0.25 < counts["space_amplification"] < 0.8
     # Of draws with replacement.
     found = counts.get("reads that found a record", 0)
     assert 0.62 < found / RECORDS < 0.645 if "readrandom" in arm else 0 == found
