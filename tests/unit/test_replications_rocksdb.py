@@ -74,7 +74,7 @@ def test_what_is_in_memory_is_written_out_before_the_bytes_are_counted(tmp_path:
     counts = carried_out(tmp_path, BINDING, "binding-fillseq-nowal")["counts"]
     # Nothing is compacted so early, so each record is in one table.
     assert pytest.approx(counts["space_amplification"], rel=0.01) == counts["write_amplification"]
-    assert 3 <= len(list((tmp_path / "db").glob("*.sst")))
+    assert list((tmp_path / "db").glob("*.sst"))
     assert [] == [path.name for path in (tmp_path / "db").glob("*.log") if path.stat().st_size]
 
 
