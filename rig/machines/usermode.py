@@ -77,10 +77,13 @@ class UserMode:
             _memory_file("console") as console,
             _memory_file("recording", RECORDING_BYTES) as disk,
             _memory_file("mail", _MAIL_BYTES) as mail,
+            open(self.initrd, "rb") as initrd,
+            open(self.guest.root_disk, "rb") as root,
         ):
+            files = [file.fileno() for file in (console, initrd, root, disk, mail)]
 
             def command(channel_fd: int, _: int) -> list[str]:
-                return self._command(channel_fd, console.fileno(), disk.fileno(), mail.fileno())
+                return self._command(channel_fd, *files)
 
             with started(
                 command,
@@ -89,7 +92,7 @@ class UserMode:
                 # Each system call of the guest passes from one process to another, which takes twice as long if these
                 # are on two processors.
                 one_cpu=True,
-                pass_fds=[console.fileno(), disk.fileno(), mail.fileno()],
+                pass_fds=files,
                 kind=lambda *plugs: _UserModeMachine(*plugs, disk=disk, mail=mail),
             ) as machine:
                 if recording:
@@ -97,12 +100,14 @@ class UserMode:
                 machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
                 yield machine
 
-    def _command(self, channel_fd: int, console_fd: int, disk_fd: int, mail_fd: int) -> list[str]:
+    def _command(self, channel_fd: int, console_fd: int, *files: int) -> list[str]:
+        # The kernel's command line is short, and a path may have blanks and quotes.
+        initrd, root, recording, mail = (f"/proc/self/fd/{file}" for file in files)
         return [
             "env", "-C", str(self.kernel.folder), f"LD_LIBRARY_PATH={LIBRARIES}", f"TMPDIR={_memory_folder()}",
-            f"./{PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={self.initrd}", "root=/dev/ram0",
+            f"./{PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={initrd}", "root=/dev/ram0",
             # "c": without a lock on the file, for QEMU reads the root disk as well.
-            f"ubd0rc={self.guest.root_disk}", f"ubd1rc=/proc/self/fd/{disk_fd}", f"ubd2rc=/proc/self/fd/{mail_fd}",
+            f"ubd0rc={root}", f"ubd1rc={recording}", f"ubd2rc={mail}",
             "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
             # No socket for a management console, and no folder for it.
             "uml_dir=/proc/self/",
