@@ -21,7 +21,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
 
 from qemu.qmp import QMPError
 
@@ -38,6 +37,7 @@ from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
 from rig.machines.image import Image
 from rig.machines.image import recipe as base_recipe
 from rig.machines.machine import Machine, started
+from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.machines.warmup import warm_orders
 from rig.recordings.archive import RECORDING_BYTES
 
@@ -82,15 +82,15 @@ class Template:
     def clone(self, *, recording: Path | None = None, orders: bytes = b"") -> Iterator[Machine]:
         """Restore a machine for the length of a block; it continues from the moment of the save."""
         with (
-            _memory_file("console") as console,
-            _memory_file("orders", _padded(orders)) as orders_file,
+            memory_file("console") as console,
+            memory_file("orders", _padded(orders)) as orders_file,
             open(self.folder / "state", "rb") as state,
             _started(
                 self.spec,
                 self.folder,
                 is_template=False,
-                console=_by_descriptor(console),
-                orders=_by_descriptor(orders_file),
+                console=by_descriptor(console),
+                orders=by_descriptor(orders_file),
                 recording=recording or self.folder / _NO_RECORDING,
                 pass_fds=[console.fileno(), orders_file.fileno(), state.fileno()],
             ) as machine,
@@ -221,13 +221,13 @@ def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[Machine
     """Boot a machine whose RAM is a file in the folder; give it once it has said READY."""
     (folder / _RAM).unlink(missing_ok=True)
     with (
-        _memory_file("orders", _padded(b"")) as orders,
+        memory_file("orders", _padded(b"")) as orders,
         _started(
             spec,
             folder,
             is_template=True,
             console=folder / "console",
-            orders=_by_descriptor(orders),
+            orders=by_descriptor(orders),
             recording=folder / _NO_RECORDING,
             pass_fds=[orders.fileno()],
         ) as machine,
@@ -257,19 +257,6 @@ def _started(
         one_cpu=spec.role is Role.RECORDER and not is_template,
         pass_fds=pass_fds,
     )
-
-
-@contextmanager
-def _memory_file(name: str, content: bytes = b"") -> Iterator[BinaryIO]:
-    """Hold a file in memory for the length of a block; it vanishes with the last process that has it open."""
-    with open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0) as file:
-        file.write(content)
-        yield file
-
-
-def _by_descriptor(file: BinaryIO) -> Path:
-    """Return a path that reopens a file, in this process and in one that inherits the descriptor."""
-    return Path(f"/proc/self/fd/{file.fileno()}")
 
 
 def _padded(orders: bytes) -> bytes:

@@ -36,6 +36,7 @@ from rig.machines import image, template
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine, started
+from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.machines.usermodekernel import LIBRARIES, PROGRAM
 from rig.recordings.archive import RECORDING_BYTES
 
@@ -74,9 +75,9 @@ class UserMode:
     def clone(self, *, recording: Path | None = None) -> Iterator[Machine]:
         """Boot a machine for the length of a block; it gets a copy of the recording."""
         with (
-            _memory_file("console") as console,
-            _memory_file("recording", RECORDING_BYTES) as disk,
-            _memory_file("mail", _MAIL_BYTES) as mail,
+            memory_file("console") as console,
+            memory_file("recording", size_bytes=RECORDING_BYTES) as disk,
+            memory_file("mail", size_bytes=_MAIL_BYTES) as mail,
             open(self.initrd, "rb") as initrd,
             open(self.guest.root_disk, "rb") as root,
         ):
@@ -87,7 +88,7 @@ class UserMode:
 
             with started(
                 command,
-                console=Path(f"/proc/self/fd/{console.fileno()}"),
+                console=by_descriptor(console),
                 memory_mib=_MEMORY_MIB,
                 # Each system call of the guest passes from one process to another, which takes twice as long if these
                 # are on two processors.
@@ -231,11 +232,3 @@ def _data(file: BinaryIO) -> Iterator[tuple[int, int]]:
             raise
         end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
         yield begin, end
-
-
-@contextmanager
-def _memory_file(name: str, size_bytes: int = 0) -> Iterator[BinaryIO]:
-    """Hold a file in memory for the length of a block; it vanishes with the last process that has it open."""
-    with open(os.memfd_create(f"rig-{name}"), "r+b", buffering=0) as file:
-        file.truncate(size_bytes)
-        yield file
