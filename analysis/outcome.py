@@ -36,7 +36,7 @@ from rig.analysis.latencies import Latencies, latencies
 from rig.analysis.promises import promise_of, violates
 from rig.analysis.protocol import compare
 from rig.analysis.statistics import Proportion, proportion
-from rig.contract.arms import exposure_wanted
+from rig.contract.arms import exposure_wanted, is_live_cut
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import is_default, name_of
@@ -212,7 +212,7 @@ def _is_timed(scenario: MeasuredScenario) -> bool:
     Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what the
     workload says.
     """
-    is_whole = not is_mutant(scenario) and not is_cross_check(scenario)
+    is_whole = not is_mutant(scenario) and not is_live_cut(scenario.fault)
     return is_whole and scenario.fault != "processkill" and scenario.shim in list(Shim)
 
 
@@ -380,7 +380,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         scenario.shim,
         scenario.device,
         # The first row of a setting shows its speed, and a live cut has none.
-        is_cross_check(scenario),
+        is_live_cut(scenario.fault),
         scenario.fault,
         scenario.id,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rig.contract.injections import CLOCKS, ERRORS, Injection
+from rig.contract.injections import CLOCKS, ERRORS, LIVE_CUTS, Injection
 
 
 class Arm(StrEnum):
@@ -57,7 +57,7 @@ _SPECS = (
     FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True),
     FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
     # The same to the disk of a server, which comes back; the programs on its clients go on.
-    FaultSpec("servercrash", Arm.HONEST, "", Injection.SERVERCRASH, is_cross_check=True),
+    FaultSpec("servercrash", Arm.HONEST, "", Injection.SERVERCRASH),
     FaultSpec("discard", Arm.HONEST, "discard"),
     # The file system lies on two disks.
     FaultSpec("twodisk", Arm.HONEST, "twodisk", Injection.TWODISK),
@@ -72,6 +72,11 @@ _SPECS = (
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
+
+
+def is_live_cut(fault: str) -> bool:
+    """Return whether the workload meets its cuts while it runs, which ends it early; False for an unknown fault."""
+    return fault in SPECS and SPECS[fault].injection in LIVE_CUTS
 
 
 def of(arm: Arm) -> tuple[str, ...]:
