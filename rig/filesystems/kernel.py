@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 # syslog(2): everything since the messages were last cleared; clear them. The console shows them all the same.
@@ -36,9 +37,14 @@ def forget_messages() -> None:
 
 def messages() -> str:
     """Return the kernel's messages since they were forgotten, each line with its level."""
-    buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
-    size = _libc.klogctl(_READ_ALL, buffer, _BUFFER_BYTES)
-    return buffer.raw[: max(0, size)].decode(errors="replace")
+    size = _libc.klogctl(_READ_ALL, _buffer(), _BUFFER_BYTES)
+    return _buffer()[: max(0, size)].decode(errors="replace")
+
+
+@cache
+def _buffer() -> ctypes.Array[ctypes.c_char]:
+    # Made once: to touch 256 new pages takes 20 ms in a user-mode machine, and this happens in every state.
+    return ctypes.create_string_buffer(_BUFFER_BYTES)
 
 
 def said(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
