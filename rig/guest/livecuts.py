@@ -44,11 +44,13 @@ from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site, filesystem_of
 from rig.guest.watch.forks import Fork, Send
 
-_ROUNDS = (3, 6)
-_TRANSACTIONS_PER_ROUND = 6
+_ROUNDS_MIN = 3
+# The first two only check what crash states are made of; the last has no other states than its rounds.
+_ROUNDS_MAX = {Injection.LIVECUT_DROP: 6, Injection.LIVECUT_CACHE: 6, Injection.SERVERCRASH: 16}
 # Transactions that the workload attempts after a cut.
 _VOID = 2
 _TRANSACTIONS_MAX = 10
+_TRANSACTIONS_OF_ALL = 36
 _ZEROS = bytes(CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")
 
@@ -78,10 +80,10 @@ def cut_point(seed: int, number: int, transaction_count: int) -> CutPoint:
     return CutPoint(choice.randint(2, last), number % 3 != 2, choice.random())
 
 
-def round_count(transaction_count: int) -> int:
+def round_count(transaction_count: int, injection: Injection) -> int:
     """Return the number of rounds in the recording of a workload of this length."""
-    low, high = _ROUNDS
-    return min(high, max(low, transaction_count // _TRANSACTIONS_PER_ROUND))
+    most = _ROUNDS_MAX[injection]
+    return min(most, max(_ROUNDS_MIN, most * transaction_count // _TRANSACTIONS_OF_ALL))
 
 
 def _nothing() -> None:
@@ -111,7 +113,8 @@ def record(orders: Orders, keep: recorder.Keep, carried_out: CarryOut | None = N
     root_reads = disks.request_counts(disks.ROOT_DISK)["reads"]
     parts: list[bytes] = []
     carry_out = carried_out or _round
-    rounds = [carry_out(orders, number, parts) for number in range(1, round_count(orders.transaction_count) + 1)]
+    count = round_count(orders.transaction_count, orders.injection)
+    rounds = [carry_out(orders, number, parts) for number in range(1, count + 1)]
     # Only now: the time that the host takes to receive them would affect the clock of later rounds.
     for part in parts:
         keep(len(part), [part])

@@ -32,7 +32,7 @@ from tests.vm.samples import SHORT
 from tests.vm.test_campaign import Heard
 
 TRANSACTIONS = 12
-ROUNDS = round_count(TRANSACTIONS)
+ROUNDS = round_count(TRANSACTIONS, Injection.LIVECUT_CACHE)
 
 
 @dataclass(frozen=True)
