@@ -7,9 +7,10 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import Attributed, FileSystem, Mirrored, Numbered, Served, TwoDisks, Unjournaled
+from rig.filesystems.filesystem import Aliased, Attributed, FileSystem, Mirrored, Numbered, Served, TwoDisks, Unjournaled
 
 __all__ = [
+    "Aliased",
     "Attributed",
     "FileSystem",
     "Mirrored",

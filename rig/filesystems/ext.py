@@ -135,6 +135,9 @@ E = TypeVar("E", bound=Ext)
 class Ext2(Ext):
     """The format without a journal."""
 
+    # The kernel of user-mode machines has the old driver of ext2 as well.
+    checked_as = "ext4"
+
     def recover(self, device: str) -> str:
         """Repair it; return what e2fsck found, empty if it only noted that the file system had not been unmounted."""
         process = _e2fsck("-y", device)

@@ -85,6 +85,15 @@ class FileSystem(Protocol):
 
 
 @runtime_checkable
+class Aliased(Protocol):
+    """What a file system offers if not every kernel mounts its format with the same driver under `kernel_type`."""
+
+    @property
+    def checked_as(self) -> str:
+        """Return the type under which every kernel mounts a crash state of it with the driver that recorded it."""
+
+
+@runtime_checkable
 class Unjournaled(Protocol):
     """What a file system offers if mounting it recovers nothing, so that it must be repaired first after a crash."""
 

@@ -36,7 +36,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, sparse_digest
 from rig.contract.orders import Orders
 from rig.engines import load
-from rig.filesystems import Mirrored, Unjournaled, disks_mib, kernel, on_two_disks
+from rig.filesystems import Aliased, Mirrored, Unjournaled, disks_mib, kernel, on_two_disks
 from rig.guest import filecontent, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.faultlayer import Ballast
@@ -63,7 +63,9 @@ class Verifier:
         self._filesystem = self._site.filesystem
         disks.require_modules(self._filesystem.modules)
         layer.resize(self._filesystem.disk_mib_min)
+        self._recorded_as = self._filesystem.kernel_type
         self._repairs = self._filesystem if isinstance(self._filesystem, Unjournaled) else None
+        self._checked_as = self._filesystem.checked_as if isinstance(self._filesystem, Aliased) else self._recorded_as
         self._mends = isinstance(self._filesystem, Mirrored) and self._filesystem.knows_copies
         self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
@@ -118,13 +120,13 @@ class Verifier:
     def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
         """Judge a crash state, recording its recovery; return the finding, the recording, digest and files after it."""
         with recovery.recorded(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
-            finding = self._reopened(made.node, clock, lambda _: self._judged_and_synced())
+            finding = self._reopened(made.node, self._recorded_as, clock, lambda _: self._judged_and_synced())
         places: list[tuple[int, int]] = []
         spans = [(offset, length) for offset, _, length in _unpacked(extents)]
         numbers = self._chunks(*spans, *recovery.written(made.log))
         digest = sparse_digest(disks.chunks_at(device, numbers))
         if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
-            with mounts.mounted(device, self._filesystem.kernel_type, self._site.orders.mount_options) as directory:
+            with mounts.mounted(device, self._recorded_as, self._site.orders.mount_options) as directory:
                 places = recovery.places(directory)
         told = replace(finding, ms=clock.laps_ms).message
         recording = {"log": recovery.packed(made.log), "trace": recovery.packed(made.trace)}
@@ -165,7 +167,7 @@ class Verifier:
                 return self._judge.judge()
             return self._known.judged((files, time_s), lambda: self._judge.judge(leaves=True), self._judge.judge)
 
-        finding = self._reopened(device, clock, judged)
+        finding = self._reopened(device, self._checked_as, clock, judged)
         read_s = time.time()
         if self._known and finding.opened and finding.kind is not FindingKind.PREFIX:
             self._known.forget((finding.files, time_s))
@@ -176,12 +178,12 @@ class Verifier:
             finding = replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding, read_s
 
-    def _reopened(self, device: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
+    def _reopened(self, device: str, kernel_type: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         repaired = self._repairs.recover(device) if self._repairs else ""
         clock.lap("repair")
         kernel.forget_messages()
         try:
-            mounts.mount(device, self._filesystem.kernel_type, self._options)
+            mounts.mount(device, kernel_type, self._options)
         except OSError as error:
             return Finding(FindingKind.FILESYSTEM_DAMAGE, detail=str(error), repaired=bool(repaired))
         clock.lap("mount")
