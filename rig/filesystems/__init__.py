@@ -7,7 +7,16 @@ import pkgutil
 from functools import cache
 
 from rig.contract.errors import UsageError
-from rig.filesystems.filesystem import Aliased, Attributed, FileSystem, Mirrored, Numbered, Served, TwoDisks, Unjournaled
+from rig.filesystems.filesystem import (
+    Aliased,
+    Attributed,
+    FileSystem,
+    Mirrored,
+    Numbered,
+    Served,
+    TwoDisks,
+    Unjournaled,
+)
 
 __all__ = [
     "Aliased",

@@ -38,7 +38,7 @@ def forget_messages() -> None:
 def messages() -> str:
     """Return the kernel's messages since they were forgotten, each line with its level."""
     size = _libc.klogctl(_READ_ALL, _buffer(), _BUFFER_BYTES)
-    return _buffer()[: max(0, size)].decode(errors="replace")
+    return ctypes.string_at(_buffer(), max(0, size)).decode(errors="replace")
 
 
 @cache
