@@ -49,6 +49,18 @@ def test_both_kinds_of_machines_show_the_same(
     assert settings == "wal_full" or {"prefix"} < {kind for kind, *_ in native}, "no state is damaged"
 
 
+@pytest.mark.parametrize("word", ["ext2", "ext3", "xfs", "btrfs", "nfs"])
+def test_both_kinds_of_machines_have_the_file_system(
+    word: str, verifier: Template, user_mode: UserMode, recorded: Recorder
+) -> None:
+    scenario = replace(scenario_of("wal_full"), filesystem=word)
+    with opened(recorded(scenario)) as (_, log):
+        states = planned(log, Fault.POWERCUT, 12)
+        emulated, native = (shown(findings(scenario, machines, log, states)) for machines in (verifier, user_mode))
+    assert emulated == native
+    assert {"prefix"} == {kind for kind, *_ in native}
+
+
 @dataclass(frozen=True)
 class Meddled(UserMode):
     """Machines of which each is meddled with after so many answers."""
