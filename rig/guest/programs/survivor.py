@@ -2,8 +2,8 @@
 
 Whatever the engine raises at a transaction or a checkpoint, the program reads the database, over the same connection
 after a rollback or after reopening it, and continues from what it finds. The content must hold every transaction
-before the one that raised, and may hold that one. Each reading is a live finding, named `kept-N.I` or `reopen-N.I`:
-N transactions had been issued, and it is the Ith finding of the recording.
+whose commit returned, and may hold the one that raised: in one reading, and not in the next. Each reading is a live
+finding, named `kept-N.I` or `reopen-N.I`: N transactions had been issued, and it is the Ith finding of the recording.
 A content that no transaction explains, or that lacks one, ends the workload.
 To reopen the database is to start another process, with the state that this one leaves: `rig.guest.programs.lives`.
 """
@@ -35,8 +35,10 @@ _BRIEF = frozenset({Injection.FSYNC, Injection.FSYNCS})
 class State:
     """What one life leaves to the next, in JSON's types."""
 
-    # The next transaction: all before it are in the database.
+    # The next transaction: all before it are in the database, as far as the program has seen.
     due: int = 1
+    # The last transaction whose commit returned. One that raised may show in a reading, and nobody promised to keep it.
+    acked: int = 0
     issued: int = 0
     # Whether `due` is under way.
     is_under_way: bool = False
@@ -62,10 +64,10 @@ def note(state: State, word: str, finding: Finding, error: str) -> None:
     """Note a finding; continue from it or end."""
     words = "; ".join(filter(None, [finding.detail, f"after {error}" if error else ""]))
     state.live.append({
-        "state": f"{word}-{state.issued}.{len(state.live) + 1}", "acked": state.due - 1, "issued": state.issued,
+        "state": f"{word}-{state.issued}.{len(state.live) + 1}", "acked": state.acked, "issued": state.issued,
         "kind": finding.kind, "recovered": finding.recovered, "detail": words,
     })  # fmt: skip
-    if finding.recovered is not None and state.due - 1 <= finding.recovered <= state.issued:
+    if finding.recovered is not None and max(state.acked, state.issued - 1) <= finding.recovered <= state.issued:
         state.due = finding.recovered + 1
     else:
         state.is_over = True
@@ -199,7 +201,8 @@ class Survivor:
         error = self._tried(partial(self._held.commit, self._transaction(number)))
         self._state.last_ns = time.monotonic_ns() - begin_ns
         self._mark(f"fail-{number}" if error else f"ack-{number}")
-        self._state.due += 0 if error else 1
+        if not error:
+            self._state.acked, self._state.due = number, number + 1
         self._state.is_under_way = False
         self.save()
         return error
