@@ -191,7 +191,8 @@ def _landed(epoch: Epoch, fua_count: int, members: Sequence[int]) -> CrashState:
 
 
 def _drawn(epoch: Epoch, fua_count: int, members: tuple[int, ...], draw: Draw) -> CrashState:
-    if len(members) > LISTED_MEMBERS_MAX and members == landable(epoch):
+    # Before the last FUA write the whole batch may have landed ahead of the cut, and an id has no draw for that.
+    if len(members) > LISTED_MEMBERS_MAX and fua_count == len(epoch.fuas) and members == landable(epoch):
         return make_state(epoch, fua_count, draw=draw)
     landed = draw.choose(len(members)).tolist()
     # The id of a long list would be too long, so only its beginning is drawn.

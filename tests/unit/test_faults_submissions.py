@@ -11,6 +11,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, plan
+from rig.faults.agenda import LISTED_MEMBERS_MAX
 from rig.faults.legality import Checker, Rule
 from rig.faults.submissions import RECORD, Account, attach, joinable_flush_count
 from tests.unit.disks import (
@@ -252,6 +253,23 @@ def test_a_plain_write_in_flight_may_have_landed_before_a_fua_write_completes(pl
         without = {state.id for state in everything(Fault.POWERCUT, log).states}
         attach(bytes(disk.records), log)
         assert {"tail.f0.a1"} == {state.id for state in everything(Fault.POWERCUT, log).states} - without
+
+
+@pytest.mark.parametrize("count", [LISTED_MEMBERS_MAX, LISTED_MEMBERS_MAX + 1])
+def test_a_whole_long_batch_that_may_have_landed_ahead_of_a_fua_write_has_ids(place: Path, count: int) -> None:
+    disk = Requests()
+    batch = [Op("write", sector, 1, sector) for sector in range(1, count + 1)]
+    for op in (Op("flush"), *batch, Op("fua", 0, 1, 9), Op("flush", 1)):
+        disk.submit(op)
+        disk.complete(op)
+    disk.end(place)
+    with WriteLog.open(place) as log:
+        attach(bytes(disk.records), log)
+        states = list(plan(Fault.POWERCUT, Logs(log), first_entry=0, states_max=200, seed=1).states)
+        assert any(state.fua_count == 0 and len(state.ahead) > 1 for state in states)
+        for state in states:
+            again = parse_state(state.id, log, epochs(log))
+            assert state.pieces(log).tolist() == again.pieces(log).tolist()
 
 
 def overwritten(rewritten: bool) -> Requests:
