@@ -108,6 +108,9 @@ class LeavableDatabase(Database, Protocol):
 class ObservantDatabase(Database, Protocol):
     """What an engine needs in addition whose spec lists situations."""
 
+    def observe(self) -> None:
+        """Look at the files from now on. On some file systems looking changes what happens, so not before this call."""
+
     def seen(self) -> list[str]:
         """Return the situations, in words of `Spec.situations`, that came about since the last call."""
 

@@ -26,6 +26,7 @@ def opened(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatab
 
 def filled(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatabase:
     database = opened(folder, journal_mode, **tuning)
+    database.observe()
     database.create((TABLE,), rows(1, 3))
     # Times of files are as fine as a tick of the kernel's clock.
     for path in folder.iterdir():
@@ -35,6 +36,13 @@ def filled(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatab
 
 def rows(first: int, count: int, chars: int = 900) -> list[Operation]:
     return [Operation(Verb.INSERT, "t", key, ("x" * chars,)) for key in range(first, first + count)]
+
+
+def test_the_files_are_not_looked_at_unless_that_is_asked_for(tmp_path: Path) -> None:
+    database = opened(tmp_path, "delete")
+    database.create((TABLE,), rows(1, 3))
+    database.commit(rows(10, 1))
+    assert [] == database.seen()
 
 
 @pytest.mark.parametrize("journal_mode", ["delete", "truncate", "persist", "wal"])

@@ -21,8 +21,8 @@ from rig.recordings.timeline import Timeline
 from tests.vm.samples import SHORT, findings, opened
 
 
-def scenario_on(word: str) -> Scenario:
-    (scenario,) = matrix.select([f"sqlite-{word}-wal_full_powercut"])
+def scenario_on(word: str, settings: str = "wal_full") -> Scenario:
+    (scenario,) = matrix.select([f"sqlite-{word}-{settings}_powercut"])
     return replace(scenario, workload=SHORT)
 
 
@@ -32,9 +32,9 @@ def machines() -> Iterator[Machines]:
         yield source.of(scenario_on("nfs"))
 
 
-def cut(word: str, machines: Machines, folder: Path) -> list[tuple[int, Finding]]:
+def cut(word: str, machines: Machines, folder: Path, settings: str = "wal_full") -> list[tuple[int, Finding]]:
     """Record a scenario and cut it: how many transactions were acknowledged at each cut, and what came back."""
-    scenario = scenario_on(word)
+    scenario = scenario_on(word, settings)
     record(scenario, machines.recorder, folder)
     recording = archive.load(folder)
     assert recording
@@ -51,6 +51,11 @@ def test_what_a_client_synced_is_on_the_disk_of_its_server(machines: Machines, t
     assert {"prefix"} == {one.kind for _, one in found}
     assert all(acked <= (one.recovered or 0) for acked, one in found)
     assert len({one.recovered for _, one in found}) > 2, "all cuts are alike"
+
+
+def test_what_a_client_did_not_sync_stays_with_it_although_the_rig_looks_on(machines: Machines, tmp_path: Path) -> None:
+    found = cut("nfs", machines, tmp_path / "recording", "wal_off")
+    assert any((one.recovered or 0) < acked - 1 for acked, one in found if one.kind == "prefix")
 
 
 def test_a_server_that_answers_before_it_writes_loses_what_its_client_synced(

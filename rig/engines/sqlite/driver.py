@@ -133,6 +133,10 @@ class SqliteDatabase:
         """Carry out an event; return False if this journal mode has nothing of the kind."""
         return upkeep.happen(self._connection, self._journal_mode, kind, variant, self._watch)
 
+    def observe(self) -> None:
+        """Look at the files from now on."""
+        self._watch.is_on = True
+
     def seen(self) -> list[str]:
         """Return what has happened to the files since the last call."""
         return self._watch.taken()

@@ -31,7 +31,7 @@ _WAL_HEADER, _FRAME_HEADER_BYTES = struct.Struct(">8I"), 24
 
 
 class Watch:
-    """Watches the files of one connection over its commits.
+    """Watches the files of one connection over its commits, while it is on.
 
     What a commit takes is measured, so only what is gone after it is looked at during it; the rest is left to `taken`.
     """
@@ -44,15 +44,18 @@ class Watch:
         self._is_to_be_read = False
         self._sequence: int | None = None
         self._had_journal = False
+        self.is_on = False
         self.seen: list[str] = []
 
     def begin(self) -> None:
         """Note the files as the first transaction begins; later ones begin as the last call of `taken` left them."""
-        if self._before is None:
+        if self.is_on and self._before is None:
             self._before = self._written()
 
     def carried_out(self) -> None:
         """Note what has been written before the commit."""
+        if not self.is_on:
+            return
         if self._written() != self._before:
             self.seen.append(SPILLED)
         self._had_journal = os.path.exists(self._journal)
@@ -83,10 +86,11 @@ class Watch:
 
     def taken(self) -> list[str]:
         """Return what has been seen since the last call."""
-        if self._is_to_be_read:
-            self._is_to_be_read = False
-            self._read()
-        self._before = self._written()
+        if self.is_on:
+            if self._is_to_be_read:
+                self._is_to_be_read = False
+                self._read()
+            self._before = self._written()
         found, self.seen = self.seen, []
         return found
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from rig.engines import Database, EventfulDatabase, ObservantDatabase, load
+from rig.filesystems import Served
 from rig.guest.site import Site
 from rig.guest.watch.forks import Fork
 from rig.workloads import situations
@@ -56,7 +57,7 @@ class Connections:
         work = self._site.work
         self._transaction_count += work.creates
         self._last = (situations.CREATED,)
-        self._first = self._site.open_database()
+        self._first = self._opened()
         self._first.create(work.first_tables, work.initial)
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -68,7 +69,7 @@ class Connections:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             ending.require("the other process")
         elif kind is EventKind.OTHER_CONNECTION or (self._second and self._is_seconds_turn):
-            self._second = self._second or self._site.open_database()
+            self._second = self._second or self._opened()
             self._second.commit(operations)
             self._is_seconds_turn = False
         else:
@@ -80,7 +81,7 @@ class Connections:
         self._note("ack", self._transaction_count, [*self._last, *self._seen()])
         if self._first is None:
             with self._marked():
-                self._first = self._site.open_database()
+                self._first = self._opened()
                 self._note("done", self._count, [situations.AFTER_ANOTHER])
 
     def happen(self, event: Event) -> None:
@@ -101,6 +102,13 @@ class Connections:
             if database:
                 database.close()
         self._first = self._second = None
+
+    def _opened(self) -> Database:
+        database = self._site.open_database()
+        # A network file system sends what it has of a file when it is asked about it, as a sync of the engine would.
+        if isinstance(database, ObservantDatabase) and not isinstance(self._site.filesystem, Served):
+            database.observe()
+        return database
 
     def _note(self, ending: str, number: int, words: Iterable[str]) -> None:
         self.reached += [(ending, number, word) for word in words]
@@ -127,7 +135,7 @@ class Connections:
             self.database.commit(event.operations)
         elif kind is EventKind.REOPEN:
             self.close()
-            self._first = self._site.open_database()
+            self._first = self._opened()
         elif kind is EventKind.OTHER_PROCESS and self._spec.survives_fork:
             self.close()
             self._next = kind
@@ -152,7 +160,7 @@ class Connections:
 
     def _maintained(self, kind: EventKind, variant: str) -> bool:
         """Carry out an event over a connection that is opened for it and never writes, as a maintenance job does."""
-        database = self._site.open_database()
+        database = self._opened()
         is_done = _eventful(database).happen(kind, variant)
         if isinstance(database, ObservantDatabase):
             self._note("done", self._count, database.seen())
