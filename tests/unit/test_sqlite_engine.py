@@ -78,7 +78,7 @@ def test_tunings_do_what_their_words_say(tmp_path: Path) -> None:
         values = SPEC.tunings[word].values if word else {}
         database = filled(folder, COUNT, {**SPEC.tuning, **values, "journal_mode": mode, "synchronous": "off"})
         assert isinstance(database, sqlite.SqliteDatabase)
-        database.seen()
+        database.observe()
         database.commit(ledger.transaction(SEED, COUNT + 1))
         return folder, database
 
