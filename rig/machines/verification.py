@@ -6,14 +6,15 @@ clone. If that fails too, the failure is the verdict of that state; the other st
 
 States may be checked in machines of one kind and, as a `reference`, some of them again in machines of another, with
 another kernel. A state whose machine was lost, or whose engine died, hung or ran out of memory, is judged there: such
-an end may be the machine's doing. And of each file of logs the last state, and the first of each finding that is no
+an end may be the machine's doing. Once a few machines were lost, so are all states left: what ended those is no matter
+of one state. And of each file of logs the last state, and the first of each finding that is no
 prefix, must show the same in both, in findings and in every byte of the files, or nothing counts.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -30,6 +31,8 @@ _TRIES = 2
 # second time; whether the engine is stuck is for `Session` to say.
 _PATIENCE = 6
 _PANIC = "Kernel panic"
+# So many lost machines of a job are enough, if there is a reference.
+_LOST_MAX = 3
 # Ends that may be a machine's doing.
 _ASKED_AGAIN = {FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
@@ -73,8 +76,11 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
     """
     clocks = clocks or list(repeat(None, len(states)))
     compared: dict[FindingKind, tuple[int, Finding]] = {}
-    done = tries = 0
+    done = tries = lost_count = 0
     while done < len(states):
+        if reference and lost_count >= _LOST_MAX:
+            machines = reference
+        is_other = reference is not None and machines is not reference
         end = done + 1 if tries and reference else len(states)
         console = ""
         try:
@@ -83,10 +89,10 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
                     session = Session(machine, scenario, log, _PATIENCE if tries else 1)
                     for finding in session.findings(states[done:end], clocks[done:end]):
                         told = finding
-                        if reference and not tries and finding.kind in _ASKED_AGAIN:
+                        if reference and is_other and not tries and finding.kind in _ASKED_AGAIN:
                             same = slice(done, done + 1)
                             (told,) = check(scenario, reference, log, states[same], clocks[same], stopped)
-                        elif not tries:
+                        elif is_other and not tries:
                             _to_compare(compared, done, finding)
                         done, tries = done + 1, 0
                         yield told
@@ -96,14 +102,15 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
             if stopped and stopped.is_set():
                 raise
             tries += 1
+            lost_count += 1
             if tries == _TRIES:
                 done, tries = done + 1, 0
                 yield _lost(console, error)
-    if reference and machines is not reference:
+    if reference and compared:
         chosen = dict(sorted(compared.values()))
-        again = check(scenario, reference, log, [states[i] for i in chosen], [clocks[i] for i in chosen], stopped)
-        for state, one, other in zip([states[i] for i in chosen], chosen.values(), again, strict=True):
-            _require_equal(scenario, state, one, other)
+        some = [states[number] for number in chosen]
+        again = check(scenario, reference, log, some, [clocks[number] for number in chosen], stopped)
+        _require_equal(scenario, some, chosen.values(), again)
 
 
 def _to_compare(compared: dict[FindingKind, tuple[int, Finding]], number: int, finding: Finding) -> None:
@@ -114,10 +121,13 @@ def _to_compare(compared: dict[FindingKind, tuple[int, Finding]], number: int, f
         compared.setdefault(finding.kind, (number, finding))
 
 
-def _require_equal(scenario: Scenario, state: CrashState, one: Finding, other: Finding) -> None:
-    if (one.kind, one.recovered, one.files) != (other.kind, other.recovered, other.files):
-        shown = " and ".join(f"{each.kind} {each.recovered} {each.detail} {each.files}" for each in (one, other))
-        raise VmError(f"two kinds of machines disagree on {state.id} of {scenario.id}: they show {shown}")
+def _require_equal(
+    scenario: Scenario, states: Sequence[CrashState], found: Iterable[Finding], again: Iterable[Finding]
+) -> None:
+    for state, one, other in zip(states, found, again, strict=True):
+        if (one.kind, one.recovered, one.files) != (other.kind, other.recovered, other.files):
+            shown = " and ".join(f"{each.kind} {each.recovered} {each.detail} {each.files}" for each in (one, other))
+            raise VmError(f"two kinds of machines disagree on {state.id} of {scenario.id}: they show {shown}")
 
 
 def _lost(console: str, error: Exception) -> Finding:
