@@ -50,6 +50,7 @@ _ROUNDS_MAX = {Injection.LIVECUT_DROP: 6, Injection.LIVECUT_CACHE: 6, Injection.
 # Transactions that the workload attempts after a cut.
 _VOID = 2
 _TRANSACTIONS_MAX = 10
+# A workload of this length or more has all rounds.
 _TRANSACTIONS_OF_ALL = 36
 _ZEROS = bytes(CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")

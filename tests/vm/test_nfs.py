@@ -53,7 +53,7 @@ def test_what_a_client_synced_is_on_the_disk_of_its_server(machines: Machines, t
     assert len({one.recovered for _, one in found}) > 2, "all cuts are alike"
 
 
-def test_what_a_client_did_not_sync_stays_with_it_although_the_rig_looks_on(machines: Machines, tmp_path: Path) -> None:
+def test_what_a_client_did_not_sync_stays_with_it_as_the_rig_does_not_look(machines: Machines, tmp_path: Path) -> None:
     found = cut("nfs", machines, tmp_path / "recording", "wal_off")
     assert any((one.recovered or 0) < acked - 1 for acked, one in found if one.kind == "prefix")
 
