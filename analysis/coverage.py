@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rig.engines import found
+from rig.engines import Spec, found
+from rig.filesystems import is_served
 from rig.workloads import situations
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from rig.contract.results import MeasuredScenario
 
 NEVER = "never reached"
+# A client of a network file system that is asked about a file first sends what it has of it, so nobody asks.
+NOT_SOUGHT = "not looked for"
 _NAMES_MAX = 4
 
 
@@ -31,10 +34,14 @@ class Reached:
 
     recorded_count: int
     state_count: int
+    # Whether anybody looked; if not, both counts are 0.
+    is_sought: bool = True
 
     @property
     def text(self) -> str:
         """Return both counts in a few words."""
+        if not self.is_sought:
+            return NOT_SOUGHT
         if not self.recorded_count and not self.state_count:
             return NEVER
         return f"{self.recorded_count} recorded, {self.state_count} cut"
@@ -73,10 +80,10 @@ def lines(summary: Summary) -> list[str]:
     for one in coverages(summary):
         missing = [_missing(one, index) for index in range(len(one.workloads))]
         fewest = min(missing, key=len)
-        count = len(one.lines) + len(one.met)
         more = [f"and {len(fewest) - _NAMES_MAX} more (see the report)"] if len(fewest) > _NAMES_MAX else []
         names = f"; {NEVER}: {', '.join([*fewest[:_NAMES_MAX], *more])}" if fewest else ""
-        for workload, words in zip(one.workloads, missing, strict=True):
+        for index, (workload, words) in enumerate(zip(one.workloads, missing, strict=True)):
+            count = sum(columns[index].is_sought for _, columns in one.lines) + len(one.met)
             ending = names if words is fewest else ""
             told.append(f"{one.engine}, {workload}: {count - len(words)} of {count} situations reached{ending}")
     return told
@@ -93,14 +100,13 @@ def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
     assert known
     workloads = tuple(sorted({one.workload_name for one in scenarios}))
     by_workload = [[one for one in scenarios if one.workload_name == name] for name in workloads]
-    reached = [_reached(own) for own in by_workload]
+    spec, nothing = known.spec, Reached(0, 0)
+    reached = [_unsought(own, spec) | _reached(own) for own in by_workload]
     met = [
         Counter(word for one in own for verdict in one.verdicts for word in _words(verdict.met)) for own in by_workload
     ]
-    spec = known.spec
     crowd = (word for word in situations.OF_WRITERS if any(word in own for own in reached))
     named = (*situations.OF_TRANSACTIONS, *crowd, *spec.situations, *situations.of_events(spec.events))
-    nothing = Reached(0, 0)
     return Coverage(
         engine,
         workloads,
@@ -108,6 +114,12 @@ def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
         tuple((word, tuple(own[word] for own in met)) for word in spec.met),
         tuple((name, _skipped(own)) for name, own in zip(workloads, by_workload, strict=True) if _skipped(own)),
     )
+
+
+def _unsought(scenarios: Iterable[MeasuredScenario], spec: Spec) -> dict[str, Reached]:
+    if not all(is_served(one.filesystem) for one in scenarios):
+        return {}
+    return {word: Reached(0, 0, is_sought=False) for word in spec.situations}
 
 
 def _reached(scenarios: Sequence[MeasuredScenario]) -> dict[str, Reached]:

@@ -85,3 +85,9 @@ class Finding:
             message.get("clock"), message.get("files", ""), message.get("opened", True), message.get("met", ""),
             message.get("repaired", False),
         )  # fmt: skip
+
+
+def words_of(error: Exception) -> str:
+    """Return an engine's error with its name: the engine's own, where the driver carries it, as sqlite3 does."""
+    name = next((str(value) for key, value in vars(error).items() if key.endswith("_errorname")), "")
+    return f"{name or type(error).__name__}: {error}"

@@ -33,6 +33,7 @@ __all__ = [
     "filesystems",
     "furnish",
     "holding",
+    "is_served",
     "keeps_order",
     "on_two_disks",
     "syncs_on_close",
@@ -81,6 +82,11 @@ def keeps_order(word: str) -> bool:
 def syncs_on_close(word: str) -> bool:
     """Return whether a file that is closed or unlocked on a file system is as safe as after a sync."""
     return any(found.syncs_on_close for found in filesystems() if isinstance(found, Served) and found.word == word)
+
+
+def is_served(word: str) -> bool:
+    """Return whether programs reach a file system through a server; False for an unknown one."""
+    return any(found.word == word for found in filesystems() if isinstance(found, Served))
 
 
 def holding(filesystem: FileSystem, file_count: int) -> FileSystem:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rig.contract.findings import Finding, FindingKind
+from rig.contract.findings import Finding, FindingKind, words_of
 from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
@@ -49,7 +49,9 @@ _ROUNDS_MIN = 3
 _ROUNDS_MAX = {Injection.LIVECUT_DROP: 6, Injection.LIVECUT_CACHE: 6, Injection.SERVERCRASH: 16}
 # Transactions that the workload attempts after a cut.
 _VOID = 2
-_TRANSACTIONS_MAX = 10
+# The last transaction that may be cut. After a server's crash the program goes on, so that only the transaction tells
+# one content from another.
+_LAST = {Injection.LIVECUT_DROP: 10, Injection.LIVECUT_CACHE: 10, Injection.SERVERCRASH: 36}
 # A workload of this length or more has all rounds.
 _TRANSACTIONS_OF_ALL = 36
 _ZEROS = bytes(CHUNK_BYTES)
@@ -74,11 +76,16 @@ class CutPoint:
     share: float
 
 
-def cut_point(seed: int, number: int, transaction_count: int) -> CutPoint:
-    """Return where a round is cut; the rounds of a recording are spread over its transactions."""
-    choice = random.Random(f"livecut {seed} {number}")
-    last = max(2, min(transaction_count - _VOID, _TRANSACTIONS_MAX))
-    return CutPoint(choice.randint(2, last), number % 3 != 2, choice.random())
+def cut_point(orders: Orders, number: int) -> CutPoint:
+    """Return where a round is cut; the rounds of a recording are spread over its transactions, none of them the first.
+
+    Each round has its own part of them.
+    """
+    choice = random.Random(f"livecut {orders.seed} {number}")
+    last = max(2, min(orders.transaction_count - _VOID, _LAST[orders.injection]))
+    count = round_count(orders.transaction_count, orders.injection)
+    first, beyond = (2 + (last - 1) * part // count for part in (number - 1, number))
+    return CutPoint(choice.randint(first, max(first, beyond - 1)), number % 3 != 2, choice.random())
 
 
 def round_count(transaction_count: int, injection: Injection) -> int:
@@ -226,7 +233,7 @@ def run(round_: Round, send: Send) -> None:
     mapper = DeviceMapper()
     mark = marker(mapper, LOG)
     site, orders, work = round_.site, round_.site.orders, round_.site.work
-    where = cut_point(orders.seed, round_.number, orders.transaction_count)
+    where = cut_point(orders, round_.number)
     cutter = Cutter(round_, mapper, mark, send)
     database = site.open_database()
     database.create(work.first_tables, work.initial)
@@ -252,7 +259,7 @@ def run(round_: Round, send: Send) -> None:
                 cutter.cut()
     except Exception as error:  # noqa: BLE001 - an engine may raise anything without a disk; the round is over
         mark(f"fail-{number}")
-        words = f"{type(error).__name__}: {error}"
+        words = words_of(error)
     cutter.join()
     mark("end")
     send({"user_bytes": work.user_bytes(number), "words": words})

@@ -65,6 +65,19 @@ def test_table_and_report_say_what_was_never_reached() -> None:
     assert "life skipped, because the engine or the setting has nothing of the kind: checkpoint full (2)." in page
 
 
+def test_what_nobody_looks_for_on_a_network_file_system_is_not_called_never_reached() -> None:
+    served = replace(measured("life", [("reopen", 0, 100)]), filesystem="nfs")
+    (alone,) = coverage.coverages(summarise([served], 1))
+    assert {(coverage.NOT_SOUGHT,)} == {reached_of(alone, word) for word in SPEC.situations}
+    assert ("1 recorded, 5 cut",) == reached_of(alone, "reopen")
+    count = len(alone.lines) + len(alone.met) - len(SPEC.situations)
+    assert f"sqlite, life: 2 of {count} situations reached" in table_text(summarise([served], 1), 2000)
+    # Beside another file system somebody looked.
+    beside = replace(measured("life", []), id="life on a disk")
+    (both,) = coverage.coverages(summarise([served, beside], 1))
+    assert {(coverage.NEVER,)} == {reached_of(both, word) for word in SPEC.situations}
+
+
 def test_recordings_that_tell_nothing_of_situations_have_no_table() -> None:
     summary = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(3))], 1)
     assert [] == coverage.coverages(summary)

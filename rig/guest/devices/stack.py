@@ -17,6 +17,8 @@ from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.faultlayer import FaultLayer
 
 LOG_MIB = 640
+# The share of a log that leaves room for what a workload still writes once it is left alone.
+_NEARLY_FULL = 0.8
 CUT = "cut"
 DELAY = "delay{}"
 # By number of the disk.
@@ -105,6 +107,12 @@ def logged(
             stack.counts = disks.request_counts(stack.disk)
     if "logging_disabled" in status:
         raise RuntimeError(f"the log {name} on {log_disk} is full; record fewer transactions")
+
+
+def has_room(mapper: DeviceMapper) -> bool:
+    """Return whether most of the first disk's log is still free."""
+    last_sector = int(mapper.status(LOGS[0]).split()[1])
+    return last_sector < _NEARLY_FULL * LOG_MIB * 2048
 
 
 def delaying(disk: str, device: Device, sector_count: int) -> Target:

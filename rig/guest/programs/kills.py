@@ -23,6 +23,7 @@ from rig.engines import Database
 from rig.engines.syncs import Call
 from rig.guest import filecontent
 from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.devices.stack import has_room
 from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site
@@ -43,7 +44,7 @@ class Death:
     # Draws the call, counted from 1, before which a commit is killed. A commit with fewer calls is killed when
     # acknowledged.
     draw: Callable[[], int]
-    # After enough kills nothing strikes any more.
+    # After enough kills, or once the log is nearly full, nothing strikes any more.
     strikes: bool = True
     issued: int = 0
     acked: int = 0
@@ -88,7 +89,8 @@ def run(site: Site) -> dict[str, Any]:
     choice = random.Random(f"kill {site.orders.seed}")
     kills_max = KILLS_PER_TRANSACTION * site.orders.transaction_count // 2
     call_counts = [count for count in sample(site.orders, writes=True).call_counts if count]
-    lives = _Lives(site)
+    mapper = DeviceMapper()
+    lives = _Lives(site, marker(mapper, LOG))
     live: list[dict[str, Any]] = []
     settings: dict[str, str] = {}
     acked = kill_count = 0
@@ -99,7 +101,7 @@ def run(site: Site) -> dict[str, Any]:
         return choice.randint(1, choice.choice(call_counts)) if call_counts else 0
 
     while True:
-        death = Death(kill_count, draw, strikes=kill_count < kills_max)
+        death = Death(kill_count, draw, strikes=kill_count < kills_max and has_room(mapper))
         said, was_killed = lives.one(acked, death, is_fresh=last is None)
         settings = said.get("settings", settings)
         finding = Finding.of(said["finding"])
@@ -129,13 +131,13 @@ def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, 
 class _Lives:
     """The processes that do the work, one after the other."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, log: Callable[[str], None]) -> None:
         self._site = site
+        self._log = log
         self._work = site.work
         self._models = self._work.models
         self._oracle = self._work.oracle()
         self._is_set_up = False
-        self._log = marker(DeviceMapper(), LOG)
 
     def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
         """Run one life until it is killed or done; return the messages it sent, merged, and whether it was killed."""

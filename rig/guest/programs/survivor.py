@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
-from rig.contract.findings import Finding, FindingKind
+from rig.contract.findings import Finding, FindingKind, words_of
 from rig.contract.injections import Injection
 from rig.engines import Database, EnduringDatabase, EnduringDriver, enduring, load
 from rig.guest.devices import mounts
@@ -219,13 +219,13 @@ class Survivor:
         # An engine may legitimately refuse to serve a connection after an error, or while requests still fail.
         if finding.kind in {FindingKind.CORRUPT, FindingKind.UNOPENABLE, FindingKind.OUT_OF_MEMORY}:
             return False
-        note(self._state, "kept", finding, _words(error))
+        note(self._state, "kept", finding, words_of(error))
         self._was_kept = not self._state.is_over
         return self._was_kept
 
     def _reopen(self, error: Exception) -> NoReturn:
         """Close, end the outage, and leave it to another life to open the database."""
-        self._state.error = _words(error)
+        self._state.error = words_of(error)
         self.close()
         self._state.kept_open = bool(mounts.holders(self._site.directory))
         self._outage.end()
@@ -238,7 +238,7 @@ class Survivor:
         except Exception as error:
             if not self._driver.is_fault(error):
                 raise
-            return Finding(FindingKind.UNOPENABLE, detail=_words(error))
+            return Finding(FindingKind.UNOPENABLE, detail=words_of(error))
         return self._oracle.judge_open(self._database)
 
     def _tried(self, action: Callable[[], object]) -> Exception | None:
@@ -268,9 +268,3 @@ def enduring_driver(site: Site) -> EnduringDriver:
     if not isinstance(driver, EnduringDriver):
         raise TypeError(f"{site.orders.engine} cannot tell errors of the disk from others; see docs/extending.md")
     return driver
-
-
-def _words(error: Exception) -> str:
-    # Drivers like the standard library's carry the engine's own name for an error.
-    name = next((str(value) for key, value in vars(error).items() if key.endswith("_errorname")), "")
-    return f"{name or type(error).__name__}: {error}"
