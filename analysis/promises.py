@@ -7,6 +7,7 @@ one that does not, under the faults in question, nothing is promised: what is lo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rig.analysis.dossiers import Keeps, Promise, dossier_of
 from rig.contract.orders import DROP_PREFIX, Shim
@@ -20,7 +21,7 @@ def promise_of(scenario: MeasuredScenario) -> Promise | None:
     why = unsafe(scenario.filesystem, scenario.fault)
     if not promised or not why:
         return promised
-    return Promise(Keeps.ANYTHING, atomic=False, bound="", source=promised.source, note=f"{scenario.filesystem}: {why}")
+    return replace(promised, keeps=Keeps.ANYTHING, atomic=False, bound="", note=f"{scenario.filesystem}: {why}")
 
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:

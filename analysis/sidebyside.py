@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _FILESYSTEMS_MIN = 2
-CAPTION = "in parentheses: the distinct file contents that a result rests on"
+CAPTION = (
+    "in parentheses: the distinct file contents that a result rests on; new: damaged contents before the first "
+    "acknowledgement, where nothing is promised yet"
+)
 _STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": ""}
 
 
@@ -43,19 +46,28 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def text(row: Row | None) -> str:
-    """Return text such as `kept (42)`, `loses 19 (13)` or `damaged 23 (28)`; what was not run is a blank."""
+    """Return text such as `kept (42)`, `loses 19 (13)` or `damaged 23 (28), new 2`; what was not run is a blank."""
     if row is None:
         return ""
     outcome = row.outcome
-    if outcome.damage.count:
-        words = f"damaged {outcome.damage.count}"
+    damaged, new = _damaged(row)
+    if damaged:
+        words = f"damaged {len(damaged)}"
     elif outcome.lost_max:
         words = f"loses {outcome.lost_max}"
     else:
         words = "nothing judged" if outcome.lost_max is None else "kept"
     harmed_count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
     harmed = f", file system {harmed_count}" if harmed_count else ""
-    return f"{words} ({outcome.exposure_count}){harmed}"
+    return f"{words} ({outcome.exposure_count}){f', new {len(new)}' if new else ''}{harmed}"
+
+
+def _damaged(row: Row) -> tuple[set[str], set[str]]:
+    """Return the damaged contents, and those that were seen only before anything was promised."""
+    damage = [verdict for verdict in row.outcome.scenario.verdicts if verdict.kind.is_damage]
+    is_late = row.promise is not None and row.promise.begins_with_ack
+    damaged = {verdict.exposure for verdict in damage if verdict.acked or not is_late}
+    return damaged, {verdict.exposure for verdict in damage} - damaged
 
 
 def table(comparison: Comparison) -> Table:

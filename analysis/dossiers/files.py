@@ -23,13 +23,12 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     if kept is None:
         return None
     if not kept.source or fault not in FORGETTING_FAULTS or SPECS[fault].is_unpromised:
-        return Promise(Keeps.ANYTHING, atomic=False, bound="", source=kept.source or "nothing is synced", note="")
-    keeps = Keeps.SUFFIX if kept.only_order else Keeps.NOTHING_LOST
+        keeps, bound, source = Keeps.ANYTHING, "", kept.source or "nothing is synced"
+    else:
+        keeps = Keeps.SUFFIX if kept.only_order else Keeps.NOTHING_LOST
+        bound, source = "a transaction in flight may be there in part", kept.source
     # The first transaction prepares the files as well, and until its calls have returned nothing is promised of them.
-    return Promise(
-        keeps, atomic=True, bound="a transaction in flight may be there in part", source=kept.source, note="",
-        begins_with_ack=True,
-    )  # fmt: skip
+    return Promise(keeps, atomic=keeps is not Keeps.ANYTHING, bound=bound, source=source, note="", begins_with_ack=True)
 
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001

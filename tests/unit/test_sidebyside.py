@@ -57,6 +57,24 @@ def test_table_and_report_show_them(summary: Summary) -> None:
     assert re.search(r'>damaged 2 \(10\)<br><span class="soft">[\d.,]+ tx/s</span></td>', page)
 
 
+def test_damage_before_the_first_acknowledgement_is_told_apart_where_nothing_is_promised_yet() -> None:
+    verdicts = [
+        *durable(5),
+        replace(TORN[0], acked=3),
+        replace(TORN[1], acked=0),
+        replace(TORN[1], acked=0, state="once more"),
+    ]
+    files = replace(
+        measured(sqlite("wal", "full"), verdicts), engine="files", settings={"pattern": "append-fsync"}, id="files"
+    )
+    # Damage is damage of a database from the beginning.
+    database = measured(sqlite("wal", "full"), verdicts)
+    cells = [sidebyside.text(summarise([one], 60).rows[0]) for one in (files, database)]
+    assert ["damaged 1 (7), new 1", "damaged 2 (7)"] == cells
+    # Nor is it promised on a file system that keeps nothing.
+    assert "damaged 1 (7), new 1" == sidebyside.text(summarise([replace(files, filesystem="ext2")], 60).rows[0])
+
+
 def test_a_single_file_system_has_nothing_beside_it(summary: Summary) -> None:
     rows = [row for row in summary.rows if row.outcome.scenario.filesystem == "ext4"]
 
