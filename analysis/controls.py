@@ -21,9 +21,8 @@ Another workload than the default makes a group of its own, and so does a tuning
 what follows is required.
 
 Where the file system itself keeps too little (`rig.filesystems.FileSystem.unsafe`), nothing is promised, so nothing
-needs a control, with one exception: under a power cut and torn writes the file system is the control. Settings that
-promise to lose nothing elsewhere must lose a transaction or be damaged there, or their file system must have needed a
-repair. A rig that sees nothing of this is blind to what the file system does.
+needs a control, with one exception: under a power cut and torn writes the file system is the control. Some settings
+that promise to lose nothing elsewhere must lose a transaction or be damaged there, or the file system need a repair.
 
 A loss is a database that came back whole without its last transactions: where losses went unseen, damage would still
 show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss, or show a loss that
@@ -158,7 +157,7 @@ def check_controls(outcomes: Sequence[Outcome]) -> tuple[ControlResult, ...]:
         members = [outcome for outcome in outcomes if group_of(outcome.scenario) == group]
         is_plain = _is_plain(group)
         if unsafe(group.filesystem, group.fault):
-            results += [_bare_control(group, name, members) for name in _settings_of_controls(group) if is_plain]
+            results += [_bare_control(group, members)] if is_plain and _settings_of_controls(group) else []
             continue
         required = dossier_of(group.engine).CONTROLS.losing(group.fault, group.filesystem) if is_plain else ()
         if (spec := SPECS.get(group.fault)) and spec.injection is Injection.KILL:
@@ -201,9 +200,10 @@ def _settings_of_controls(group: Group) -> tuple[str, ...]:
     return engine.spec.strict if engine and group.fault in _REORDERING_FAULTS else ()
 
 
-def _bare_control(group: Group, name: str, members: Sequence[Outcome]) -> ControlResult:
-    """Return whether settings that lose nothing elsewhere, or their file system, took harm on this one."""
-    own = _unshimmed(members, name)
+def _bare_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
+    """Return whether any settings that lose nothing elsewhere, or their file system, took harm on this one."""
+    names = _settings_of_controls(group)
+    own = [outcome for name in names for outcome in _unshimmed(members, name)]
     lost_count, damage_count = sum(map(_lost_count, own)), sum(o.damage.count for o in own)
     verdicts = [verdict for o in own for verdict in o.scenario.verdicts]
     harmed_count = sum(v.repaired or v.kind is VerdictKind.FILESYSTEM_DAMAGE for v in verdicts)
@@ -211,7 +211,7 @@ def _bare_control(group: Group, name: str, members: Sequence[Outcome]) -> Contro
         f"must take harm, since {unsafe(group.filesystem, group.fault)}; {lost_count} states lost transactions, "
         f"{damage_count} contents came back damaged, in {harmed_count} states the file system was damaged"
     )
-    return _control(group, name, own, what, fired=lost_count + damage_count + harmed_count > 0)
+    return _control(group, " or ".join(names), own, what, fired=lost_count + damage_count + harmed_count > 0)
 
 
 def _holds(settings: Mapping[str, str], part: Mapping[str, str]) -> bool:
@@ -364,11 +364,13 @@ def _kill_controls(group: Group, required: Sequence[str], members: Sequence[Outc
 
 def _sabotage_controls(group: Group, required: Sequence[str], members: Sequence[Outcome]) -> list[ControlResult]:
     results = []
-    reason = dossier_of(group.engine).CONTROLS.damaged_without_syncs if required else ""
+    controls = dossier_of(group.engine).CONTROLS
+    reason = controls.damaged_without_syncs if required else ""
     for outcome in members:
         scenario = outcome.scenario
         promise = promise_of(scenario)
-        if promise is None or promise.keeps is Keeps.ANYTHING or not _is_shim_control(scenario):
+        is_spared = controls.is_spared(settings_name(scenario.settings), group.filesystem)
+        if promise is None or promise.keeps is Keeps.ANYTHING or is_spared or not _is_shim_control(scenario):
             continue
         broken_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
         lost_count = _lost_count(outcome)

@@ -114,7 +114,7 @@ class Controls:
 
     # Fault -> settings that lose at least one acknowledged transaction under it.
     must_lose: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Those of them that close or unlock what they wrote; some file systems make that durable.
+    # Settings that close or unlock what they wrote; some file systems make that durable.
     closing: tuple[str, ...] = ()
     # Fault -> settings that come back damaged at least once.
     must_damage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -127,8 +127,11 @@ class Controls:
 
     def losing(self, fault: str, filesystem: str) -> tuple[str, ...]:
         """Return the settings that must lose a transaction under a fault on a file system."""
-        spared = self.closing if syncs_on_close(filesystem) else ()
-        return tuple(name for name in self.must_lose.get(fault, ()) if name not in spared)
+        return tuple(name for name in self.must_lose.get(fault, ()) if not self.is_spared(name, filesystem))
+
+    def is_spared(self, name: str, filesystem: str) -> bool:
+        """Return whether a file system makes durable what these settings write, synced or not."""
+        return name in self.closing and syncs_on_close(filesystem)
 
 
 @runtime_checkable

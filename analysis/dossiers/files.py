@@ -11,8 +11,8 @@ from rig.engines.files.promises import PATTERNS
 # Whoever syncs nothing must lose a record, and a file.
 CONTROLS = Controls(
     must_lose=dict.fromkeys(FORGETTING_FAULTS, ("append-none", "create-none")),
-    # It closes the new file; the other keeps its file open.
-    closing=("create-none",),
+    # They close the new file; `append` keeps its file open.
+    closing=("create-none", "create-synced"),
 )
 KNOWN_BUGS: tuple[KnownBug, ...] = ()
 

@@ -88,6 +88,6 @@ class Finding:
 
 
 def words_of(error: Exception) -> str:
-    """Return an engine's error with its name: the engine's own, where the driver carries it, as the standard library's does."""
+    """Return an engine's error with its name: the engine's own, where the driver carries it."""
     name = next((str(value) for key, value in vars(error).items() if key.endswith("_errorname")), "")
     return f"{name or type(error).__name__}: {error}"

@@ -209,6 +209,30 @@ def test_without_the_settings_that_must_take_harm_the_others_prove_nothing() -> 
     assert Result.INCONCLUSIVE is summary.result
 
 
+def pattern(filesystem: str, name: str, verdicts: list[Verdict], shim: str = "none") -> MeasuredScenario:
+    made = replace(measured(sqlite("wal", "full"), [*durable(120), *verdicts]), engine="files", shim=shim)
+    suffix = "" if shim == "none" else f"+{shim}"
+    return on(filesystem, replace(made, settings={"pattern": name}, id=f"files-{filesystem}-{name}{suffix}_powercut"))
+
+
+def test_a_file_system_whose_directories_are_safe_without_barriers_is_seen_to_lose_elsewhere() -> None:
+    """A sync of a directory writes a checkpoint on f2fs, and that flushes the disk whatever fsync_mode is."""
+    for harm, fired in (([LOSS], True), ([], False)):
+        both = [pattern("f2fs.nobarrier", "append-fsync", harm), pattern("f2fs.nobarrier", "create-synced", [])]
+        (control,) = summarise(both, 60).controls
+        assert (fired, "append-fsync or create-synced") == (control.fired, control.name)
+
+
+def test_a_program_that_closes_its_files_needs_no_syncs_on_a_network_file_system() -> None:
+    for word, names in (
+        ("nfs", {"append-fsync+eatmydata"}),
+        ("ext4", {"append-fsync+eatmydata", "create-synced+eatmydata"}),
+    ):
+        swallowed = [pattern(word, name, [LOSS], "eatmydata") for name in ("append-fsync", "create-synced")]
+        controls = summarise(swallowed, 60).controls
+        assert names == {control.name for control in controls if control.name.endswith("eatmydata")}
+
+
 def test_where_files_keep_their_order_settings_without_syncs_need_not_be_damaged() -> None:
     losing = [on("ext4", measured(sqlite(mode, "off"), [LOSS])) for mode in ("delete", "wal")]
     for word, is_kept in (("btrfs", False), ("btrfs.flushoncommit", True), ("ext4", False), ("ext4.journal", True)):
