@@ -26,11 +26,11 @@ def test_a_few_live_cuts_are_exposure_enough() -> None:
     assert "exposure" not in doubts_of("livecut-drop")
 
 
-def test_the_client_of_a_server_must_have_gone_on_after_each_crash_or_met_an_error() -> None:
-    def fired(*acked_after: int, detail: str = "") -> bool | None:
+def test_the_client_of_a_server_must_have_gone_on_after_each_crash() -> None:
+    def fired(*acked_after: int) -> bool | None:
         live: list[LiveFinding] = [
             {
-                "state": "live-1", "acked": 3, "issued": 4, "kind": "prefix", "recovered": 4, "detail": detail,
+                "state": "live-1", "acked": 3, "issued": 4, "kind": "prefix", "recovered": 4, "detail": "",
                 "acked_after": count,
             }
             for count in acked_after
@@ -44,9 +44,6 @@ def test_the_client_of_a_server_must_have_gone_on_after_each_crash_or_met_an_err
     assert fired(2, 1)
     assert not fired(2, 0), "after one crash nothing was acknowledged"
     assert not fired()
-    # The first answer to a request may be lost with the server; the client repeats it, and that fails.
-    assert fired(2, 0, detail="SQLITE_IOERR_DELETE_NOENT: disk I/O error")
-    assert not fired(0, detail="SQLITE_IOERR_DELETE_NOENT: disk I/O error"), "no client went on"
 
 
 def test_a_disk_that_drops_writes_must_have_dropped_some_that_were_acknowledged() -> None:
