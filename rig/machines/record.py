@@ -21,7 +21,7 @@ from rig.recordings import archive, livecuts, soundness
 from rig.recordings.archive import Recording
 from rig.recordings.soundness import Origin
 
-# Of processor time: a hundred deaths of a server take fifteen minutes of it on a slow host.
+# Of processor time: a hundred deaths of a server take more than fourteen minutes of it on a slow host.
 _RECORD_LIMIT_S = 1800
 _RUNS_MAX = 8
 # Everything that live cuts left, kept if no honest disk could have left it.
