@@ -7,7 +7,6 @@ orders.
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
 from rig.contract.errors import UsageError
 from rig.engines.engine import Engine, load
@@ -21,6 +20,9 @@ def engines(*, given: bool = False) -> tuple[Engine, ...]:
 
     Those that are nothing without a build of the user's (`Spec.needs_build`) are among them only with `given`.
     """
+    # Not above: a guest, which looks up none, would load a dozen modules more.
+    from importlib.metadata import entry_points
+
     found = (_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
     return tuple(engine for engine in found if given or not engine.spec.needs_build)
 

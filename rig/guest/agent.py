@@ -44,6 +44,7 @@ _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
 # Everything is loaded for the first time, on a host that may be busy; whoever boots us has a limit of its own.
 _WARM_PATIENCE = 60
+_READ_BYTES = 1 << 20
 # Where copies of a label may be: at the beginning, here, and at the end.
 _LABEL_BYTES, _LABEL_SPAN_BYTES = 64 << 20, 1 << 21
 _NOT_OPENED = {FindingKind.UNOPENABLE, FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
@@ -169,16 +170,23 @@ def _read_everything() -> None:
     have the label of any file system, since a program that looks for the disks of one reads these places of all disks.
     """
     root_disk = os.stat("/").st_dev
+    files = []
     for folder, folders, names in os.walk("/"):
         folders[:] = [name for name in folders if os.lstat(os.path.join(folder, name)).st_dev == root_disk]
-        for name in names:
-            path = os.path.join(folder, name)
+        for path in [os.path.join(folder, name) for name in names]:
             if os.path.islink(path):
                 os.readlink(path)
             elif os.path.isfile(path):
-                with open(path, "rb") as file:
-                    while file.read(1 << 20):
-                        pass
+                files.append(path)
+    # All are asked for before the first is waited for, and nothing is copied.
+    with open(os.devnull, "wb") as nowhere:
+        for path in files:
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+        for path in files:
+            with open(path, "rb") as file:
+                while os.sendfile(nowhere.fileno(), file.fileno(), None, _READ_BYTES):
+                    pass
     # Without a limit: while the host reads from its disk, the clock of a guest that waits jumps to the next timer.
     subprocess.run(["blkid", "-c", "/dev/null"], capture_output=True, check=False)
     with open(disks.ROOT_DISK, "rb") as disk:

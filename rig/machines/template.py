@@ -47,7 +47,8 @@ _BOOT_LIMIT_S = 300
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
-SPARED_COUNT = 3
+# Beside the newest: as many as there are images of ours. Each takes 100 to 500 MiB.
+SPARED_COUNT = 7
 # When we see READY, the guest's serial driver is still sending it. Clones of a machine saved at that moment differ.
 _SETTLE_S = 0.5
 _RAM = "ram"
@@ -186,7 +187,7 @@ def qemu_version() -> str:
 
 
 def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    # A user may alternate among images, and between another build of an engine and the guest's own.
+    # A user alternates among images, and between another build of an engine and the guest's own.
     remove_templates(keep=folder, role=spec.role, spared_count=SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")

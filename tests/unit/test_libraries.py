@@ -20,6 +20,7 @@ from rig.front import cli
 from rig.machines.warmup import warm_orders
 from rig.planning import matrix
 from rig.store import Run
+from rig.workloads import MEASURED
 
 EVERY_FUNCTION = "\n".join(f"void {name}(void) {{}}" for name in FUNCTIONS)
 (SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
@@ -173,3 +174,13 @@ def test_a_replay_refuses_another_library_than_the_runs(tmp_path: Path) -> None:
 def test_one_build_of_each_kind_warms_a_machine() -> None:
     orders = list(warm_orders([Library("sqlite", name, Path(name)) for name in ("so-2", "so-1", "apsw-1")], engines()))
     assert ["apsw-1", "so-2"] == sorted(one.settings["library"] for one in orders if "library" in one.settings)
+
+
+def test_each_setting_to_warm_and_each_workload_that_is_measured_warms_a_machine_once() -> None:
+    for engine in engines():
+        orders = list(warm_orders((), [engine]))
+        measured = set(engine.workloads) & set(MEASURED) or set(engine.workloads)
+        assert measured == {one.workload for one in orders}
+        settings = [engine.spec.settings_named(name) for name in engine.spec.warm]
+        assert all(any(named.items() <= one.settings.items() for one in orders) for named in settings)
+        assert len(orders) == max(len(measured), len(settings))
