@@ -47,7 +47,7 @@ unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
 	@$(BIN)/pytest -n $(JOBS) --durations 20 --durations-min 3 tests/unit
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile --durations 40 --durations-min 10 tests/vm
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 10 tests/vm
 
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
 	@$(BIN)/pytest -n $(JOBS) --durations 20 --durations-min 10 tests/durability
