@@ -282,8 +282,7 @@ class _Known:
         if self._hit_count % _AGAIN_EVERY:
             return replace(before, opened=False)
         again = judge_again()
-        # One that is stuck may be slow on a busy host: that is for the host to decide, which knows what time it had.
-        if again.kind is FindingKind.STUCK or (before.kind, before.recovered) == (again.kind, again.recovered):
+        if (before.kind, before.recovered) == (again.kind, again.recovered):
             return again
         words = [f"{one.kind} {one.detail or one.recovered}" for one in (before, again)]
         return replace(

@@ -47,7 +47,7 @@ _BOOT_LIMIT_S = 300
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
-# Beside the newest: as many as there are images of ours. Each takes 100 to 500 MiB.
+# Beside the newest: as many as there are images of ours. A recorder's takes some 500 MiB, a verifier's 250.
 SPARED_COUNT = 7
 # When we see READY, the guest's serial driver is still sending it. Clones of a machine saved at that moment differ.
 _SETTLE_S = 0.5

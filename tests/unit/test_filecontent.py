@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,14 +96,6 @@ def test_only_a_prefix_answers_for_other_states() -> None:
 
     found = [known.judged(("f", None), judge, judge) for _ in range(9)]
     assert all(one.opened for one in found)
-
-
-def test_a_known_content_that_is_stuck_when_opened_again_may_be_slow() -> None:
-    known = verifier._Known()
-    findings = [Finding(FindingKind.PREFIX, recovered=1), Finding(FindingKind.STUCK)]
-    first, again = (partial(findings.__getitem__, place) for place in (0, 1))
-    found = [known.judged(("f", None), first, again) for _ in range(1 + verifier._AGAIN_EVERY)]
-    assert [FindingKind.PREFIX] * verifier._AGAIN_EVERY + [FindingKind.STUCK] == [one.kind for one in found]
 
 
 def test_a_known_content_that_shows_something_else_is_unstable() -> None:
