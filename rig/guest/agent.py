@@ -1,5 +1,7 @@
 """Process 1 of the guest: warm up, say READY on the console, wait for orders in the restored clone.
 
+A clone may be given more code before its orders. It loads that, says READY again, and is saved as another template.
+
 A recorder reads its orders from QEMU's firmware configuration, which needs no waiting, so the run begins at the same
 instruction in every clone; a byte on a serial line could arrive at any instruction. A verifier talks over the virtio
 port. In a user-mode machine (`rig.machines.usermode`) the kernel's command line names other devices; there it talks
@@ -24,10 +26,10 @@ from typing import Any
 
 from rig.contract.findings import FindingKind
 from rig.contract.injections import LIVE_CUTS, Injection
-from rig.contract.orders import FAILED, READY, Orders
+from rig.contract.orders import ADDED, FAILED, READY, Orders
 from rig.engines import load
 from rig.filesystems import default_filesystems, filesystem_named
-from rig.guest import fileprobe, livecuts, recorder, servercrash, speedtrial, verifier
+from rig.guest import added, fileprobe, livecuts, recorder, servercrash, speedtrial, verifier
 from rig.guest.devices import disks, serving
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
@@ -72,17 +74,13 @@ def main() -> None:
 
 def _record(port: int) -> None:
     _read_everything()
-    for orders in _warm_orders():
-        try:
-            recorder.record(orders, _forget)
-        except EngineFailed:
-            # A program of the user's may fail: its own recording is to say so.
-            if not load(orders.engine_module).own_driver:
-                raise
-    print(READY, flush=True)
-    told = awaited(_ORDERS.read_bytes)
+    _warm_recorder()
+    message = json.loads(told := awaited(_ORDERS.read_bytes))
+    if ADDED in message:
+        added.unpack()
+        _warm_recorder()
+        message = json.loads(awaited(_ORDERS.read_bytes, told))
     _meet_the_clock()
-    message = json.loads(told)
     if "trial" in message:
         _send(port, speedtrial.answer(**message["trial"]))
         return
@@ -102,15 +100,26 @@ def _record(port: int) -> None:
     _send(port, record(orders, keep))
 
 
-def awaited(read: Callable[[], bytes]) -> bytes:
-    """Return the orders once there are any.
+def awaited(read: Callable[[], bytes], known: bytes = b"") -> bytes:
+    """Return the orders once there are any, other than those that are known.
 
     The machine may have been saved in the middle of a read, of which a clone then reads the rest: it gets the end of
     the orders without their beginning. So what is read first only says that there are some.
     """
-    while not read().strip(_PADDING):
+    while read().strip(_PADDING) in {b"", known}:
         time.sleep(0.01)
     return read().strip(_PADDING)
+
+
+def _warm_recorder() -> None:
+    for orders in _warm_orders():
+        try:
+            recorder.record(orders, _forget)
+        except EngineFailed:
+            # A program of the user's may fail: its own recording is to say so.
+            if not load(orders.engine_module).own_driver:
+                raise
+    print(READY, flush=True)
 
 
 def _forget(_size: int, chunks: Iterable[bytes]) -> None:
@@ -148,6 +157,11 @@ def _verify(port: int) -> None:
     # emulator looks up anew where pages and translated code are.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     layer, judge = Layer(default_filesystems()[0].disk_mib_min), Judge()
+    _warm_verifier(judge)
+    verifier.serve(layer, judge, _requests(port, judge), lambda answer: _send(port, answer))
+
+
+def _warm_verifier(judge: Judge) -> None:
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
             # As a mounted file system is: a server that is not root has to get there.
@@ -160,7 +174,6 @@ def _verify(port: int) -> None:
             if finding.kind in _NOT_OPENED and not site.is_own:
                 raise EngineFailed(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
     print(READY, flush=True)
-    verifier.serve(layer, judge, _requests(port), lambda answer: _send(port, answer))
 
 
 def _read_everything() -> None:
@@ -202,7 +215,7 @@ def _port_node() -> str:
     raise FileNotFoundError("no virtio port named rig")
 
 
-def _requests(port: int) -> Iterator[dict[str, Any]]:
+def _requests(port: int, judge: Judge) -> Iterator[dict[str, Any]]:
     pending = bytearray()
     while True:
         chunk = os.read(port, 1 << 16)
@@ -216,6 +229,9 @@ def _requests(port: int) -> Iterator[dict[str, Any]]:
                 message = json.loads(_mailed(*message))
             if "ping" in message:
                 _send(port, {"pong": True})
+            elif ADDED in message:
+                added.unpack()
+                _warm_verifier(judge)
             elif "probe" in message:
                 _send(port, {"figures": fileprobe.carried_out(**message["probe"])})
             else:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import gc
+import importlib
 import json
 import mmap
 import os
@@ -287,6 +288,8 @@ class _Bench:
         return _message(Finding(FindingKind.PREFIX))
 
     def _load(self, site: Site) -> None:
+        # The package may have come after this process.
+        importlib.invalidate_caches()
         engine = load(site.orders.engine_module)
         self._site, self._own = site, engine.own_driver
         if self._own:

@@ -19,7 +19,6 @@ comes from an opening of its own.
 from __future__ import annotations
 
 import base64
-import fcntl
 import gc
 import hashlib
 import mmap
@@ -45,12 +44,8 @@ from rig.guest.judge import Judge
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
 
-RECORDING_DISK = os.environ.get("RIG_RECORDING", "/dev/vdb")
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
-# include/uapi/linux/fs.h: forget what is cached of a block device. The last close does so too, but a process that was
-# forked meanwhile has the device open as well.
-_BLKFLSBUF = 0x1261
 # Of the states whose file content is known, one in this many is opened again.
 _AGAIN_EVERY = 8
 
@@ -67,7 +62,7 @@ class Verifier:
         self._repairs = self._filesystem if isinstance(self._filesystem, Unjournaled) else None
         self._checked_as = self._filesystem.checked_as if isinstance(self._filesystem, Aliased) else self._recorded_as
         self._mends = isinstance(self._filesystem, Mirrored) and self._filesystem.knows_copies
-        self._recording = os.open(RECORDING_DISK, os.O_RDONLY)
+        self._recording = os.open(disks.RECORDING_DISK, os.O_RDONLY)
         self._base = os.open(BASE, os.O_RDWR | os.O_DIRECT)
         self._buffer = memoryview(mmap.mmap(-1, _COPY_BYTES_MAX))
         # The chunks of the base that were written, by number; all others are zeros.
@@ -85,7 +80,7 @@ class Verifier:
         for number in self._written:
             os.pwrite(self._base, zeros, number * CHUNK_BYTES)
         os.close(self._base)
-        fcntl.ioctl(self._recording, _BLKFLSBUF)
+        disks.forget(self._recording)
         os.close(self._recording)
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,27 @@ class Accelerator(StrEnum):
     KVM_WITHOUT_ARCH_CAPABILITIES = "kvm-without-arch-capabilities"
 
 
+class Use(StrEnum):
+    """What a machine is started for, which decides where it begins and whether its RAM is kept."""
+
+    # To be saved as a template, from the beginning.
+    BOOT = "boot"
+    # To be saved as a template, from one that was saved with less.
+    EXTEND = "extend"
+    # To work.
+    CLONE = "clone"
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether it writes its RAM to the file, and may start `cat` to save its state."""
+        return self is not Use.CLONE
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether it waits for a saved state."""
+        return self is not Use.BOOT
+
+
 @dataclass(frozen=True)
 class MachineSpec:
     """A machine before anything is plugged in. This and QEMU itself determine a template."""
@@ -48,8 +69,7 @@ class Plugs:
     """The backends of one machine's devices. The QEMU process inherits the descriptors."""
 
     ram_file: Path
-    # A template shares its RAM with the file and may start `cat` to save its state; a clone copies on write.
-    is_template: bool
+    use: Use
     console: Path
     orders: Path
     recording: Path
@@ -103,10 +123,10 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         "-device", "virtserialport,chardev=channel,name=rig",
         "-chardev", f"file,id=console,path={_quoted(plugs.console)}",
         "-serial", "chardev:console",
-        "-sandbox", _SANDBOX.format(spawn="allow" if plugs.is_template else "deny"),
+        "-sandbox", _SANDBOX.format(spawn="allow" if plugs.use.is_saved else "deny"),
         "-chardev", f"socket,id=monitor,fd={plugs.monitor_fd}",
         "-mon", "chardev=monitor,mode=control",
-        *([] if plugs.is_template else ["-S", "-incoming", "defer"]),
+        *(["-S", "-incoming", "defer"] if plugs.use.is_restored else []),
     ]  # fmt: skip
 
 
@@ -118,7 +138,7 @@ def _processor(spec: MachineSpec) -> list[str]:
 
 
 def _memory(spec: MachineSpec, plugs: Plugs) -> str:
-    share = "on" if plugs.is_template else "off"
+    share = "on" if plugs.use.is_saved else "off"
     return f"memory-backend-file,id=ram,size={spec.memory_mib}M,mem-path={_quoted(plugs.ram_file)},share={share}"
 
 

@@ -24,9 +24,9 @@ _POLL_S = 0.002
 _IGNORE_SHARED = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 
 
-def save(monitor: socket.socket, state: Path, limit: Limit) -> None:
-    """Stop a machine and save its state to a file; raise VmError or TimeoutError."""
-    asyncio.run(_within(limit, _save(monitor, state)))
+def save(monitor: socket.socket, state: Path, limit: Limit, *, is_restored: bool = False) -> None:
+    """Stop a machine, which was restored itself or not, and save its state to a file; raise VmError or TimeoutError."""
+    asyncio.run(_within(limit, _save(monitor, state, is_restored=is_restored)))
 
 
 def restore(monitor: socket.socket, state_fd: int, limit: Limit) -> None:
@@ -55,8 +55,8 @@ async def _within(limit: Limit, work: Coroutine[None, None, None]) -> None:
     await task
 
 
-async def _save(monitor: socket.socket, state: Path) -> None:
-    async with _connected(monitor) as client:
+async def _save(monitor: socket.socket, state: Path, *, is_restored: bool) -> None:
+    async with _connected(monitor, is_known=is_restored) as client:
         await client.execute("stop")
         await client.execute("migrate", {"uri": f"exec:cat > {shlex.quote(str(state))}"})
         await _wait_for_migration(client)

@@ -4,6 +4,9 @@ A template is valid for one QEMU, command line, kernel, initrd (with our code) a
 it under a digest of all of these. Its RAM is a sparse file that clones map copy-on-write; QEMU's migration saves the
 rest. All clones of one template are identical, random numbers included. Two templates of the same digest that were
 booted separately differ, so each has an `identity` that is part of every result.
+
+What comes from outside the project, a user's program for example, does not cost a boot: a clone of the template without
+it is given it (`rig.machines.guestcode.added`) and saved as another template, under a digest of both.
 """
 
 from __future__ import annotations
@@ -17,28 +20,24 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from qemu.qmp import QMPError
 
-import rig
 from rig import host
 from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
-from rig.contract.orders import FAILED, READY
+from rig.contract.orders import ADDED, FAILED, READY
 from rig.contract.processors import Processor
-from rig.engines import Engine, engines, named
 from rig.engines.builds import Library
-from rig.machines import argv, cpio, monitor, needs, recipes
-from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role
+from rig.machines import argv, guestcode, monitor
+from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, Use
 from rig.machines.image import Image
-from rig.machines.image import recipe as base_recipe
 from rig.machines.machine import Machine, started
 from rig.machines.memoryfile import by_descriptor, memory_file
-from rig.machines.warmup import warm_orders
 from rig.recordings.archive import RECORDING_BYTES
 
 PROGRAM = "qemu-system-x86_64"
@@ -53,16 +52,10 @@ SPARED_COUNT = 7
 _SETTLE_S = 0.5
 _RAM = "ram"
 # In the folder of a template.
-IDENTITY, INITRD = "identity", "initrd.cpio"
+IDENTITY, INITRD, _STATE = "identity", "initrd.cpio", "state"
 _NO_RECORDING = "no-recording"
 # What a recorder does not touch costs nothing; the longest workload with an unlucky seed needs more than 1280.
 _MEMORY_MIB = {Role.RECORDER: 2560, Role.VERIFIER: 640}
-_GUEST_CODE = (
-    "__init__.py", "contract/*.py", "guest/**/*.py", "engines/*.py", "filesystems/*.py", "trials/*.py",
-    "workloads/*.py",
-)  # fmt: skip
-# Of an engine's package.
-_PACKAGE = ("**/*.py", "**/*.so", "**/*.so.*")
 _log = logging.getLogger(__name__)
 
 
@@ -84,22 +77,16 @@ class Template:
         """Restore a machine for the length of a block; it continues from the moment of the save."""
         with (
             memory_file("console") as console,
-            memory_file("orders", _padded(orders)) as orders_file,
-            open(self.folder / "state", "rb") as state,
-            _started(
-                self.spec,
+            _restored(
+                self,
+                Use.CLONE,
                 self.folder,
-                is_template=False,
                 console=by_descriptor(console),
-                orders=by_descriptor(orders_file),
                 recording=recording or self.folder / _NO_RECORDING,
-                pass_fds=[console.fileno(), orders_file.fileno(), state.fileno()],
+                orders=orders,
+                pass_fds=[console.fileno()],
             ) as machine,
         ):
-            try:
-                monitor.restore(machine.control, state.fileno(), machine.limit(_RESTORE_LIMIT_S, "restored machine"))
-            except (EOFError, OSError, QMPError, TimeoutError) as error:
-                raise machine.lost(f"it could not be restored from {self.folder}: {error!r}") from None
             yield machine
 
 
@@ -116,12 +103,48 @@ def template(
     `libraries` are copied into the guest with our code, see `rig.engines.builds`, and so are the engines that are
     measured in this image and that the processor can run.
     """
-    code = code_archive(libraries, processor, image.digest)
+    with ExitStack() as stack:
+        made = stack.enter_context(_common(role, image, accelerator, processor))
+        if added := guestcode.added(image.digest, libraries, processor):
+            made = stack.enter_context(_with(made, added))
+        yield made
+
+
+@contextmanager
+def _common(role: Role, image: Image, accelerator: Accelerator, processor: Processor) -> Iterator[Template]:
+    code = guestcode.common(image.digest, processor)
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, image.initrd, image.root_disk, processor)
-    folder = cache_folder() / "templates" / f"{role}-{_digest(spec, image, code)}"
+    folder = _folder(role, _digest(spec, image, code))
     spec = replace(spec, initrd=folder / INITRD)
-    with in_use(folder, lambda: _save_template(spec, image, code, folder)):
+
+    def save() -> None:
+        _prepare(spec, folder)
+        _fill(spec, image, code, folder)
+        _save(spec, folder, lambda: _booted(spec, folder, _BOOT_LIMIT_S))
+
+    with in_use(folder, save):
         yield Template(spec, folder, (folder / IDENTITY).read_text())
+
+
+@contextmanager
+def _with(base: Template, added: bytes) -> Iterator[Template]:
+    """Hold the template of a machine that was restored from `base` and given more."""
+    digest = hashlib.blake2b(f"{base.folder.name} {base.identity} ".encode() + added, digest_size=8).hexdigest()
+    folder = _folder(base.spec.role, digest)
+    spec = replace(base.spec, initrd=folder / INITRD)
+
+    def save() -> None:
+        _prepare(spec, folder)
+        os.link(base.spec.initrd, spec.initrd)
+        _empty_recording(folder)
+        _save(spec, folder, lambda: _given(base, added, folder), is_restored=True)
+
+    with in_use(folder, save):
+        yield Template(spec, folder, (folder / IDENTITY).read_text())
+
+
+def _folder(role: Role, digest: str) -> Path:
+    return cache_folder() / "templates" / f"{role}-{digest}"
 
 
 def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) -> None:
@@ -133,7 +156,7 @@ def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            _fill(spec, image, code_archive(), folder)
+            _fill(spec, image, guestcode.common(image.digest), folder)
             with _booted(spec, folder, limit_s):
                 pass
         finally:
@@ -186,24 +209,31 @@ def qemu_version() -> str:
     return host.run([PROGRAM, "--version"], timeout_s=10).decode().splitlines()[0]
 
 
-def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
+def _prepare(spec: MachineSpec, folder: Path) -> None:
+    """Make an empty folder for a template."""
     # A user alternates among images, and between another build of an engine and the guest's own.
     remove_templates(keep=folder, role=spec.role, spared_count=SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
     folder.mkdir()
-    _fill(spec, image, code, folder)
+
+
+def _save(
+    spec: MachineSpec, folder: Path, ready: Callable[[], AbstractContextManager[Machine]], *, is_restored: bool = False
+) -> None:
+    """Save the machine that `ready` gives; where that fails, try again."""
     for attempt in range(1, _BOOT_TRIES + 1):
         try:
-            with _booted(spec, folder, _BOOT_LIMIT_S) as machine:
+            with ready() as machine:
                 time.sleep(_SETTLE_S)
-                monitor.save(machine.control, folder / "state", machine.limit(_SAVE_LIMIT_S, "saved machine"))
+                limit = machine.limit(_SAVE_LIMIT_S, "saved machine")
+                monitor.save(machine.control, folder / _STATE, limit, is_restored=is_restored)
             break
         except (VmError, TimeoutError, QMPError, EOFError) as error:
             if attempt == _BOOT_TRIES:
                 raise VmError(f"{_BOOT_TRIES} boots of the {spec.role} failed; the last: {error}") from None
             _log.warning("boot %d of the %s failed, trying again: %s", attempt, spec.role, error)
-    digest = hashlib.blake2b((folder / "state").read_bytes(), digest_size=8)
+    digest = hashlib.blake2b((folder / _STATE).read_bytes(), digest_size=8)
     with open(folder / _RAM, "rb") as file:
         while chunk := file.read(1 << 24):
             digest.update(chunk)
@@ -213,6 +243,10 @@ def _save_template(spec: MachineSpec, image: Image, code: bytes, folder: Path) -
 def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
     """Write what a machine boots from: the image's initrd followed by our code, and an empty recording disk."""
     spec.initrd.write_bytes(image.initrd.read_bytes() + code)
+    _empty_recording(folder)
+
+
+def _empty_recording(folder: Path) -> None:
     with open(folder / _NO_RECORDING, "wb") as file:
         file.truncate(RECORDING_BYTES)
 
@@ -221,43 +255,82 @@ def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
 def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[Machine]:
     """Boot a machine whose RAM is a file in the folder; give it once it has said READY."""
     (folder / _RAM).unlink(missing_ok=True)
-    with (
-        memory_file("orders", _padded(b"")) as orders,
-        _started(
-            spec,
-            folder,
-            is_template=True,
-            console=folder / "console",
-            orders=by_descriptor(orders),
-            recording=folder / _NO_RECORDING,
-            pass_fds=[orders.fileno()],
-        ) as machine,
-    ):
+    with _started(spec, Use.BOOT, folder, console=folder / "console", recording=folder / _NO_RECORDING) as machine:
         machine.wait_for_console(READY, FAILED, limit_s)
         yield machine
 
 
-def _started(
-    spec: MachineSpec,
+@contextmanager
+def _given(base: Template, added: bytes, folder: Path) -> Iterator[Machine]:
+    """Restore a machine whose RAM becomes a file in the folder, and add to it; give it once it has said READY again."""
+    # Few of its bytes are written, and the holes of a sparse file stay holes.
+    host.run(["cp", "--reflink=auto", str(base.folder / _RAM), str(folder / _RAM)], timeout_s=_SAVE_LIMIT_S)
+    told = {ADDED: len(added)}
+    with (
+        memory_file("added", added, size_bytes=RECORDING_BYTES) as disk,
+        _restored(
+            base, Use.EXTEND, folder,
+            console=folder / "console", recording=by_descriptor(disk), orders=json.dumps(told).encode(),
+            pass_fds=[disk.fileno()],
+        ) as machine,
+    ):  # fmt: skip
+        if base.spec.role is Role.VERIFIER:
+            machine.send(told)
+        machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
+        yield machine
+
+
+@contextmanager
+def _restored(
+    saved: Template,
+    use: Use,
     folder: Path,
     *,
-    is_template: bool,
     console: Path,
-    orders: Path,
     recording: Path,
-    pass_fds: Sequence[int] = (),
-) -> AbstractContextManager[Machine]:
-    def command(channel_fd: int, monitor_fd: int) -> list[str]:
-        plugs = Plugs(folder / _RAM, is_template, console, orders, recording, channel_fd, monitor_fd)
-        return argv.argv(PROGRAM, spec, plugs)
+    orders: bytes,
+    pass_fds: Sequence[int],
+) -> Iterator[Machine]:
+    with (
+        open(saved.folder / _STATE, "rb") as state,
+        _started(
+            saved.spec, use, folder, console=console, recording=recording, orders=orders,
+            pass_fds=[*pass_fds, state.fileno()],
+        ) as machine,
+    ):  # fmt: skip
+        try:
+            monitor.restore(machine.control, state.fileno(), machine.limit(_RESTORE_LIMIT_S, "restored machine"))
+        except (EOFError, OSError, QMPError, TimeoutError) as error:
+            raise machine.lost(f"it could not be restored from {saved.folder}: {error!r}") from None
+        yield machine
 
-    return started(
-        command,
-        console=console,
-        memory_mib=spec.memory_mib,
-        one_cpu=spec.role is Role.RECORDER and not is_template,
-        pass_fds=pass_fds,
-    )
+
+@contextmanager
+def _started(
+    spec: MachineSpec,
+    use: Use,
+    folder: Path,
+    *,
+    console: Path,
+    recording: Path,
+    orders: bytes = b"",
+    pass_fds: Sequence[int] = (),
+) -> Iterator[Machine]:
+    """Start a machine whose RAM is a file in the folder."""
+    with memory_file("orders", _padded(orders)) as file:
+
+        def command(channel_fd: int, monitor_fd: int) -> list[str]:
+            plugs = Plugs(folder / _RAM, use, console, by_descriptor(file), recording, channel_fd, monitor_fd)
+            return argv.argv(PROGRAM, spec, plugs)
+
+        with started(
+            command,
+            console=console,
+            memory_mib=spec.memory_mib,
+            one_cpu=spec.role is Role.RECORDER and use is Use.CLONE,
+            pass_fds=[*pass_fds, file.fileno()],
+        ) as machine:
+            yield machine
 
 
 def _padded(orders: bytes) -> bytes:
@@ -266,66 +339,12 @@ def _padded(orders: bytes) -> bytes:
     return orders.ljust(argv.ORDERS_BYTES, b"\0")
 
 
-def code_archive(
-    libraries: Sequence[Library] = (),
-    processor: Processor = Processor.PLAIN,
-    image_digest: str = "",
-    *,
-    is_warm: bool = True,
-) -> bytes:
-    """Return our code as a second archive for an initrd; `is_warm` has the agent load everything before it is ready."""
-    root = Path(rig.__file__).parent
-    found = sorted(path for pattern in _GUEST_CODE for path in root.glob(pattern))
-    code = {f"code/rig/{path.relative_to(root)}": (path.read_bytes(), 0o644) for path in found}
-    libraries = sorted(libraries, key=lambda library: library.name)
-    served = _served(libraries, processor, image_digest)
-    for engine in served:
-        code |= _package(engine)
-    if is_warm:
-        warm = [orders.message for orders in warm_orders(libraries, served)]
-        code["code/warm.json"] = (json.dumps(warm, sort_keys=True).encode(), 0o644)
-    return cpio.archive(code | {path: entry for one in libraries for path, entry in _with_needs(one).items()})
-
-
-def _with_needs(library: Library) -> dict[str, tuple[bytes, int]]:
-    """Return a build and, if it comes with a user's own recipe, that recipe's name and the files beside the build."""
-    found = {f"code/libraries/{library.name}": (library.path.read_bytes(), 0o755)}
-    if library.image:
-        beside = needs.kept(library.image).files
-        found |= {f"code/libraries/{path}": (content, 0o755) for path, content in beside.items()}
-        found["code/image"] = (library.image.encode(), 0o644)
-    return found
-
-
-def _served(libraries: Sequence[Library], processor: Processor, image_digest: str) -> list[Engine]:
-    """Return the engines of a guest: those of its image that the processor can run, or those that are only a build.
-
-    An image that no engine asks for serves those of the base image, of which it has everything.
-    """
-    given = [named(name) for name in sorted({library.engine for library in libraries})]
-    if alone := [engine for engine in given if engine.spec.needs_build]:
-        return alone
-    able = [engine for engine in engines() if processor in {Processor.MODERN, engine.spec.processor}]
-    own = [engine for engine in able if recipes.serves(image_digest, engine)]
-    return own or [engine for engine in able if recipes.of_engine(engine) == base_recipe()]
-
-
-def _package(engine: Engine) -> dict[str, tuple[bytes, int]]:
-    """Return the Python files and native code of an engine's package, and an `__init__.py` for each folder above it."""
-    parts = engine.module.split(".")
-    found = {}
-    for path in sorted(one for pattern in _PACKAGE for one in engine.folder.glob(pattern)):
-        found["/".join(["code", *parts, str(path.relative_to(engine.folder))])] = (path.read_bytes(), 0o644)
-    for depth in range(1, len(parts)):
-        path = engine.folder.parents[len(parts) - depth - 1] / "__init__.py"
-        found["/".join(["code", *parts[:depth], "__init__.py"])] = (path.read_bytes() if path.exists() else b"", 0o644)
-    return found
-
-
 def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:
     program = shutil.which(PROGRAM) or PROGRAM
     place = Path("placeholder")
-    plugs = Plugs(place, is_template=False, console=place, orders=place, recording=place, channel_fd=0, monitor_fd=0)
+    # The image's digest says what these are, wherever the cache is.
+    spec = replace(spec, kernel=place, initrd=place, root_disk=place)
+    plugs = Plugs(place, Use.CLONE, console=place, orders=place, recording=place, channel_fd=0, monitor_fd=0)
     line = argv.argv(program, spec, plugs)
     stamp = subprocess.list2cmdline(line) + image.digest + qemu_version() + str(Path(program).stat().st_mtime_ns)
     return hashlib.blake2b(stamp.encode() + code, digest_size=8).hexdigest()

@@ -32,7 +32,7 @@ from rig.contract.errors import HostError, VmError
 from rig.contract.orders import FAILED, READY
 from rig.contract.processors import Processor
 from rig.engines.builds import Library
-from rig.machines import image, template
+from rig.machines import guestcode, image, template
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine, started
@@ -155,7 +155,7 @@ class _UserModeMachine(Machine):
 def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) -> Iterator[UserMode]:
     """Hold what machines are started from for the length of a block; `libraries` as in `rig.machines.template`."""
     kernel = built()
-    code = template.code_archive(libraries, processor, guest.digest, is_warm=False)
+    code = guestcode.whole(guest.digest, libraries, processor)
     digest = hashlib.blake2b(f"{kernel.digest} {guest.digest} ".encode() + code, digest_size=8).hexdigest()
     folder = cache_folder() / "templates" / f"{RECIPE}-{digest}"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rig.contract.devices import DEVICES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
-from rig.engines import Engine
+from rig.engines import Engine, named
 from rig.engines.builds import Library
 from rig.filesystems import default_filesystems
 from rig.workloads import MEASURED
@@ -29,8 +29,9 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
         if names and not engine.spec.needs_build:
             for number in range(max(len(names), len(workloads))):
                 yield _orders(engine, names[number % len(names)], workloads[number % len(workloads)])
+    for engine in [named(name) for name in sorted({library.engine for library in libraries})]:
         for library in _of_each_kind(libraries, engine):
-            yield _orders(engine, names[0], workloads[0], library)
+            yield _orders(engine, engine.spec.warm[0], _measured(engine)[0], library)
 
 
 def _measured(engine: Engine) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rig.contract.processors import Processor
-from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, argv
+from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, Use, argv
 
 SPEC = MachineSpec(Role.RECORDER, Accelerator.TCG, 640, Path("/i/vmlinuz"), Path("/i/initrd"), Path("/i/root.img"))
-PLUGS = Plugs(Path("/t/ram"), True, Path("/t/console"), Path("/t/orders"), Path("/t/recording"), 5, 6)
+PLUGS = Plugs(Path("/t/ram"), Use.BOOT, Path("/t/console"), Path("/t/orders"), Path("/t/recording"), 5, 6)
 EVERY_SPEC = [replace(SPEC, role=r, accelerator=a) for r, a in itertools.product(Role, Accelerator)]
 
 
@@ -40,7 +40,7 @@ def test_a_clone_differs_from_its_template_only_in_share_sandbox_and_that_it_wai
     spec: MachineSpec,
 ) -> None:
     template = line(spec)
-    clone = line(spec, replace(PLUGS, is_template=False))
+    clone = line(spec, replace(PLUGS, use=Use.CLONE))
     assert ["-S", "-incoming", "defer"] == clone[len(template) :]
     differing = [(old, new) for old, new in zip(template, clone, strict=False) if old != new]
     assert [("share=on", "share=off"), ("spawn=allow", "spawn=deny")] == [
@@ -48,10 +48,11 @@ def test_a_clone_differs_from_its_template_only_in_share_sandbox_and_that_it_wai
     ]
     assert all(old.rsplit(",", 1)[0] == new.rsplit(",", 1)[0] for old, new in differing)
     assert line(spec) == template
+    assert line(spec, replace(PLUGS, use=Use.EXTEND)) == [*template, "-S", "-incoming", "defer"]
 
 
 def test_other_files_and_sockets_change_what_is_behind_the_devices_and_no_device() -> None:
-    other = Plugs(Path("/c/ram"), True, Path("/c/console"), Path("/c/orders"), Path("/c/recording"), 15, 16)
+    other = Plugs(Path("/c/ram"), Use.BOOT, Path("/c/console"), Path("/c/orders"), Path("/c/recording"), 15, 16)
     first, second = line(SPEC), line(SPEC, other)
     named = {"/t/ram": "/c/ram", "/t/console": "/c/console", "/t/orders": "/c/orders", "/t/recording": "/c/recording"}
     for old, new in {**named, "fd=5": "fd=15", "fd=6": "fd=16"}.items():
@@ -80,7 +81,7 @@ def test_under_kvm_a_guest_has_the_processor_of_the_host_or_all_but_the_feature_
 
 @pytest.mark.parametrize("spec", EVERY_SPEC, ids=lambda spec: f"{spec.role}-{spec.accelerator}")
 def test_a_guest_has_no_network_a_sandbox_and_read_only_disks(spec: MachineSpec) -> None:
-    words = line(spec, replace(PLUGS, is_template=False))
+    words = line(spec, replace(PLUGS, use=Use.CLONE))
     assert (["none"], []) == (values(words, "-nic"), values(words, "-netdev"))
     assert ["on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn=deny"] == values(words, "-sandbox")
     assert [] == values(words, "-drive")
@@ -95,7 +96,7 @@ def test_a_guest_has_no_network_a_sandbox_and_read_only_disks(spec: MachineSpec)
 def test_commas_in_paths_are_doubled_where_qemu_parses_options_and_nowhere_else() -> None:
     folder = Path("/a,b")
     spec = replace(SPEC, kernel=folder / "vmlinuz", initrd=folder / "initrd", root_disk=folder / "root")
-    words = line(spec, Plugs(folder / "ram", False, folder / "console", folder / "orders", folder / "rec", 5, 6))
+    words = line(spec, Plugs(folder / "ram", Use.CLONE, folder / "console", folder / "orders", folder / "rec", 5, 6))
     assert (["/a,b/vmlinuz"], ["/a,b/initrd"]) == (values(words, "-kernel"), values(words, "-initrd"))
     parsed = (
         values(words, "-object") + values(words, "-fw_cfg") + values(words, "-blockdev") + values(words, "-chardev")

@@ -12,7 +12,7 @@ from rig.contract.errors import StoreError, UsageError
 from rig.contract.scenario import Scenario
 from rig.engines import named
 from rig.front import cli, programs
-from rig.machines import image, needs, recipes, template
+from rig.machines import guestcode, image, needs, recipes
 from rig.machines.guests import name_of
 from rig.machines.needs import Needs
 
@@ -120,13 +120,16 @@ def test_a_scenario_carries_its_recipe_is_recorded_apart_and_measured_in_its_ima
 
 def test_the_guest_has_the_files_beside_the_program_and_the_name_of_the_recipe(own: Path) -> None:
     build = chosen(own, own)[1].build
-    archive = template.code_archive([build])
+    digest = needs.of_file(own).recipe.digest
+    archive = guestcode.added(digest, [build])
     for path in (build.name, "own.conf", "lib/deep/er.js"):
         assert f"code/libraries/{path}\0".encode() in archive
     assert b"deeper" in archive
     assert b"code/image\0" in archive
     assert build.image.encode() in archive
-    assert b"code/image\0" not in template.code_archive([chosen(own, None)[1].build])
+    assert b"code/image\0" not in guestcode.added(image.recipe().digest, [chosen(own, None)[1].build])
+    # All of our own engines can be measured without it.
+    assert b"code/rig/engines/sqlite" not in guestcode.common(digest)
 
 
 def test_a_stored_scenario_gets_its_recipe_back_and_no_other(own: Path) -> None:

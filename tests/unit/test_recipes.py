@@ -11,7 +11,7 @@ from rig.contract.errors import HostError, UsageError
 from rig.contract.processors import Processor
 from rig.engines import Engine, named
 from rig.filesystems import filesystems
-from rig.machines import guests, image, initrd, needs, recipes, template
+from rig.machines import guestcode, guests, image, initrd, needs, recipes
 from rig.planning import matrix
 from tests.unit import engines
 
@@ -116,7 +116,7 @@ def test_a_guest_has_the_engines_of_its_image_only(own: Path) -> None:
     (own / recipes.FILE).write_text('packages = ["liblog1"]\n')
     base, alone = image.recipe(), recipes.of_engine(engine())
     served = {
-        recipe.name: [each.name for each in template._served([], Processor.MODERN, recipe.digest)]
+        recipe.name: [each.name for each in guestcode._served(recipe.digest, [], Processor.MODERN)]
         for recipe in (base, alone, *map(recipes.named, ("embedded", "base-generic", "embedded-generic")))
     }
     of_base, of_embedded = ["files", "sqlite"], ["leveldb", "lmdb"]

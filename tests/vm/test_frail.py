@@ -6,7 +6,6 @@ The engine is `tests/frail`, with native code of its own. Its templates are kept
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from rig.planning import matrix
 from rig.planning.verdicts import live_verdicts
 from rig.recordings.archive import Recording
 from tests.unit import frailty
+from tests.vm import caches
 from tests.vm.samples import SHORT, findings, opened
 
 _MAGIC = b"FRAL"
@@ -42,9 +42,11 @@ _SECTOR = 512
 
 
 @pytest.fixture(scope="module")
-def _frail(tmp_path_factory: pytest.TempPathFactory, image: Image) -> Iterator[None]:
+def _frail(
+    tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template
+) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("frail")
-    shutil.copytree(image.folder, folder / "cache" / "images" / image.folder.name)
+    caches.furnished(folder / "cache", image, recorder, verifier)
     with frailty.installed(folder), pytest.MonkeyPatch.context() as patch:
         patch.setenv("RIG_CACHE", str(folder / "cache"))
         yield

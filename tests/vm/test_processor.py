@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,18 @@ from rig.contract.errors import VmError
 from rig.contract.processors import Processor
 from rig.machines.argv import Role
 from rig.machines.image import Image
-from rig.machines.template import template
+from rig.machines.template import Template, template
 from rig.planning import matrix
 from tests.unit import frailty
+from tests.vm import caches
 
 _FLAGS = ("-mavx2",)
 
 
 @pytest.fixture
-def cache(tmp_path: Path, image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(tmp_path: Path, image: Image, verifier: Template, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep templates apart from the user's, who keeps only the last ones."""
-    shutil.copytree(image.folder, tmp_path / "cache" / "images" / image.folder.name)
+    caches.furnished(tmp_path / "cache", image, verifier)
     monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,8 +28,10 @@ from rig.machines import needs
 from rig.machines.guests import Machines, guests
 from rig.machines.image import Image
 from rig.machines.record import record
+from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline
+from tests.vm import caches
 from tests.vm.samples import findings, opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,10 +82,8 @@ def built(name: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, image: Image) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    shutil.copytree(image.folder, folder / "images" / image.folder.name)
-    return folder
+def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
+    return caches.furnished(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
 def called(cache: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import VmError
+from rig.engines.builds import Library
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
 from rig.filesystems.ext import DISK_MIB
+from rig.machines import guestcode
 from rig.machines import template as vm_template
 from rig.machines.argv import Role
 from rig.machines.image import Image
@@ -115,7 +117,7 @@ def test_when_every_boot_fails_the_error_tells_what_the_console_said(
     (tmp_path / "vmlinuz").symlink_to(image.kernel)
     (tmp_path / "root.img").symlink_to(image.root_disk)
     (tmp_path / "initrd.cpio").write_bytes(b"")
-    monkeypatch.setattr(vm_template, "_GUEST_CODE", ())
+    monkeypatch.setattr(guestcode, "_CODE", ())
     with pytest.raises(VmError, match=r"(?s)3 boots of the verifier failed.*panic"), template(Role.VERIFIER, broken):
         pass
     assert not list((tmp_path / "cache" / "templates").glob("*/identity"))
@@ -125,11 +127,29 @@ def test_other_guest_code_makes_another_template(
     verifier: Template, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = replace(verifier.spec, initrd=image.initrd)
-    name = f"verifier-{vm_template._digest(spec, image, vm_template.code_archive())}"
+    name = f"verifier-{vm_template._digest(spec, image, guestcode.common(image.digest))}"
     assert verifier.folder.name == name
-    monkeypatch.setattr(vm_template, "_GUEST_CODE", vm_template._GUEST_CODE[:-1])
-    assert name != f"verifier-{vm_template._digest(spec, image, vm_template.code_archive())}"
+    monkeypatch.setattr(guestcode, "_CODE", guestcode._CODE[:-1])
+    assert name != f"verifier-{vm_template._digest(spec, image, guestcode.common(image.digest))}"
     assert name != f"verifier-{vm_template._digest(replace(spec, memory_mib=641), image, b'')}"
+
+
+def test_what_comes_from_outside_is_added_to_the_template_without_it_and_other_content_makes_another(
+    verifier: Template, image: Image, tmp_path: Path
+) -> None:
+    path = tmp_path / "program"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    library = Library("program", "elf-0", path)
+    begun = (verifier.folder / "console").stat().st_mtime_ns
+    with template(Role.VERIFIER, image, libraries=[library]) as first, first.clone() as machine:
+        machine.send({"ping": True})
+        assert {"pong": True} == machine.receive(_ANSWER_LIMIT_S)
+    assert verifier.identity == identity(verifier) != first.identity
+    assert begun == (verifier.folder / "console").stat().st_mtime_ns
+    path.write_text("#!/bin/sh\nexit 2\n")
+    with template(Role.VERIFIER, image, libraries=[library]) as second:
+        assert 3 == len({verifier.folder, first.folder, second.folder})
+        assert first.folder.exists()
 
 
 def test_a_template_can_be_shared_and_is_not_removed_while_it_is_in_use(verifier: Template, image: Image) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -17,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from rig.machines.image import Image
+from rig.machines.template import Template
 from rig.store import Run
 from tests.unit import wheels
+from tests.vm import caches
 
 SCENARIO = "sqlite-ext4-wal_full_powercut"
 _LIMIT_S = 900
@@ -30,13 +31,13 @@ _PINNED = re.compile(r"^[\w.-]+==[\w.]+", re.MULTILINE)
 class Stranger:
     """A user with an empty environment, an empty folder and a cache, and no access to this clone."""
 
-    def __init__(self, folder: Path, image: Image) -> None:
+    def __init__(self, folder: Path, image: Image, *templates: Template) -> None:
         self.project = folder / "le projet d'été"
         self.environment = folder / "un venv à part"
         self.cache = folder / "le cache d'été"
         self.project.mkdir()
-        # Building the image takes a minute or two, and another test does that.
-        shutil.copytree(image.folder, self.cache / "images" / image.folder.name)
+        # Other tests make these.
+        caches.furnished(self.cache, image, *templates)
         self.call(sys.executable, "-m", "venv", self.environment)
 
     @property
@@ -72,8 +73,8 @@ class Stranger:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, image: Image) -> Stranger:
-    return Stranger(tmp_path, image)
+def stranger(tmp_path: Path, image: Image, recorder: Template, verifier: Template) -> Stranger:
+    return Stranger(tmp_path, image, recorder, verifier)
 
 
 def install(stranger: Stranger, wheel: Path, folder: Path) -> set[str]:

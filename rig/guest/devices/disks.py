@@ -7,6 +7,7 @@ brd advertises no volatile cache, so the block layer strips FLUSH before a targe
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,10 @@ from rig.contract.geometry import CHUNK_BYTES
 
 # The disk of the root file system, a file of the host. Nothing may read it while a recording is made.
 ROOT_DISK = "/dev/vda"
+# The one with what the host gives: a recording to check, or more code.
+RECORDING_DISK = os.environ.get("RIG_RECORDING", "/dev/vdb")
+# include/uapi/linux/fs.h
+_BLKFLSBUF = 0x1261
 _READ_BYTES = 1 << 20
 _NULL_BLK = Path("/sys/kernel/config/nullb")
 _MODULES = Path("/run/modules")
@@ -37,6 +42,14 @@ def require_modules(names: Iterable[str]) -> None:
         # In /sys/module a dash is an underscore.
         if name not in built_in and not Path("/sys/module", name.replace("-", "_")).exists():
             load_module(name)
+
+
+def forget(descriptor: int) -> None:
+    """Forget what is cached of an open block device.
+
+    The last close does so too, but a process that was forked meanwhile has the device open as well.
+    """
+    fcntl.ioctl(descriptor, _BLKFLSBUF)
 
 
 def unload_module(name: str) -> None:
