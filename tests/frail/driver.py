@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import struct
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
 FILE = "frail.log"
 MAGIC = b"FRAL"
+# By no divisor of what a file system has room for.
+_LITTER = 12
 _HEADER = struct.Struct("<4sII")
 
 
@@ -28,6 +31,9 @@ class Frail:
         self._native.scan.restype = ctypes.c_long
         self._conduct = settings["conduct"]
         path = Path(directory) / FILE
+        if self._conduct == "litter":
+            for _ in range(_LITTER):
+                os.close(tempfile.mkstemp(dir=directory)[0])
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._end = self._native.scan(str(path).encode(), self._conduct.encode())
         self._rows: dict[str, dict[int, Row]] = {}

@@ -240,3 +240,13 @@ def test_an_engine_that_comes_to_grief_on_a_sound_disk_is_an_error_of_one_line_t
         "run its transactions without the rig, or report it to its authors",
         str(caught.value),
     ), caught.value
+
+
+def test_what_an_engine_does_on_a_disk_that_its_many_lives_have_filled_counts_for_nothing(
+    recorder_of_frail: Template, tmp_path: Path
+) -> None:
+    scenario = replace(scenario_of("litter", "processkill"), workload=WorkloadSpec(24))
+    live = record(scenario, recorder_of_frail, tmp_path).facts.live
+    assert {"prefix"} == {one["kind"] for one in live}
+    # Of 36, for the file system has room for 256 files.
+    assert 15 < len(live) < 22

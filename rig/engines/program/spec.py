@@ -13,5 +13,7 @@ SPEC = Spec(
     needs_build=True,
     # Under emulation on a slow host, Node was still starting after ten.
     state_limit_s=30,
+    # As many as a program may make that keeps each entry in a file of its own.
+    file_count=1000,
     warm=PROMISES[:1],
 )

@@ -6,11 +6,13 @@ that was in flight, or with the next one if the database has that already. A lif
 its first transaction: before a supervised call, drawn from the seed among as many as a transaction of these settings
 makes, or as soon as the acknowledgement is in the log. Transactions that stay in memory make no call, so only
 the latter is left. A database that comes back wrong is reported, and replaced by one that holds what was acknowledged.
-A transaction once found in the database counts as acknowledged from then on, because it has been read.
+A transaction once found in the database counts as acknowledged from then on, because it has been read. What an engine
+does on a disk that its many lives have filled counts for nothing.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,6 +35,8 @@ from rig.workloads.operations import Operation, Verb
 
 # The last kill of a transaction comes after its acknowledgement, all others hit its commit.
 KILLS_PER_TRANSACTION = 3
+# One in so many of its blocks and files must be free.
+_SPARE = 16
 
 
 @dataclass
@@ -44,7 +48,7 @@ class Death:
     # Draws the call, counted from 1, before which a commit is killed. A commit with fewer calls is killed when
     # acknowledged.
     draw: Callable[[], int]
-    # After enough kills, or once the log is nearly full, nothing strikes any more.
+    # After enough kills, or once the log or the file system is nearly full, nothing strikes any more.
     strikes: bool = True
     issued: int = 0
     acked: int = 0
@@ -101,13 +105,15 @@ def run(site: Site) -> dict[str, Any]:
         return choice.randint(1, choice.choice(call_counts)) if call_counts else 0
 
     while True:
-        death = Death(kill_count, draw, strikes=kill_count < kills_max and has_room(mapper))
+        goes_on = kill_count < kills_max and has_room(mapper) and has_space(site.directory)
+        death = Death(kill_count, draw, strikes=goes_on)
         said, was_killed = lives.one(acked, death, is_fresh=last is None)
         settings = said.get("settings", settings)
         finding = Finding.of(said["finding"])
-        if last:
-            live.append(_told(last, finding, acked, len(live) + 1))
         is_sound = finding.recovered is not None and finding.recovered >= acked
+        # An engine that cannot do its work because we have filled its disk breaks no promise.
+        if last and (is_sound or has_space(site.directory)):
+            live.append(_told(last, finding, acked, len(live) + 1))
         if was_killed:
             acked = max(acked, finding.recovered or 0, death.acked)
             last = death
@@ -118,6 +124,13 @@ def run(site: Site) -> dict[str, Any]:
             last = None
     user_bytes = site.work.user_bytes(site.orders.transaction_count)
     return {"settings": settings, "user_bytes": user_bytes, "live": live}
+
+
+def has_space(directory: str) -> bool:
+    """Return whether a file system has space for some more lives, and room for the files that each may leave behind."""
+    found = os.statvfs(directory)
+    # Some file systems count no files.
+    return found.f_bavail * _SPARE >= found.f_blocks and found.f_ffree * _SPARE >= found.f_files
 
 
 def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, Any]:
