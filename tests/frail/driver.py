@@ -18,7 +18,6 @@ from rig.workloads.operations import Content, Operation, Row, Table, Verb
 
 FILE = "frail.log"
 MAGIC = b"FRAL"
-# By no divisor of what a file system has room for.
 _LITTER = 12
 _HEADER = struct.Struct("<4sII")
 

@@ -242,7 +242,7 @@ def test_an_engine_that_comes_to_grief_on_a_sound_disk_is_an_error_of_one_line_t
     ), caught.value
 
 
-def test_what_an_engine_does_on_a_disk_that_its_many_lives_have_filled_counts_for_nothing(
+def test_kills_end_before_the_many_lives_of_an_engine_have_filled_its_disk(
     recorder_of_frail: Template, tmp_path: Path
 ) -> None:
     scenario = replace(scenario_of("litter", "processkill"), workload=WorkloadSpec(24))

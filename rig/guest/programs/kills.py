@@ -6,8 +6,8 @@ that was in flight, or with the next one if the database has that already. A lif
 its first transaction: before a supervised call, drawn from the seed among as many as a transaction of these settings
 makes, or as soon as the acknowledgement is in the log. Transactions that stay in memory make no call, so only
 the latter is left. A database that comes back wrong is reported, and replaced by one that holds what was acknowledged.
-A transaction once found in the database counts as acknowledged from then on, because it has been read. What an engine
-does on a disk that its many lives have filled counts for nothing.
+A transaction once found in the database counts as acknowledged from then on, because it has been read. Kills
+end before its many lives have filled the disk; a database that comes back wrong on a full one voids the recording.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from rig.workloads.operations import Operation, Verb
 
 # The last kill of a transaction comes after its acknowledgement, all others hit its commit.
 KILLS_PER_TRANSACTION = 3
-# One in so many of its blocks and files must be free.
-_SPARE = 16
+# One in so many of its blocks, and of its files, must be free.
+_SPARE_BLOCKS, _SPARE_FILES = 16, 8
 
 
 @dataclass
@@ -111,8 +111,13 @@ def run(site: Site) -> dict[str, Any]:
         settings = said.get("settings", settings)
         finding = Finding.of(said["finding"])
         is_sound = finding.recovered is not None and finding.recovered >= acked
-        # An engine that cannot do its work because we have filled its disk breaks no promise.
-        if last and (is_sound or has_space(site.directory)):
+        if not is_sound and not has_space(site.directory):
+            # The engine may have lost something, or it cannot work because we have filled its disk: void, not kept.
+            raise RuntimeError(
+                f"the disk is nearly full after {kill_count} kills, and the database came back as {finding.kind}: "
+                f"{finding.detail}; record fewer transactions"
+            )
+        if last:
             live.append(_told(last, finding, acked, len(live) + 1))
         if was_killed:
             acked = max(acked, finding.recovered or 0, death.acked)
@@ -130,7 +135,7 @@ def has_space(directory: str) -> bool:
     """Return whether a file system has space for some more lives, and room for the files that each may leave behind."""
     found = os.statvfs(directory)
     # Some file systems count no files.
-    return found.f_bavail * _SPARE >= found.f_blocks and found.f_ffree * _SPARE >= found.f_files
+    return found.f_bavail * _SPARE_BLOCKS >= found.f_blocks and found.f_ffree * _SPARE_FILES >= found.f_files
 
 
 def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, Any]:
