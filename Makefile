@@ -1,9 +1,12 @@
 # The two commands are `make run` (the main matrix, from nothing to the printed table) and `make test`.
-# Each first installs what it needs: programs (bootstrap.sh), the Python environment (.venv, from requirements.lock) and the
-# guest image. All three are made once; after that the check takes well under a second and changes nothing.
+# Each goal first installs what it needs, and no more: programs (bootstrap.sh), the Python environment (.venv, from
+# requirements.lock) and the guest image. All are made once; after that the check takes well under a second and changes
+# nothing.
 #
-# Variables: PYTHON  the interpreter for .venv (>= 3.11; default: the first one found)
-#            JOBS    how many tests run in parallel (default: one per processor)
+# Variables: PYTHON   the interpreter for .venv (>= 3.11; default: the first one found)
+#            JOBS     how many tests run in parallel (default: one per processor)
+#            T        for `make unit` and `make vm`: a module, such as T=test_nfs (default: all)
+#            PROFILE  how many examples property tests try: check (10, always the same), contributor (100), nightly (1000)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,44 +16,58 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
+PROFILE ?= contributor
 export PYTHON
 export PYTHONUNBUFFERED := 1
 unexport PYTHONPATH
 
 BIN := .venv/bin
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(PROFILE)
 # The stamp identifies what the environment was made from: a new lock, new entry points or a moved clone make a new one.
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
 
-.PHONY: help run claims test bench unit vm durability lint image clean programs programs-of-test
+.PHONY: help run claims bench check test test-all rest lint unit vm durability durations image clean programs programs-of-test
 
 help:  ## list the goals
-	@grep -hE '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 14
 
-run: programs $(STAMP) image  ## measure what is lost at each setting, and print the table
+run: programs $(STAMP) image  ## measure what is lost at each setting, and print the table (3 min)
 	@$(BIN)/rig run
 
 claims: programs $(STAMP)  ## check what documents claim, and print every verdict
 	@$(BIN)/rig claims || test $$? -eq 3
 
-test: lint unit vm durability  ## check everything: style, types, unit tests, virtual machines, the durability matrix
-
 bench: programs $(STAMP) image  ## measure the rig itself against its budgets
 	@$(BIN)/rig bench
 
-lint: programs-of-test $(STAMP)  ## ruff and mypy --strict
+check: lint  ## style, types and the fast unit tests, before each commit (1 min)
+	@$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=check -m 'not slow' tests/unit
+
+test: lint unit image  ## style, types, all unit tests, and the representative tests in machines (12 min)
+	@$(PYTEST) --durations 10 -m representative tests/vm tests/durability
+
+test-all: test rest  ## everything (25 min)
+
+rest: programs-of-test $(STAMP) image  ## only what test-all adds to test
+	@$(PYTEST) --durations 20 -m 'not representative' tests/vm tests/durability
+
+lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy
 
 unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
-	@$(BIN)/pytest -n $(JOBS) --durations 20 --durations-min 3 tests/unit
+	@$(PYTEST) --durations 10 --durations-min 3 tests/unit$(if $(T),/$(T).py)
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 10 tests/vm
+	@$(PYTEST) --durations 20 --durations-min 10 tests/vm$(if $(T),/$(T).py)
 
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
-	@$(BIN)/pytest -n $(JOBS) --durations 20 --durations-min 10 tests/durability
+	@$(PYTEST) --durations 20 --durations-min 10 tests/durability
+
+durations: programs-of-test $(STAMP) image  ## measure how long each test takes (tests/durations.json)
+	@$(PYTEST) --store-durations tests
 
 image: programs $(STAMP)  ## build the guest image, unless the cache has it
 	@$(BIN)/rig image build

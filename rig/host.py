@@ -19,7 +19,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rig.contract.errors import HostError, StoreError
@@ -54,6 +54,8 @@ _SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _STDERR_LINES_SHOWN = 8
 _MIB = 1 << 20
 _MEMORY = Path("/proc/meminfo")
+_GROUPS = Path("/proc/self/cgroup")
+_GROUP_ROOT = Path("/sys/fs/cgroup")
 
 
 def run(
@@ -146,9 +148,30 @@ def available_memory_bytes() -> int:
     """Return how much memory programs can get without swapping, which includes the page cache (proc(5), MemAvailable).
 
     What sysconf calls available is what nobody uses for anything: next to none on a host that has read many files.
+    A container or service may get less than the host has: the limits of its control groups count too.
     """
     fields = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) << 10
+    return min([int(fields["MemAvailable"].split()[0]) << 10, *_left_to_our_groups()])
+
+
+def _left_to_our_groups() -> Iterator[int]:
+    """Yield what each of our control groups may still take; their page cache is given back when memory is short.
+
+    Source: Documentation/admin-guide/cgroup-v2.rst, memory.max, memory.current and memory.stat.
+    """
+    own = next((line[3:] for line in _GROUPS.read_text().splitlines() if line.startswith("0::")), "/")
+    folder = _GROUP_ROOT / own.lstrip("/")
+    for group in (folder, *folder.parents):
+        if not group.is_relative_to(_GROUP_ROOT):
+            return
+        try:
+            most = (group / "memory.max").read_text().strip()
+            current = int((group / "memory.current").read_text())
+            counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        except OSError:  # the root has no limit, and version 1 has other files
+            continue
+        if most != "max":
+            yield int(most) - current + int(counts["inactive_file"]) + int(counts["active_file"])
 
 
 def atomic_write(path: Path, data: bytes) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rig import host
 from rig.cache import require_cache
 from rig.contract.errors import HostError, RigError
 from rig.contract.processors import Processor
+from rig.front import inherited
+from rig.front.inherited import Check
 from rig.machines import image, usermode
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Accelerator
@@ -27,20 +28,6 @@ _PROGRAMS = ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit", "taskset", "ch
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-@dataclass(frozen=True)
-class Check:
-    """The result of one check; `detail` says what was found, or how to get it.
-
-    `package` is the Debian package that contains it, if there is one.
-    """
-
-    ok: bool
-    what: str
-    detail: str
-    optional: bool = False
-    package: str = ""
-
-
 def examine() -> Iterator[Check]:
     """Check everything that a run needs, and yield each result at once."""
     qemu = _qemu()
@@ -51,6 +38,7 @@ def examine() -> Iterator[Check]:
     yield Check(
         available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run needs {_MEMORY_BYTES >> 20} MiB"
     )
+    yield from inherited.examine()
     yield _folder("current folder", lambda: require_runs(Path.cwd()))
     cache = _folder("cache", require_cache)
     yield cache

@@ -15,9 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from typing import Any, TypeVar
 
 from rig.contract.errors import EngineError
@@ -153,30 +155,39 @@ def together(
 ) -> tuple[int, list[Written], list[Read]]:
     """Give each writer and reader a process and a connection; return when all began, and what each measured."""
     context = multiprocessing.get_context("fork")
-    pipes, processes = [], []
-    for task in (*writers, *readers):
-        # One at a time: a process that inherits another's end keeps it open when that one dies, and nobody is told.
-        mine, theirs = context.Pipe()
-        process = context.Process(target=_carry_out, args=(theirs, opened, task), daemon=True)
-        process.start()
-        theirs.close()
-        pipes.append(mine)
-        processes.append(process)
-    for each in pipes:
-        _told(each)
-    with watch.running():
-        begin_ns = time.perf_counter_ns()
+    with ExitStack() as stack:
+        pipes, processes = [], []
+        for task in (*writers, *readers):
+            # One at a time: a process that inherits another's end keeps it open when that one dies, and nobody is told.
+            mine, theirs = context.Pipe()
+            pipes.append(stack.enter_context(mine))
+            process = context.Process(target=_carry_out, args=(theirs, opened, task), daemon=True)
+            process.start()
+            theirs.close()
+            stack.callback(_end, process)
+            processes.append(process)
         for each in pipes:
-            each.send(None)
-        try:
-            written = [_told(each) for each in pipes[: len(writers)]]
-        finally:
-            is_over.set()
-        done = [_told(each) for each in pipes[len(writers) :]]
-        for process in processes:
-            # The kernel counts what a child wrote only once it has been waited for.
-            process.join()
+            _told(each)
+        with watch.running():
+            begin_ns = time.perf_counter_ns()
+            for each in pipes:
+                each.send(None)
+            try:
+                written = [_told(each) for each in pipes[: len(writers)]]
+            finally:
+                is_over.set()
+            done = [_told(each) for each in pipes[len(writers) :]]
+            for process in processes:
+                # The kernel counts what a child wrote only once it has been waited for.
+                process.join()
     return begin_ns, written, done
+
+
+def _end(process: ForkProcess) -> None:
+    """Kill a process that an error of another has left at work, and release it."""
+    process.kill()
+    process.join()
+    process.close()
 
 
 def _waiting(may_begin: threading.Event, task: Callable[[], _Answer]) -> _Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def checkout(folder: Path, recipe: str) -> list[str]:
     """Make a checkout whose tests are one line of shell, and return the command that checks it."""
     shutil.copytree(ROOT / ".ci", folder / ".ci")
-    (folder / "Makefile").write_text(f"test:\n\t{recipe}\n")
+    (folder / "Makefile").write_text(f"test:\n\t{recipe}\nrest:\n\t@:\n")
     return [str(folder / ".ci" / "check")]
 
 
@@ -74,8 +75,36 @@ def test_a_check_that_is_told_to_end_takes_what_it_started_with_it(tmp_path: Pat
     assert ends(pids.read_text())
 
 
+_INHERITED = "ulimit -S -n; ulimit -S -c; ulimit -S -s; umask; env; grep SigIgn /proc/self/status"
+
+
+def test_the_checks_have_the_limits_and_the_environment_of_a_login_whatever_their_caller_has() -> None:
+    own = {"HOME": "/home-of/someone", "USER": "someone", "LOGNAME": "someone", "SHELL": "/bin/bash"}
+    of_the_caller = {"TMPDIR": "/elsewhere", "PYTHONPATH": "/elsewhere", "RIG_CACHE": "/elsewhere", "CI": "true"}
+    of_clients = {"PIP_CERT": "/a certificate", "https_proxy": "proxy", "REQUESTS_CA_BUNDLE": "bundle"}
+
+    def odd() -> None:
+        os.umask(0o077)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_STACK, (1 << 26, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    done = subprocess.run(
+        [ROOT / ".ci" / "login", "bash", "-c", _INHERITED],
+        env=own | of_the_caller | of_clients | {"PATH": "/bin"},
+        capture_output=True, text=True, check=True, timeout=60, preexec_fn=odd,
+    )  # fmt: skip
+    open_files, core, stack, umask, *variables, ignored = done.stdout.splitlines()
+    assert ("1024", "0", "8192", "0022") == (open_files, core, stack, umask)
+    found = dict(line.partition("=")[::2] for line in variables)
+    assert own | of_clients == {name: value for name, value in found.items() if name in {*own, *of_clients}}
+    assert {"PATH", "LANG", "TERM"} == {*found} - {*own, *of_clients, "PWD", "SHLVL", "_"}
+    assert 0 == int(ignored.split()[1], 16) & 1 << signal.SIGINT - 1
+
+
 def test_property_tests_try_new_examples_each_time_even_where_ci_is_set() -> None:
-    program = "from hypothesis import settings as s; import tests.unit.conftest; print(s().derandomize, s().print_blob)"
+    program = "from hypothesis import settings as s; import tests.conftest; print(s().derandomize, s().print_blob)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "CI": "true"},

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,12 @@ class Marks:
 
     def __call__(self, text: str) -> None:
         self.found.append(Mark(len(self.found), f"{text}-{next(self._times)}"))
+
+
+@pytest.fixture(autouse=True)
+def no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint waits for a reader that no other thread will end, by default five seconds."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.05))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, author, written
 from rig.engines.files.spec import SPEC
 from rig.engines.own import Process, Task
 from rig.planning import matrix
+from tests.leaks import as_if_the_process_ended
 from tests.unit.samples import verdict
 
 COUNT = 20
@@ -38,10 +39,13 @@ def _task(directory: str | Path, pattern: str) -> Task:
 
 def _carried_out(directory: str | Path, pattern: str, count: int) -> Finding:
     task = _task(directory, pattern)
-    session = driver.session(_start, task)
-    for number in range(1, count + 1):
-        session.commit(number)
-    session.close()
+    with as_if_the_process_ended():
+        session = driver.session(_start, task)
+        for number in range(1, count + 1):
+            session.commit(number)
+        session.close()
+        # A memory map closes its own descriptor.
+        del session
     return driver.recovered(_start, task)
 
 

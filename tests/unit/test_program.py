@@ -29,6 +29,7 @@ from rig.front import cli, programs
 from rig.guest.watch.children import Child
 from rig.guest.watch.forks import kill_children
 from rig.planning import matrix
+from tests.leaks import as_if_the_process_ended
 from tests.unit.samples import durable, measured, verdict
 
 COUNT = 5
@@ -156,8 +157,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def start(arguments: Sequence[str]) -> Process:
         return Child(arguments, str(folder), is_confined=False)
 
-    yield made
-    kill_children()
+    with as_if_the_process_ended():
+        yield made
+        kill_children()
 
 
 def carried_out(start: Start, task: Task) -> None:

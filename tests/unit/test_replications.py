@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,18 +72,21 @@ def test_the_order_of_the_pragmas_decides_the_size_of_pages(tmp_path: Path, arm:
     assert size == carried_out(tmp_path, s2.REPLICATION, arm)["read_back"]["page_size"]
 
 
-def test_an_error_that_the_script_drops_is_counted(tmp_path: Path) -> None:
+def test_an_error_that_the_script_drops_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = sqlite3.connect(tmp_path / "test.db", isolation_level=None)
     connection.execute("CREATE TABLE test_table (id INTEGER PRIMARY KEY, value TEXT)")
     role = s0._Role()
     connection.execute("BEGIN IMMEDIATE")
-    # The writer gives up after the five seconds that the driver waits by default.
+    # The writer gives up after the time that the driver waits by default, which is five seconds.
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
     writer = threading.Thread(target=s0._write_all, args=(str(tmp_path), 3, role))
     writer.start()
     writer.join()
     connection.execute("ROLLBACK")
     connection.close()
     assert {"errors": 1} == dict(role.counts)
+    # The script leaves the connection that failed to the garbage collector.
+    gc.collect()
     assert 0 == s0._row_count(str(tmp_path))
 
 

@@ -58,7 +58,8 @@ class Proxy:
         self.asked: list[str] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
 
     def _listen(self) -> None:
         while True:
@@ -71,6 +72,7 @@ class Proxy:
 
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
+        self._listener.join()
         self._server.close()
 
 

@@ -43,6 +43,7 @@ def test_the_files_are_not_looked_at_unless_that_is_asked_for(tmp_path: Path) ->
     database.create((TABLE,), rows(1, 3))
     database.commit(rows(10, 1))
     assert [] == database.seen()
+    database.close()
 
 
 @pytest.mark.parametrize("journal_mode", ["delete", "truncate", "persist", "wal"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -71,13 +72,18 @@ def test_every_tuning_reads_back_as_it_was_asked_for_after_a_reopen_too(tmp_path
 
 def test_tunings_do_what_their_words_say(tmp_path: Path) -> None:
     """Each of these would be a zero that rests on nothing if SQLite took the value and did not act on it."""
+    with ExitStack() as databases:
+        do_what_their_words_say(tmp_path, databases)
 
+
+def do_what_their_words_say(tmp_path: Path, databases: ExitStack) -> None:
     def at(mode: str, word: str = "") -> tuple[Path, sqlite.SqliteDatabase]:
         folder = tmp_path / f"{mode}{word}"
         folder.mkdir()
         values = SPEC.tunings[word].values if word else {}
         database = filled(folder, COUNT, {**SPEC.tuning, **values, "journal_mode": mode, "synchronous": "off"})
         assert isinstance(database, sqlite.SqliteDatabase)
+        databases.callback(database.close)
         database.observe()
         database.commit(ledger.transaction(SEED, COUNT + 1))
         return folder, database

@@ -104,8 +104,10 @@ def test_a_transaction_is_known_to_be_open(connection: Connection) -> None:
 
 def test_a_database_that_is_none_is_refused(library: str, libraries: Path, tmp_path: Path) -> None:
     (tmp_path / "junk").write_bytes(b"not a database " * 1000)
+    connection = sqlite_library.connect(str(tmp_path / "junk"), library, libraries)
     with pytest.raises(Exception, match="not a database") as junk:
-        sqlite_library.connect(str(tmp_path / "junk"), library, libraries).execute("SELECT * FROM sqlite_master")
+        connection.execute("SELECT * FROM sqlite_master")
+    connection.close()
     with pytest.raises(Exception, match="unable to open") as nowhere:
         sqlite_library.connect(str(tmp_path / "no" / "where"), library, libraries).execute("SELECT 1")
     assert [26, 14] == [sqlite_library.error_code(error.value) for error in (junk, nowhere)]
