@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-SLOW_S = 1.0
+SLOW_S = 0.5
 _FILE = Path(__file__).with_suffix(".json")
 _OPTION = "--store-durations"
 _stored: Mapping[str, Mapping[str, float]] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "slow: takes a second or more, or needs more programs than a run: not in make check"
+        "markers", "slow: takes half a second or more, or needs more programs than a run: not in make check"
     )
     config.addinivalue_line("markers", "representative: of the tests in machines, one that make test runs")
     # The workers of pytest-xdist report to the controller, which has them all.

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from rig.machines.guests import Machines
 
 
+# Of the matrix, what `make test` measures, with the controls of each.
+_REPRESENTATIVE = frozenset({
+    "sqlite-ext4-wal_full_powercut", "sqlite-ext4-wal_normal_powercut", "sqlite-ext4-wal_off_powercut",
+    "sqlite-ext4-delete_extra_torn", "sqlite-ext4-delete_off_torn",
+})  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name.partition("[")[2].removesuffix("]") in _REPRESENTATIVE:
+            item.add_marker(pytest.mark.representative)
+
+
 @pytest.fixture(scope="module")
 def guests_builds() -> dict[str, Library]:
     from tests.durability import builds

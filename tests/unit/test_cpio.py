@@ -6,16 +6,23 @@ import stat
 import subprocess
 from pathlib import Path, PurePosixPath
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.machines.cpio import archive
+
+# Needs cpio.
+pytestmark = pytest.mark.slow
 
 Files = dict[str, tuple[bytes, int]]
 
 names = st.text(st.characters(categories=["L", "N"], include_characters="._- "), min_size=1, max_size=9).filter(
     lambda name: name not in (".", "..")
 )
+
+# Needs cpio.
+pytestmark = pytest.mark.slow
 paths = st.lists(names, min_size=1, max_size=4).map("/".join)
 
 

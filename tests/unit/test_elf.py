@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from rig import host
 from rig.engines.elf import ElfError, shared_library
 
+# Needs a compiler.
+pytestmark = pytest.mark.slow
+
 SOURCE = """
 #include <stdio.h>
 int offered(void) { return puts(""); }

@@ -26,6 +26,9 @@ from rig.guest.watch.forks import manner
 from rig.workloads.oracle import Oracle
 from tests.unit import frailty
 
+# Needs a compiler.
+pytestmark = pytest.mark.slow
+
 COUNT = 5
 GRIEF = "frail: damage at byte 0"
 

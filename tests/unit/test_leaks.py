@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+# Each starts pytest.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 # Body of a test -> how what it leaves behind is named.
 LEAKS = {

@@ -22,6 +22,9 @@ from rig.planning import matrix
 from rig.store import Run
 from rig.workloads import MEASURED
 
+# Needs a compiler.
+pytestmark = pytest.mark.slow
+
 EVERY_FUNCTION = "\n".join(f"void {name}(void) {{}}" for name in FUNCTIONS)
 (SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
 

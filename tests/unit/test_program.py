@@ -271,6 +271,7 @@ def guest(glibc: str, *libraries: str) -> Contents:
     return Contents(f"libc6:amd64\t{glibc}-1\n", lambda path: path.rpartition("/")[2] in libraries)
 
 
+@pytest.mark.slow  # it needs a compiler
 def test_a_program_is_kept_under_its_digest_and_outlives_its_file(tmp_path: Path, own_cache: Path) -> None:
     path = compiled(tmp_path, "-static")
     found = builds.library(str(path))
@@ -289,6 +290,7 @@ def test_a_program_is_kept_under_its_digest_and_outlives_its_file(tmp_path: Path
         builds.library_of_run(found.name, None)
 
 
+@pytest.mark.slow  # it needs a compiler
 def test_what_the_guest_could_not_start_is_refused(tmp_path: Path) -> None:
     shared = compiled(tmp_path, "-lm", "-Wl,--no-as-needed", "-lm")
     builds.require_loadable(builds.library(str(shared)), guest("99.9", "libm.so.6", "libc.so.6"))
@@ -328,6 +330,7 @@ def test_a_script_runs_where_its_interpreter_is_and_is_refused_elsewhere(line: s
         builds.require_loadable(found, Contents("", lambda asked: asked != path))
 
 
+@pytest.mark.slow  # it needs a compiler
 def test_the_control_of_a_program_is_the_program_itself_with_the_same_promise(tmp_path: Path) -> None:
     path = str(compiled(tmp_path, "-static"))
     found = programs.chosen(path, "ext4", ["torn"], "prefix")

@@ -18,6 +18,9 @@ from rig.engines.rocksdb import dbbench
 from rig.front import cli
 from rig.trials.stopwatch import Stopwatch
 
+# Needs db_bench.
+pytestmark = pytest.mark.slow
+
 S4, BINDING = replications_of(named("rocksdb"))
 SCALE = 0.01
 RECORDS = 10_000

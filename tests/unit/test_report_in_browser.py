@@ -26,6 +26,9 @@ from rig.analysis.sweep import page_html as sweep_html
 from rig.contract.results import PhaseFacts, VerdictKind
 from tests.unit import samples
 
+# Needs a browser.
+pytestmark = pytest.mark.slow
+
 _LIMIT_S = 60
 _FLAGS = (
     "--headless",

@@ -8,6 +8,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
+# Needs vagrant or ruby.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 VAGRANTFILE = ROOT / "Vagrantfile"
 

@@ -8,6 +8,9 @@ import pytest
 
 from tests.unit import wheels
 
+# Needs git.
+pytestmark = pytest.mark.slow
+
 # The folders of the repository to which the package links.
 LINKED = ("analysis", "faults", "vm-images")
 

@@ -1,10 +1,13 @@
-"""A cache of a test's own that has the image and its templates already, since to make those takes minutes."""
+"""A cache of a test's own that has what takes minutes to make: images, templates, and what the host was found to do."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from rig import host
+from rig.contract.processors import Processor
+from rig.machines import accelerator, usermode
 from rig.machines.image import Image
 from rig.machines.template import Template
 
@@ -12,8 +15,17 @@ _LIMIT_S = 120
 
 
 def furnished(folder: Path, image: Image, *templates: Template) -> Path:
-    """Copy an image and templates into a cache, whose folder is returned."""
-    for kind, path in [("images", image.folder), *(("templates", one.folder) for one in templates)]:
+    """Copy an image, the kernel of user-mode machines and templates into a cache, whose folder is returned."""
+    # Where KVM does not work, to find that out takes twenty seconds.
+    accelerator.best_accelerator(image)
+    usermode.hindrance(image, Processor.PLAIN)
+    kernel = usermode.built()
+    folder.mkdir(parents=True, exist_ok=True)
+    for note in (accelerator.note_of(image), usermode.note_of(kernel)):
+        if note.exists():
+            shutil.copy(note, folder)
+    of_images = [("images", one.folder) for one in (image, kernel)]
+    for kind, path in [*of_images, *(("templates", one.folder) for one in templates)]:
         (folder / kind).mkdir(parents=True, exist_ok=True)
         # Memory is a sparse file.
         host.run(["cp", "-r", "--reflink=auto", str(path), str(folder / kind)], timeout_s=_LIMIT_S)

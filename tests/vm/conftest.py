@@ -26,15 +26,6 @@ from rig.machines.usermode import UserMode
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 
-# Modules that take minutes, the longest first. Begun last, one of them would leave all workers but its own idle.
-_LONG = ["speed", "program", "engines", "wheel", "frail", "syncs", "cli", "postgresql"]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that take longest; each worker carries out whole modules (`--dist loadfile`)."""
-    places = {f"test_{name}.py": place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
-
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:

@@ -91,6 +91,7 @@ def copy_of(run: Run, folder: Path) -> Run:
     return copy
 
 
+@pytest.mark.representative
 def test_every_planned_cut_has_one_verdict(whole: Run) -> None:
     results, damaged = whole.results()
     assert [] == damaged
@@ -142,6 +143,7 @@ def killed_in_the_middle(folder: Path, judged_count: int) -> None:
     assert -signal.SIGKILL == child.returncode
 
 
+@pytest.mark.representative
 def test_a_killed_run_goes_on_and_ends_as_one_that_nothing_disturbed(
     whole: Run, machines: Machines, tmp_path: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_a_damaged_verdict_is_judged_again(whole: Run, machines: Machines, tmp_p
 
 
 @pytest.mark.parametrize("sabotage", ["cut short", "garbage", "facts", "gone"])
+@pytest.mark.representative
 def test_a_void_recording_costs_its_own_scenarios_only_and_is_named(
     sabotage: str, whole: Run, machines: Machines, tmp_path: Path
 ) -> None:

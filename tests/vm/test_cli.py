@@ -63,6 +63,7 @@ def verdicts(folder: Path, scenario_id: str) -> list[Verdict]:
     return found
 
 
+@pytest.mark.representative
 def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     ran: Ran,
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     assert (folder / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.representative
 def test_a_run_begins_with_what_decides_its_outcome(
     ran: Ran, recorder: Template, verifier: Template, user_mode: UserMode, image: Image
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_run_begins_with_what_decides_its_outcome(
     assert len([line for line in lines if not line.endswith("judged so far")]) < 7
 
 
+@pytest.mark.representative
 def test_the_same_command_again_measures_nothing_and_says_the_same(
     ran: Ran,
 ) -> None:
@@ -108,6 +111,7 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
     assert before == {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.representative
 def test_report_rewrites_the_same_bytes(ran: Ran) -> None:
     folder, result = ran
     names = ("report.html", "verdicts.parquet")
@@ -119,6 +123,7 @@ def test_report_rewrites_the_same_bytes(ran: Ran) -> None:
     assert before == {name: (folder / name).read_bytes() for name in names}
 
 
+@pytest.mark.representative
 def test_advice_rests_on_the_run_and_is_refused_beyond_it(
     ran: Ran,
 ) -> None:
@@ -147,6 +152,7 @@ def test_advice_rests_on_the_run_and_is_refused_beyond_it(
         assert f"rig run {SCENARIO.removesuffix('powercut')}" in refused.stdout
 
 
+@pytest.mark.representative
 def test_replay_of_a_lost_suffix_shows_the_stored_verdict(
     ran: Ran,
 ) -> None:
@@ -225,6 +231,7 @@ def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
     assert "holds another run (it differs in orders); name another folder" in result.stderr
 
 
+@pytest.mark.representative
 def test_controls_that_were_not_run_make_it_inconclusive(ran: Ran, tmp_path: Path) -> None:
     """Reuse the recording of the other run: this tests only the answer."""
     folder, _ = ran

@@ -37,7 +37,7 @@ TINY = Profile("tiny", WORKLOAD.transaction_count, 60, 20, exposure_min=5, repro
 FEW = replace(TINY, states_max=12, instants=6, side_states_max=12)
 
 
-@pytest.mark.parametrize("name", ["leveldb", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("name", [pytest.param("leveldb", marks=pytest.mark.representative), "lmdb", "rocksdb"])
 def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_image(
     name: str, tmp_path: Path
 ) -> None:

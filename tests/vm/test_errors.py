@@ -65,6 +65,7 @@ def trap() -> int:
     )
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize(("settings", "loses"), [("wal_full", True), ("delete_full", False)])
 def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_cut_breaks_the_promise(
     *, settings: str, loses: bool, recorded: Recorder, verifier: Template

@@ -39,6 +39,7 @@ def scenario_on(word: str) -> Scenario:
 
 
 @pytest.mark.parametrize("word", ["xfs", "btrfs", "f2fs"])
+@pytest.mark.representative
 def test_what_was_synced_survives_and_a_flipped_bit_is_the_file_systems(word: str, tmp_path: Path) -> None:
     scenario = scenario_on(word)
     with guests() as source:

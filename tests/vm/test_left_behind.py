@@ -52,6 +52,7 @@ def machines_of(folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["emulated", "user-mode"])
 @pytest.mark.parametrize("ending", ["end", "exception", "SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.representative
 def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
     ending: str, kind: str, tmp_path: Path, verifier: Template
 ) -> None:

@@ -34,6 +34,7 @@ def scenario_of(name: str, transaction_count: int = 8) -> Scenario:
     return replace(scenario, workload=WorkloadSpec(transaction_count, think_ms=200))
 
 
+@pytest.mark.representative
 def test_the_server_keeps_what_it_acknowledged_and_loses_it_without_its_syncs(source: Guests, tmp_path: Path) -> None:
     scenarios = [scenario_of(f"{name}_powercut") for name in ("default", "default+eatmydata", "flush2")]
     ids = [one.id for one in scenarios]

@@ -46,6 +46,7 @@ def cut(word: str, machines: Machines, folder: Path, settings: str = "wal_full")
         return [(timeline.acked(state.instant), one) for state, one in zip(states, found, strict=True)]
 
 
+@pytest.mark.representative
 def test_what_a_client_synced_is_on_the_disk_of_its_server(machines: Machines, tmp_path: Path) -> None:
     found = cut("nfs", machines, tmp_path / "recording")
     assert {"prefix"} == {one.kind for _, one in found}
@@ -58,6 +59,7 @@ def test_what_a_client_did_not_sync_stays_with_it_as_the_rig_does_not_look(machi
     assert any((one.recovered or 0) < acked - 1 for acked, one in found if one.kind == "prefix")
 
 
+@pytest.mark.representative
 def test_a_server_that_answers_before_it_writes_loses_what_its_client_synced(
     machines: Machines, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def second_run(recorder: Template) -> tuple[dict[str, Any], list[bytes]]:
     return record.run(scenario_of("wal_full"), recorder)
 
 
+@pytest.mark.representative
 def test_the_same_scenario_gives_the_same_log_bit_for_bit(
     wal_full: Recording, second_run: tuple[dict[str, Any], list[bytes]], recorder: Template
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_scenario_recorded_twice_notes_that_it_was_reproduced(recorder: Templa
     assert json.loads((tmp_path / "facts.json").read_text())["reproduced"] is True
 
 
+@pytest.mark.representative
 def test_each_setting_flushes_as_often_as_its_documentation_says(recorded: Recorder) -> None:
     names = ("delete_extra", "delete_full", "wal_full", "wal_normal", "wal_off")
     facts = {name: recorded(scenario_of(name)).facts for name in names}
@@ -129,6 +131,7 @@ def _without_the_last_ack(entries: list[Entry]) -> list[Entry]:
     ],
     ids=["untouched", "a flipped bit", "a flush missing", "an ack missing", "a read from the host"],
 )
+@pytest.mark.representative
 def test_a_recording_is_void_that_has(
     *,
     sabotage: Callable[[list[Entry]], list[Entry]],

@@ -35,7 +35,7 @@ def shown(found: list[Finding]) -> list[tuple[str, int | None, str, str, bool]]:
     return [(one.kind, one.recovered, one.detail, one.files, one.opened) for one in found]
 
 
-@pytest.mark.parametrize("settings", ["wal_full", "delete_off"])
+@pytest.mark.parametrize("settings", ["wal_full", pytest.param("delete_off", marks=pytest.mark.representative)])
 @pytest.mark.parametrize("fault", [Fault.POWERCUT, Fault.SHORN])
 def test_both_kinds_of_machines_show_the_same(
     settings: str, fault: Fault, verifier: Template, user_mode: UserMode, recorded: Recorder
@@ -100,6 +100,7 @@ def test_a_state_whose_machine_is_lost_is_judged_in_the_other_kind_and_after_thr
 
 
 @pytest.mark.parametrize("part", ["recovered", "files", "kind"])
+@pytest.mark.representative
 def test_nothing_counts_if_the_two_kinds_disagree(
     part: str, verifier: Template, user_mode: UserMode, recorded: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +162,7 @@ def test_messages_of_any_length_arrive_and_are_answered(user_mode: UserMode) -> 
             machine.send({"ping": "x" * 9_000_000})
 
 
+@pytest.mark.representative
 def test_threads_keep_their_registers(tmp_path: Path) -> None:
     """The kernel keeps the registers of the threads of a process apart, up to the widest of this processor.
 

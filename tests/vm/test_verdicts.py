@@ -67,6 +67,7 @@ def flushes_of(entries: Sequence[Entry], transaction: int) -> list[int]:
     return [i for i in range(begin, ack) if entries[i].flags & EntryFlag.FLUSH]
 
 
+@pytest.mark.representative
 def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_recording_is_durable(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_rec
     assert all(verdict.lost_virtual_ns >= 0 and words in verdict.detail for verdict in lost)
 
 
+@pytest.mark.representative
 def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
         assert ("prefix", 3) == (found.kind, found.recovered)
 
 
+@pytest.mark.representative
 def test_a_changed_byte_of_a_row_is_foreign_and_one_of_a_page_header_is_corrupt(
     verifier: Template, delete_full: Recording, tmp_path: Path
 ) -> None:
@@ -197,6 +200,7 @@ def spread_states(log: WriteLog, count: int) -> list[CrashState]:
     return [everything_unflushed_lost(log, epochs(log), end) for end in ends]
 
 
+@pytest.mark.representative
 def test_a_kernel_panic_is_its_states_verdict_and_the_others_go_on(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
 
 
 @pytest.mark.parametrize("settings", ["wal_full", "delete_normal"])
+@pytest.mark.representative
 def test_a_known_file_content_stands_for_what_opening_it_shows(
     settings: str, checker: Clones, recorded: Recorder
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_known_file_content_stands_for_what_opening_it_shows(
     assert len({one["recovered"] for one in every}) > 4, "one finding for all would not show"
 
 
+@pytest.mark.representative
 def test_no_state_leaks_into_another_or_into_the_base(checker: Clones, recorded: Recorder) -> None:
     scenario = scenario_of("wal_full")
     with opened(recorded(scenario)) as (_, log):

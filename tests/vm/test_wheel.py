@@ -89,6 +89,7 @@ def install(stranger: Stranger, wheel: Path, folder: Path) -> set[str]:
     return before
 
 
+@pytest.mark.representative
 def test_a_stranger_installs_the_wheel_measures_tests_their_project_and_removes_it(
     stranger: Stranger, tmp_path: Path
 ) -> None:
