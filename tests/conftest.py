@@ -30,10 +30,8 @@ settings.load_profile("contributor")
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fail a test that ends with more descriptors, mappings of deleted files, threads or children than before."""
-    before = leaks.holdings()
-    yield
-    left = leaks.leaked(before, leaks.holdings())
-    assert not left, "the test left behind: " + "; ".join(left)
+    with leaks.nothing_left_behind():
+        yield
 
 
 _OUT_OF_TIME = "not run: the time for all tests (RIG_TESTS_END) is over"

@@ -49,6 +49,15 @@ def leaked(before: Holdings, after: Holdings) -> list[str]:
 
 
 @contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """Raise AssertionError at the end if this process holds more than at the beginning."""
+    before = holdings()
+    yield
+    left = leaked(before, holdings())
+    assert not left, "the test left behind: " + "; ".join(left)
+
+
+@contextmanager
 def as_if_the_process_ended() -> Iterator[None]:
     """Give back at the end what code of the guest leaves to the end of its process: descriptors, and orphans."""
     before = _open_descriptors().keys()

@@ -56,7 +56,7 @@ def user_mode(image: Image) -> Iterator[UserMode]:
         yield made
 
 
-@pytest.fixture(params=["emulated", "user-mode"])
+@pytest.fixture(scope="session", params=["emulated", "user-mode"])
 def checker(request: pytest.FixtureRequest) -> Template | UserMode:
     """What crash states are checked in, once of each kind."""
     name = {"emulated": "verifier", "user-mode": "user_mode"}[request.param]
