@@ -23,7 +23,7 @@ from rig.contract.orders import Shim
 from rig.engines import found
 
 if TYPE_CHECKING:
-    from rig.analysis.outcome import Outcome
+    from rig.analysis.metrics import Outcome
     from rig.contract.results import MeasuredScenario
 
 # File system, fault and device: what a witness and a database must have in common.

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from rig.analysis.dossiers import Promise
 from rig.analysis.findings import is_comparable
-from rig.analysis.outcome import Result, Row, loses, settings_rank, worst_first
+from rig.analysis.metrics import loses, settings_rank, worst_first
+from rig.analysis.outcome import Result, Row
 from rig.analysis.randomcut import RandomCut, random_cut
 from rig.analysis.statistics import Proportion
 from rig.contract.orders import Shim

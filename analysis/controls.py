@@ -51,7 +51,7 @@ from rig.faults import Holds
 from rig.filesystems import keeps_order, syncs_on_close, unsafe
 
 if TYPE_CHECKING:
-    from rig.analysis.outcome import Outcome
+    from rig.analysis.metrics import Outcome
     from rig.contract.results import MeasuredScenario
     from rig.contract.scenario import Scenario
 
@@ -343,7 +343,7 @@ def _clock_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 def _reach_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
     own = [o for o in _unshimmed(members) if not o.settings_mismatches]
-    detected_count, silent_count = sum(o.detected_count for o in own), sum(o.silent_count for o in own)
+    detected_count, silent_count = sum(o.noticed_count for o in own), sum(o.silent_count for o in own)
     what = f"some state must not be simply durable; {detected_count} detected, {silent_count} silent"
     return _control(group, "reach", own, what, fired=detected_count + silent_count > 0)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rig.analysis.outcome import Outcome, Summary
+from rig.analysis.metrics import Outcome
+from rig.analysis.outcome import Summary
 from rig.analysis.speed import ArmSpeed, summed_up
 from rig.engines import found
 from rig.speed.speeds import ArmFacts, Speeds

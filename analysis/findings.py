@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rig.analysis.dossiers import Keeps
-from rig.analysis.outcome import Outcome, Result, Row, Summary
+from rig.analysis.metrics import Outcome
+from rig.analysis.outcome import Result, Row, Summary
 from rig.analysis.table import damage_text, number
 from rig.contract.arms import MAIN_FAULTS
 from rig.contract.scenario import is_default

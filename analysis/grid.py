@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rig.analysis.dossiers import Keeps
 from rig.analysis.outcome import Result, Row
 from rig.contract.arms import SPECS, Arm
 from rig.contract.orders import Shim
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 # From this many faults on, a line for each scenario is too much to read.
 FAULTS_MIN = 4
-LEGEND = "+ kept   X broken   ? inconclusive   . nothing promised"
-_MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?"}
+LEGEND = "+ kept   X broken   ? inconclusive   . not judged"
+_MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?", Result.NOT_JUDGED: "."}
 _STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": "dim"}
 _ARMS = list(Arm)
 
@@ -69,11 +68,7 @@ def by_title(rows: Sequence[Row], words: Callable[[MeasuredScenario], str]) -> d
 
 def mark(row: Row | None) -> str:
     """Return the mark of a scenario; a blank if there is none."""
-    if row is None:
-        return " "
-    if row.judgement.result is Result.KEPT and row.promise and row.promise.keeps is Keeps.ANYTHING:
-        return "."
-    return _MARKS[row.judgement.result]
+    return " " if row is None else _MARKS[row.judgement.result]
 
 
 def fault_order(fault: str) -> tuple[int, str]:

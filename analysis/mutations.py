@@ -98,7 +98,7 @@ def lines(summary: Summary) -> list[str]:
 def _mutant(kind: str, rows: Sequence[Row]) -> Mutant:
     own = [row for row in rows if row.outcome.scenario.shim == f"{DROP_PREFIX}{kind}"]
     results = {row.judgement.result.value for row in own}
-    noticed = True if "broken" in results else None if "inconclusive" in results else False
+    noticed = True if "broken" in results else False if results == {"kept"} else None
     scenarios = tuple(row.outcome.scenario.id for row in own)
     return Mutant(kind, scenarios, noticed, expectation(own[0].outcome.scenario))
 

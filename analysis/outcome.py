@@ -8,15 +8,16 @@ The rules of judgement, in this order:
    verdict; a second recording differed; a transaction lacks a documented sync or makes others in its place; fewer
    distinct file contents than asked for, unless every epoch was enumerated, nothing is promised anyway, or twice the
    states showed no new content and there is one for every eighth transaction.
-4. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
+4. Where nothing is promised, or what is promised cannot be held against the engine (a file system that does not keep
+   what it has synced, a disk that lies): not judged. What was seen is shown, and never called kept.
+5. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
 Beside a broken promise stands what the file system itself lost in the same run (`analysis.blame`).
-Then `summarise` applies the controls: a kept scenario of a group whose controls did not all fire becomes inconclusive.
-A kept promise of "anything goes" says so among its reasons.
+Then `summarise` applies the controls: a scenario of a group whose controls did not all fire becomes inconclusive unless
+it is broken. Scenarios that were not judged do not decide the answer of a run; a run of no others is inconclusive.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -32,15 +33,13 @@ from rig.analysis.controls import (
     is_sabotaged,
 )
 from rig.analysis.dossiers import Keeps, Promise
-from rig.analysis.latencies import Latencies, latencies
+from rig.analysis.metrics import Outcome, outcome, seen, settings_rank, worst_first
 from rig.analysis.promises import promise_of, violates
 from rig.analysis.protocol import compare
-from rig.analysis.statistics import Proportion, proportion
 from rig.contract.arms import exposure_wanted, is_live_cut
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import is_default, name_of
-from rig.engines import found
+from rig.contract.scenario import is_default
 from rig.filesystems import unsafe
 
 # Above this share of states without a verdict the scenario is inconclusive.
@@ -52,66 +51,19 @@ DOUBTFUL_SHARE_MAX = 0.05
 SEEN_PART = 8
 _AGAINST_DOUBT = "record with another --seed, or let the program flush between two such writes"
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
-_DETECTED = (
-    VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FICKLE, VerdictKind.OUT_OF_MEMORY, VerdictKind.STUCK,
-    VerdictKind.DIED, VerdictKind.FILESYSTEM_DAMAGE,
-)  # fmt: skip
-_SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 
 
 class Result(StrEnum):
-    """The three-valued answer; inconclusive is never green."""
+    """The three-valued answer, and what a scenario is that has none; inconclusive is never green."""
 
     KEPT = "kept"
     BROKEN = "broken"
     INCONCLUSIVE = "inconclusive"
+    # Of a scenario, never of a run: there was no promise to hold it against.
+    NOT_JUDGED = "not judged"
 
 
 EXIT_CODES: Mapping[Result, int] = {Result.KEPT: 0, Result.BROKEN: 1, Result.INCONCLUSIVE: 3}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The metrics of one scenario. Losses are counted over the states that a prefix of the transactions explains."""
-
-    scenario: MeasuredScenario
-    state_count: int
-    # States with a verdict on the database.
-    database_count: int
-    # Distinct disk contents among them, and distinct file contents: what the database saw, and what a zero rests on.
-    content_count: int
-    exposure_count: int
-    kind_counts: Mapping[VerdictKind, int]
-    # None if no state is explained by a prefix.
-    lost_max: int | None
-    lost_mean: float | None
-    # Number of states by number of transactions lost.
-    lost_counts: Mapping[int, int]
-    lost_virtual_ns_max: int
-    # States that lost an acknowledged transaction or came back damaged after one.
-    losing_count: int
-    # The share of virtual time in which a cut that drops everything unflushed loses something; None without instants.
-    instant_count: int
-    instant_share_losing: float | None
-    # Distinct file contents that are damaged.
-    damage: Proportion
-    # States that differ from what was acknowledged: engine or file system complained, or neither did.
-    detected_count: int
-    silent_count: int
-    transactions_per_s: float | None
-    flush_per_transaction: float | None
-    fua_per_transaction: float | None
-    write_amplification: float | None
-    # In virtual time; None where the speed is.
-    latencies: Latencies | None
-    # Settings for which the value asked for and the value read back differ.
-    settings_mismatches: tuple[str, ...]
-
-    @property
-    def settings_name(self) -> str:
-        """Return the settings as spelled in ids, with tuning, workload and shim if they are named."""
-        scenario = self.scenario
-        return name_of(scenario.settings, scenario.workload_name, scenario.shim, scenario.tuned)
 
 
 @dataclass(frozen=True)
@@ -146,9 +98,14 @@ class Row:
             return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
         if self.is_sabotaged and self.judgement.result is Result.BROKEN:
             return "broken (control)"
-        if self.judgement.result is Result.KEPT and self.promise and self.promise.keeps is Keeps.ANYTHING:
+        if self.judgement.result is Result.NOT_JUDGED and not self.is_withheld:
             return "nothing promised"
         return self.judgement.result.value
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether a promise that exists could not be held against the engine here."""
+        return self.promise is not None and bool(self.promise.withheld)
 
 
 @dataclass(frozen=True)
@@ -163,69 +120,6 @@ class Summary:
     def exit_code(self) -> int:
         """Return 0 for kept, 1 for broken, 3 for inconclusive."""
         return EXIT_CODES[self.result]
-
-
-def outcome(scenario: MeasuredScenario) -> Outcome:
-    """Return the metrics of one scenario; the order of its verdicts does not matter."""
-    facts = scenario.recording
-    judged = [verdict for verdict in scenario.verdicts if not verdict.kind.is_infrastructure]
-    # What a split has lost is as certain: each of its databases is a prefix.
-    explained = [one for one in judged if not one.kind.is_damage or one.kind is VerdictKind.SPLIT]
-    # A finding in the running machine may not say which files it is of: then it is no exposure, but damage counts.
-    exposures = {verdict.exposure for verdict in judged if verdict.files or verdict.kind.is_damage}
-    damaged = {verdict.exposure for verdict in judged if verdict.kind.is_damage}
-    instants = [verdict for verdict in judged if verdict.instant_weight_ns > 0]
-    is_timed = _is_timed(scenario)
-    weight_ns = sum(verdict.instant_weight_ns for verdict in instants)
-    lost_counts = Counter(verdict.lost for verdict in explained)
-    return Outcome(
-        scenario=scenario,
-        state_count=len(scenario.verdicts),
-        database_count=len(judged),
-        content_count=len({verdict.content for verdict in judged}),
-        exposure_count=len(exposures),
-        kind_counts=dict(
-            sorted(Counter(v.kind for v in scenario.verdicts).items(), key=lambda item: _SEVERITY[item[0]])
-        ),
-        lost_max=max(lost_counts, default=None),
-        lost_mean=_ratio(sum(verdict.lost for verdict in explained), len(explained)),
-        lost_counts=dict(sorted(lost_counts.items())),
-        lost_virtual_ns_max=max((verdict.lost_virtual_ns for verdict in explained), default=0),
-        losing_count=sum(map(loses, judged)),
-        instant_count=len(instants),
-        instant_share_losing=_ratio(sum(v.instant_weight_ns for v in instants if loses(v)), weight_ns),
-        damage=proportion(len(damaged), len(exposures)),
-        detected_count=sum(verdict.kind in _DETECTED for verdict in scenario.verdicts),
-        silent_count=sum(loses(verdict) and verdict.kind not in _DETECTED for verdict in judged),
-        transactions_per_s=_ratio(facts.transaction_count * 1_000_000_000, facts.busy_virtual_ns) if is_timed else None,
-        flush_per_transaction=_ratio(facts.flush_count, facts.transaction_count),
-        fua_per_transaction=None if facts.fua_count is None else _ratio(facts.fua_count, facts.transaction_count),
-        write_amplification=_ratio(facts.written_bytes, facts.user_bytes),
-        latencies=latencies(facts.latencies_virtual_ns) if is_timed else None,
-        settings_mismatches=_settings_mismatches(scenario),
-    )
-
-
-def _is_timed(scenario: MeasuredScenario) -> bool:
-    """Return whether the speed of a recording says something about the setting.
-
-    Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what the
-    workload says.
-    """
-    is_whole = not is_mutant(scenario) and not is_live_cut(scenario.fault)
-    return is_whole and scenario.fault != "processkill" and scenario.shim in list(Shim)
-
-
-def loses(verdict: Verdict) -> bool:
-    """Return whether an acknowledged transaction is gone, or cannot be relied on because the database is damaged."""
-    if verdict.kind.is_infrastructure:
-        return False
-    return verdict.lost > 0 or (verdict.kind.is_damage and verdict.acked > 0)
-
-
-def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts by severity, then by transactions lost, then by state id."""
-    return tuple(sorted(verdicts, key=lambda v: (-_SEVERITY[v.kind], -v.lost, v.state)))
 
 
 def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judgement:
@@ -247,8 +141,8 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     if found:
         return Judgement(Result.INCONCLUSIVE, (*found, *shown), (), found)
     if promise.keeps is Keeps.ANYTHING:
-        why = unsafe(outcome.scenario.filesystem, outcome.scenario.fault)
-        return Judgement(Result.KEPT, (f"nothing is promised{f', because {why}' if why else ''}", *shown), ())
+        why = f"not judged, because {promise.withheld}" if promise.withheld else "nothing is promised"
+        return Judgement(Result.NOT_JUDGED, (f"{why}: {seen(outcome)}", *shown), ())
     return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
 
 
@@ -294,7 +188,7 @@ def together(summaries: Iterable[Summary]) -> Summary:
 
 def _worst(rows: Sequence[Row]) -> Result:
     results = [row.judgement.result for row in rows if not row.is_sabotaged]
-    result = Result.KEPT if results else Result.INCONCLUSIVE
+    result = Result.KEPT if Result.KEPT in results else Result.INCONCLUSIVE
     for worse in (Result.INCONCLUSIVE, Result.BROKEN):
         result = worse if worse in results else result
     return result
@@ -359,15 +253,6 @@ def _filesystem_damage(outcome: Outcome) -> tuple[str, ...]:
     return (*damaged, f"{repaired_count} states in which the file system was repaired") if repaired_count else damaged
 
 
-def _settings_mismatches(scenario: MeasuredScenario) -> tuple[str, ...]:
-    read_back = scenario.recording.settings
-    return tuple(
-        f"{name}={asked} was asked for, {read_back.get(name, 'nothing')} was read back"
-        for name, asked in scenario.settings.items()
-        if read_back.get(name) != asked
-    )
-
-
 def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
     return (
         scenario.engine,
@@ -384,17 +269,3 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         scenario.fault,
         scenario.id,
     )
-
-
-def settings_rank(scenario: MeasuredScenario) -> tuple[tuple[int, str], ...]:
-    """Return a sort key that lists settings in the order of the engine's own choices; unknown words come last."""
-    engine = found(scenario.engine)
-    choices = engine.spec.settings if engine else {}
-    return tuple(
-        (choices[name].index(value) if value in choices.get(name, ()) else len(choices.get(name, ())), value)
-        for name, value in scenario.settings.items()
-    )
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rig.analysis.outcome import Outcome, Summary
+    from rig.analysis.metrics import Outcome
+    from rig.analysis.outcome import Summary
     from rig.contract.results import PhaseFacts
 
 _NAMES_MAX = 4

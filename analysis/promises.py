@@ -20,8 +20,20 @@ def promise_of(scenario: MeasuredScenario) -> Promise | None:
     promised = promise_for(scenario.engine, scenario.all_settings, scenario.fault, scenario.shim)
     why = unsafe(scenario.filesystem, scenario.fault)
     if not promised or not why:
+        return _withheld_by_fault(promised, scenario)
+    withheld = "" if promised.keeps is Keeps.ANYTHING else why
+    note = f"{scenario.filesystem}: {why}"
+    return replace(promised, keeps=Keeps.ANYTHING, atomic=False, bound="", note=note, withheld=withheld)
+
+
+def _withheld_by_fault(promised: Promise | None, scenario: MeasuredScenario) -> Promise | None:
+    """Return the promise, marked if there is one about power cuts and none under this fault."""
+    if not promised or promised.keeps is not Keeps.ANYTHING:
         return promised
-    return replace(promised, keeps=Keeps.ANYTHING, atomic=False, bound="", note=f"{scenario.filesystem}: {why}")
+    plain = dossier_of(scenario.engine).promise(scenario.all_settings, "powercut")
+    if not plain or plain.keeps is Keeps.ANYTHING:
+        return promised
+    return replace(promised, withheld=f"no promise is made for {scenario.fault}")
 
 
 def promise_for(engine: str, settings: Mapping[str, str], fault: str, shim: str) -> Promise | None:

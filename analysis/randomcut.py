@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rig.analysis.outcome import Outcome, loses
+from rig.analysis.metrics import Outcome, loses
 from rig.analysis.statistics import CONFIDENCE, upper_bound
 from rig.contract.results import Verdict
 

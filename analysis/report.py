@@ -28,7 +28,8 @@ from rig.analysis.controls import group_of
 from rig.analysis.costs import costs
 from rig.analysis.dossiers import Keeps
 from rig.analysis.findings import findings, is_comparable
-from rig.analysis.outcome import Outcome, Result, Row, Summary, loses, worst_first
+from rig.analysis.metrics import Outcome, loses, worst_first
+from rig.analysis.outcome import Result, Row, Summary
 from rig.analysis.pictures import RING, Axis, Point, loss_bars, speed_against_loss
 from rig.analysis.randomcut import RandomCut, random_cut
 from rig.analysis.table import damage_text, detection_text, headline, number, replay_line, share, versions

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from rig.analysis import coverage, grid, known_bugs, mutations, phases, protocol, sidebyside
 from rig.analysis.dossiers import Keeps
-from rig.analysis.outcome import Outcome, Result, Row, Summary, blindness
+from rig.analysis.metrics import Outcome
+from rig.analysis.outcome import Result, Row, Summary, blindness
 from rig.contract.arms import DISHONEST_FAULTS
 from rig.contract.results import Verdict
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # The run directory of all scenarios, or of each by its id.
-_STYLES = {Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow"}
+_STYLES = {
+    Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow", Result.NOT_JUDGED: "dim",
+}  # fmt: skip
 _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _REPLAYS_MAX = 3
 _NAMES_MAX = 3
@@ -104,18 +107,39 @@ def table_text(summary: Summary, width: int = 120) -> str:
 
 def headline(summary: Summary) -> str:
     """Return the answer of the whole run in one sentence."""
-    rows = [row for row in summary.rows if not row.is_sabotaged]
+    rows = [row for row in summary.rows if not row.is_sabotaged and row.judgement.result is not Result.NOT_JUDGED]
     state_count = sum(row.outcome.database_count for row in summary.rows)
-    of_scenarios = f"{len(rows)} scenario{'' if len(rows) == 1 else 's'}, {state_count} crash states judged"
+    of_scenarios = f"{_scenarios(len(rows))}, {state_count} crash states judged"
+    others = _not_judged(summary)
     if summary.result is Result.BROKEN:
         broken = [row.outcome for row in rows if row.judgement.result is Result.BROKEN]
         names = ", ".join(f"{one.settings_name} under {one.scenario.fault}" for one in broken[:_NAMES_MAX])
         names += ", and others" if len(broken) > _NAMES_MAX else ""
-        return f"A promise was broken by {names}: {len(broken)} of {of_scenarios}."
+        return f"A promise was broken by {names}: {len(broken)} of {of_scenarios}.{others}"
+    if others and not rows:
+        return f"Inconclusive: nothing was judged, because there was no promise to hold a scenario against.{others}"
     if summary.result is Result.INCONCLUSIVE:
         count = sum(row.judgement.result is Result.INCONCLUSIVE for row in rows)
-        return f"Inconclusive: {count} of {of_scenarios}; only what is proven is green."
-    return f"Every promise was kept: {of_scenarios}, and every control fired.{_documented_damage(rows)}"
+        return f"Inconclusive: {count} of {of_scenarios}; only what is proven is green.{others}"
+    return f"Every promise was kept: {of_scenarios}, and every control fired.{_documented_damage(rows)}{others}"
+
+
+def _scenarios(count: int) -> str:
+    return f"{count} scenario{'' if count == 1 else 's'}"
+
+
+def _not_judged(summary: Summary) -> str:
+    """Return sentences on the scenarios that were held against no promise."""
+    rows = [one for one in summary.rows if not one.is_sabotaged and one.judgement.result is Result.NOT_JUDGED]
+    withheld_count = sum(row.is_withheld for row in rows)
+    parts = []
+    if unpromised_count := len(rows) - withheld_count:
+        parts.append(f" Nothing is promised for {_scenarios(unpromised_count)} more.")
+    if withheld_count:
+        parts.append(
+            f" Not judged: {_scenarios(withheld_count)} whose promise does not hold here; the reasons are above."
+        )
+    return "".join(parts)
 
 
 def _documented_damage(rows: Sequence[Row]) -> str:
@@ -164,10 +188,10 @@ def damage_text(outcome: Outcome) -> str:
 
 
 def detection_text(outcome: Outcome) -> str:
-    """Return text such as `38 / 40`: states in which a dishonest disk was noticed, and in which it was not."""
+    """Return text such as `38 / 5 / 40`: states in which engine, file system and nobody noticed what a disk did."""
     if outcome.scenario.fault not in DISHONEST_FAULTS:
         return "-"
-    return f"{outcome.detected_count} / {outcome.silent_count}"
+    return f"{outcome.detected_count} / {outcome.filesystem_detected_count} / {outcome.silent_count}"
 
 
 def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
@@ -195,7 +219,7 @@ def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
     for name in ("lost\nmax", "instants\nlosing", "damage"):
         table.add_column(name, justify="right", no_wrap=True)
     if has_detection:
-        table.add_column("detected\n/ silent", justify="right", no_wrap=True)
+        table.add_column("engine / fs\n/ silent", justify="right", no_wrap=True)
     if has_promise:
         table.add_column("promise", no_wrap=True)
     table.add_column("result")
@@ -253,7 +277,7 @@ def _style(row: Row) -> str:
 
 def explanation(row: Row) -> list[str]:
     """Return the lines below the table for a result that is not green: the reasons, and the commands to paste."""
-    if row.judgement.result is Result.KEPT:
+    if row.judgement.result is Result.KEPT or (row.judgement.result is Result.NOT_JUDGED and not row.is_withheld):
         return []
     scenario_id = row.outcome.scenario.id
     lines = [f"{row.judgement.result.value} {scenario_id}: {'; '.join(row.judgement.reasons)}"]

@@ -3,6 +3,7 @@
     manifest.json            everything that defines the run; written once
     recordings/KEY/          the logs and facts.json, see `rig.recordings.archive`
     scenarios/ID/verdicts.jsonl  a line for each verdict, appended and synced batch by batch
+    scenarios/ID/void.jsonl      verdicts that do not count, since what made them contradicted itself
     scenarios/ID/plan.json       how many of the legal crash states are planned; written before the first verdict
     scenarios/ID/failure         why the scenario could not be measured, if it could not
     scenarios/ID/recoveries/     the recordings of recoveries, if these are cut, see `rig.recordings.recoveries`
@@ -38,6 +39,7 @@ _FORMAT = 6
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
+_VERDICTS = "verdicts.jsonl"
 # Of a verdict, what the analysis adds up.
 _COUNTS = ("entry", "acked", "lost", "lost_virtual_ns", "instant_weight_ns")
 
@@ -140,9 +142,15 @@ class Run:
         host.atomic_write(folder / "failure", message.encode())
 
     def void(self, scenario: Scenario, message: str) -> None:
-        """Store the reason why a scenario cannot be trusted, and remove it from the results."""
+        """Store the reason why a scenario cannot be trusted, and remove it from the results.
+
+        Its verdicts are kept aside as evidence. If the run goes on, none of them counts.
+        """
+        folder = self._folder(scenario.id)
         self.write_failure(scenario, message)
-        (self._folder(scenario.id) / "plan.json").unlink(missing_ok=True)
+        (folder / "plan.json").unlink(missing_ok=True)
+        if (folder / _VERDICTS).exists():
+            (folder / _VERDICTS).replace(folder / "void.jsonl")
 
     def failures(self) -> dict[str, str]:
         """Return scenario -> why it could not be measured."""
@@ -150,7 +158,7 @@ class Run:
 
     def append(self, scenario_id: str, verdicts: Iterable[Verdict]) -> None:
         """Append verdicts of a scenario and sync them; the caller must allow one thread at a time."""
-        path = self._folder(scenario_id) / "verdicts.jsonl"
+        path = self._folder(scenario_id) / _VERDICTS
         try:
             with open(path, "a+b") as file:
                 _drop_cut_line(file)
@@ -162,7 +170,7 @@ class Run:
 
     def verdicts(self, scenario_id: str) -> tuple[list[Verdict], list[StoreError]]:
         """Return the verdicts of a scenario, and one error for each damaged line."""
-        path = self._folder(scenario_id) / "verdicts.jsonl"
+        path = self._folder(scenario_id) / _VERDICTS
         found: list[Verdict] = []
         damaged: list[StoreError] = []
         offset = 0
@@ -179,7 +187,7 @@ class Run:
         """Drop the damaged lines among the verdicts of a scenario and return an error for each."""
         found, damaged = self.verdicts(scenario_id)
         if damaged:
-            host.atomic_write(self._folder(scenario_id) / "verdicts.jsonl", _lines(found))
+            host.atomic_write(self._folder(scenario_id) / _VERDICTS, _lines(found))
         return damaged
 
     def scenario(self, scenario_id: str) -> Scenario:

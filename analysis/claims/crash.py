@@ -17,7 +17,8 @@ from rig.analysis.claims.answer import Answer, decide, not_measured
 from rig.analysis.claims.claim import Claim, Scenarios, Verdict
 from rig.analysis.claims.condition import Condition, Figure
 from rig.analysis.controls import group_of
-from rig.analysis.outcome import Result, Row, Summary, loses, summarise, worst_first
+from rig.analysis.metrics import loses, worst_first
+from rig.analysis.outcome import Result, Row, Summary, summarise
 from rig.analysis.statistics import proportion
 from rig.analysis.table import replay_line
 from rig.contract.results import Verdict as StateVerdict

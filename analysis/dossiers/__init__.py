@@ -46,6 +46,8 @@ class Promise:
     across: bool = True
     # Whether nothing is promised before the first acknowledgement: the first transaction makes what it works on.
     begins_with_ack: bool = False
+    # Why a promise that exists is not held against the engine here, so that it keeps anything; empty if it is.
+    withheld: str = ""
 
     @property
     def text(self) -> str:

@@ -17,6 +17,10 @@ class VmError(RigError):
     """A virtual machine did not start, did not answer in time or was lost."""
 
 
+class DisagreementError(VmError):
+    """Two kinds of machines found different things in one crash state, so nothing that they found counts."""
+
+
 class EngineError(RigError):
     """An engine came to grief where nothing was wrong with the disk, so there is nothing to measure."""
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Protocol
 
 from rig.contract.arms import SPECS
-from rig.contract.errors import LegalityError, RigError
+from rig.contract.errors import DisagreementError, LegalityError, RigError
 from rig.contract.findings import Finding
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
@@ -64,6 +64,10 @@ class Silent:
 
     def judged(self, cut_count: int) -> None:
         """Show nothing."""
+
+
+# After these no verdict of a scenario counts, whenever it was made.
+_VOIDING = (DisagreementError, LegalityError)
 
 
 class Campaign:
@@ -140,8 +144,7 @@ class Campaign:
                 futures: list[Future[None]] = [vms.submit(self._verify_part, part, judge) for part in parts]
                 # Logs and files are in use until the last part is done, also when another has failed.
                 wait(futures)
-                for future in futures:
-                    future.result()
+                _raise_worst(futures)
                 planned = self._grown(planned, planner)
 
     def _planned(self, scenario: Scenario, planner: Planner, vms: ThreadPoolExecutor, stack: ExitStack) -> Planned:
@@ -222,9 +225,16 @@ class Campaign:
         if self._stopped.is_set():
             raise error
         for scenario in scenarios:
-            note = self._run.void if isinstance(error, LegalityError) else self._run.write_failure
+            note = self._run.void if isinstance(error, _VOIDING) else self._run.write_failure
             note(scenario, str(error))
             self._progress.says(f"{scenario.id} could not be measured: {error}")
+
+
+def _raise_worst(futures: Sequence[Future[None]]) -> None:
+    """Raise an error of finished futures, if there is any: one that voids what the others found before all others."""
+    errors = [error for future in futures if (error := future.exception())]
+    if errors:
+        raise min(errors, key=lambda error: not isinstance(error, _VOIDING))
 
 
 @dataclass(frozen=True)

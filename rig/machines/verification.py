@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from rig.contract.clocks import Clock
-from rig.contract.errors import VmError
+from rig.contract.errors import DisagreementError, VmError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, LogFile, WriteLog
@@ -127,7 +127,7 @@ def _require_equal(
     for state, one, other in zip(states, found, again, strict=True):
         if (one.kind, one.recovered, one.files) != (other.kind, other.recovered, other.files):
             shown = " and ".join(f"{each.kind} {each.recovered} {each.detail} {each.files}" for each in (one, other))
-            raise VmError(f"two kinds of machines disagree on {state.id} of {scenario.id}: they show {shown}")
+            raise DisagreementError(f"two kinds of machines disagree on {state.id} of {scenario.id}: they show {shown}")
 
 
 def _lost(console: str, error: Exception) -> Finding:

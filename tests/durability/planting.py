@@ -137,7 +137,8 @@ def measured(wanted: Sequence[Scenario], source: Source, folder: Path, profile: 
 
 
 def _found(result: MeasuredScenario, profile: Profile) -> Found:
-    from rig.analysis.outcome import judge, outcome
+    from rig.analysis.metrics import outcome
+    from rig.analysis.outcome import judge
     from rig.analysis.promises import promise_for
 
     seen = outcome(result)

@@ -8,7 +8,8 @@ import pytest
 
 from rig.analysis.controls import check_controls
 from rig.analysis.dossiers import control_settings
-from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import Result, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import detection_text, table_text
 from rig.contract.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
@@ -28,23 +29,25 @@ def rows(*kinds: VerdictKind) -> list[Verdict]:
 
 def test_whoever_complains_has_detected_it_and_what_is_wrong_without_a_complaint_is_silent() -> None:
     one = outcome(measured(WAL_FULL, rows(*NOTICED, *UNNOTICED), "bitflip"))
-    assert (3, 4) == (one.detected_count, one.silent_count)
+    assert (2, 1, 4) == (one.detected_count, one.filesystem_detected_count, one.silent_count)
     lost = outcome(measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 2), *durable(5)], "bitflip"))
     assert (0, 1) == (lost.detected_count, lost.silent_count)
     trouble = outcome(
         measured(WAL_FULL, rows(VerdictKind.HANG, VerdictKind.KERNEL_PANIC, VerdictKind.INCONCLUSIVE), "bitrot")
     )
-    assert (0, 0) == (trouble.detected_count, trouble.silent_count)
+    assert (0, 0, 0) == (trouble.detected_count, trouble.filesystem_detected_count, trouble.silent_count)
 
 
 @pytest.mark.parametrize("fault", DAMAGING)
 @pytest.mark.parametrize("kind", [*NOTICED, *UNNOTICED])
 def test_damage_that_reached_nothing_anywhere_is_no_result(fault: str, kind: VerdictKind) -> None:
     blind = summarise([measured(WAL_FULL, durable(200), fault)], 5)
-    assert Result.INCONCLUSIVE is blind.result
+    assert Result.INCONCLUSIVE is blind.rows[0].judgement.result
     assert ["reach"] == [control.name for control in blind.controls]
     seeing = summarise([measured(WAL_FULL, [*durable(200), verdict(kind, state="bad")], fault)], 5)
-    assert Result.KEPT is seeing.result
+    assert Result.NOT_JUDGED is seeing.rows[0].judgement.result
+    # Nobody promises anything there, so there is nothing that was kept.
+    assert (Result.INCONCLUSIVE, 3) == (seeing.result, seeing.exit_code)
 
 
 @pytest.mark.parametrize("blind", ["wal", "delete"])
@@ -54,10 +57,9 @@ def test_a_lying_flush_that_costs_a_full_setting_nothing_is_no_result(blind: str
         measured(sqlite(mode, "full"), durable(9) if mode == blind else loss, "lyingflush")
         for mode in ("wal", "delete")
     ]
-    assert Result.INCONCLUSIVE is summarise(scenarios, 5).result
-    assert (
-        Result.KEPT is summarise([measured(sqlite(m, "full"), loss, "lyingflush") for m in ("wal", "delete")], 5).result
-    )
+    assert {Result.INCONCLUSIVE} == {row.judgement.result for row in summarise(scenarios, 5).rows}
+    both = summarise([measured(sqlite(mode, "full"), loss, "lyingflush") for mode in ("wal", "delete")], 5)
+    assert {Result.NOT_JUDGED} == {row.judgement.result for row in both.rows}
 
 
 @pytest.mark.parametrize("fault", FORGETTING_FAULTS)
@@ -99,8 +101,8 @@ def test_two_disks_prove_nothing_until_one_was_cut_before_the_other(apart_count:
 def test_detection_is_shown_for_dishonest_disks_only() -> None:
     bad = measured(WAL_FULL, [*rows(*NOTICED, *UNNOTICED[:2]), *durable(9)], "bitflip")
     good = measured(WAL_FULL, durable(9), "powercut")
-    assert ("3 / 2", "-") == (detection_text(outcome(bad)), detection_text(outcome(good)))
-    assert "3 / 2" in table_text(summarise([bad], 5))
+    assert ("2 / 1 / 2", "-") == (detection_text(outcome(bad)), detection_text(outcome(good)))
+    assert "2 / 1 / 2" in table_text(summarise([bad], 5))
     assert "silent" not in table_text(summarise([good], 5))
-    assert "3 / 2" in report_html(summarise([bad, good], 5), {})
+    assert "2 / 1 / 2" in report_html(summarise([bad, good], 5), {})
     assert "silent" not in report_html(summarise([good], 5), {})

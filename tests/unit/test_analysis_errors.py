@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rig.analysis.controls import check_controls
-from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import Result, summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.arms import ERROR_FAULTS

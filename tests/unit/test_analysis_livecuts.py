@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rig.analysis.controls import check_controls
-from rig.analysis.outcome import outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import summarise
 from rig.contract.results import LiveFinding
 from tests.unit.samples import durable, measured, sqlite
 

@@ -10,7 +10,8 @@ import pytest
 
 from rig.analysis import mutations, protocol
 from rig.analysis.controls import check_controls, is_sabotaged, must_break
-from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import Result, summarise
 from rig.analysis.protocol import Comparison
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from rig.analysis.controls import ControlResult, must_lose
 from rig.analysis.dossiers import control_settings, dossier_of
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
-from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import Judgement, Result, Row, Summary, judge, summarise
 from rig.analysis.promises import promise_for, violates
 from rig.analysis.report import report_html
-from rig.analysis.table import table_text
+from rig.analysis.table import headline, table_text
 from rig.contract.arms import FORGETTING_FAULTS
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.engines import engines
 from rig.engines.sqlite.spec import SPEC
 from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
 
-GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.KEPT: 2}
+GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.NOT_JUDGED: 2, Result.KEPT: 2}
 WAL_FULL = sqlite("wal", "full")
 
 asked_settings = st.builds(sqlite, st.sampled_from(JOURNAL_MODES), st.sampled_from(SYNCHRONOUS))
@@ -44,66 +45,6 @@ def judged(one: MeasuredScenario, exposure_min: int = 5) -> Judgement:
 
 def row_of(summary: Summary, one: MeasuredScenario) -> Row:
     return next(row for row in summary.rows if row.outcome.scenario == one)
-
-
-def test_losses_are_counted_over_states_that_a_prefix_explains() -> None:
-    rows = [
-        *durable(6),
-        verdict(VerdictKind.LOST_SUFFIX, 4, "a"),
-        verdict(VerdictKind.LOST_SUFFIX, 2, "b"),
-        verdict(VerdictKind.TORN, 9, "c"),
-        verdict(VerdictKind.HANG, 9, "d"),
-    ]
-    result = outcome(measured(WAL_FULL, rows))
-    assert (10, 9, 9) == (result.state_count, result.database_count, result.content_count)
-    assert (4, 6 / 8, {0: 6, 2: 1, 4: 1}) == (result.lost_max, result.lost_mean, result.lost_counts)
-    assert result.lost_virtual_ns_max == 2_000_000_000
-    assert (1, 9) == (result.damage.count, result.damage.total)
-    assert result.losing_count == 3
-    assert {VerdictKind.DURABLE: 6, VerdictKind.LOST_SUFFIX: 2, VerdictKind.TORN: 1, VerdictKind.HANG: 1} == dict(
-        result.kind_counts
-    )
-
-
-def test_the_share_of_instants_is_weighted_by_virtual_time() -> None:
-    rows = [
-        verdict(state="a", instant_weight_ns=300),
-        verdict(VerdictKind.LOST_SUFFIX, 1, "b", instant_weight_ns=100),
-        verdict(VerdictKind.LOST_SUFFIX, 1, "c"),
-    ]
-    result = outcome(measured(WAL_FULL, rows))
-    assert (2, 0.25) == (result.instant_count, result.instant_share_losing)
-
-
-def test_without_instants_busy_time_or_states_there_is_no_figure() -> None:
-    result = outcome(measured(WAL_FULL, [], busy_virtual_ns=0))
-    assert (None, None, None, None) == (
-        result.instant_share_losing,
-        result.transactions_per_s,
-        result.lost_max,
-        result.lost_mean,
-    )
-
-
-def test_speed_and_cost_are_per_virtual_second_transaction_and_user_byte() -> None:
-    result = outcome(measured(WAL_FULL, durable(3), busy_virtual_ns=500_000_000, flush_count=60))
-    assert (80, 1.5, 32) == (result.transactions_per_s, result.flush_per_transaction, result.write_amplification)
-    assert 0.75 == result.fua_per_transaction
-    assert result.latencies
-    assert pytest.approx((500 / 44, 1000 / 44, 1000 / 44)) == (
-        result.latencies.p50_ms, result.latencies.p95_ms, result.latencies.max_ms,
-    )  # fmt: skip
-
-
-def test_a_recording_whose_time_is_not_its_own_has_no_latencies() -> None:
-    assert outcome(measured(WAL_FULL, durable(3), "processkill")).latencies is None
-    assert outcome(measured(WAL_FULL, durable(3))).latencies
-
-
-def test_states_of_equal_content_are_one_content() -> None:
-    rows = [verdict(VerdictKind.CORRUPT, state=str(index), content="same") for index in range(9)]
-    result = outcome(measured(WAL_FULL, rows))
-    assert (1, 1, 1) == (result.content_count, result.damage.count, result.damage.total)
 
 
 @given(asked_settings, verdicts, st.randoms(use_true_random=False))
@@ -230,9 +171,23 @@ def test_filesystem_damage_is_shown_and_not_blamed_on_the_database() -> None:
     assert "1 states of file-system damage, not blamed on the database" in result.reasons
 
 
-def test_where_nothing_is_promised_it_is_kept_and_says_so() -> None:
-    result = judged(measured(sqlite("delete", "off"), [verdict(VerdictKind.CORRUPT)]))
-    assert (Result.KEPT, ("nothing is promised",), ()) == (result.result, result.reasons, result.broken_by)
+def test_where_nothing_is_promised_nothing_is_kept_and_what_came_back_is_said() -> None:
+    rows = [verdict(VerdictKind.CORRUPT), verdict(VerdictKind.FOREIGN, state="b"), *durable(3)]
+    result = judged(measured(sqlite("delete", "off"), rows))
+    (reason,) = result.reasons
+    assert (Result.NOT_JUDGED, ()) == (result.result, result.broken_by)
+    assert reason.startswith("nothing is promised: 2 of 5 file contents came back damaged, 1 of them silently wrong")
+
+
+def test_a_run_in_which_nothing_could_be_judged_is_not_green() -> None:
+    unpromised = measured(sqlite("delete", "off"), [verdict(VerdictKind.LOST_SUFFIX, 1), *durable(3)])
+    alone = summarise([unpromised], 1)
+    assert (Result.INCONCLUSIVE, 3) == (alone.result, alone.exit_code)
+    assert "kept" not in headline(alone)
+    both = summarise([measured(WAL_FULL, durable(9)), *controls_that_fire()], 5)
+    assert Result.KEPT is both.result
+    assert headline(both).startswith("Every promise was kept: 1 scenario, ")
+    assert headline(both).endswith(" Nothing is promised for 2 scenarios more.")
 
 
 def test_a_violation_under_other_settings_than_asked_for_is_no_counterexample() -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from rig.analysis.controls import check_controls
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
-from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import Result, summarise
 from rig.analysis.promises import promise_for
 from rig.contract.results import MeasuredScenario, VerdictKind
 from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rig.analysis.dossiers import Keeps
 from rig.analysis.dossiers.sqlite import expectation, promise
-from rig.analysis.outcome import outcome
+from rig.analysis.metrics import outcome
 from rig.analysis.promises import violates
 from rig.contract.findings import FindingKind
 from rig.contract.results import VerdictKind

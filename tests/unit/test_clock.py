@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from rig.analysis.controls import check_controls
 from rig.analysis.dossiers import control_settings
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
-from rig.analysis.outcome import Result, outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import Result, summarise
 from rig.analysis.promises import promise_for
 from rig.analysis.report import report_html
 from rig.contract.arms import CLOCK_FAULTS, SPECS, Arm

@@ -14,7 +14,7 @@ from rig.analysis.dossiers import Keeps, control_settings
 from rig.analysis.outcome import Result, Row, Summary, summarise
 from rig.analysis.promises import promise_for, promise_of
 from rig.analysis.report import report_html
-from rig.analysis.table import table_text
+from rig.analysis.table import headline, table_text
 from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS, SPECS
 from rig.contract.errors import RecordingError, UsageError
 from rig.contract.findings import Finding, FindingKind
@@ -173,9 +173,14 @@ def test_a_file_system_that_keeps_too_little_takes_the_promise_away_and_no_other
 def test_what_is_lost_on_it_is_shown_breaks_nothing_and_is_the_control(word: str) -> None:
     summary = summarise([wal_full(word, [LOSS])], 60)
     row = row_of(summary)
-    assert (Result.KEPT, "nothing promised") == (row.judgement.result, row.result_text)
+    assert (Result.NOT_JUDGED, "not judged") == (row.judgement.result, row.result_text)
+    assert (Result.INCONCLUSIVE, 3) == (summary.result, summary.exit_code)
     assert 1 == row.outcome.lost_max
-    assert f"nothing is promised, because {unsafe(word, 'powercut')}" in row.judgement.reasons
+    seen = "0 of 121 file contents came back damaged, 0 of them silently wrong, and 1 of 121 states lost acknowledged"
+    words = f"not judged, because {unsafe(word, 'powercut')}: {seen} transactions"
+    assert words in row.judgement.reasons
+    assert words in table_text(summary)
+    assert "kept" not in headline(summary)
     (control,) = summary.controls
     assert control.fired
     assert "1 states lost transactions" in control.what
@@ -243,7 +248,7 @@ def test_where_files_keep_their_order_settings_without_syncs_need_not_be_damaged
 def test_under_other_faults_it_needs_no_control() -> None:
     summary = summarise([wal_full("ext4.nobarrier", [LOSS], "discard")], 60)
     assert () == summary.controls
-    assert Result.KEPT is summary.result
+    assert [Result.NOT_JUDGED] == [row.judgement.result for row in summary.rows]
 
 
 def test_where_the_disk_keeps_its_cache_the_promise_is_what_it_is_elsewhere() -> None:

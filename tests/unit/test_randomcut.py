@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.analysis.outcome import Outcome, outcome
+from rig.analysis.metrics import Outcome, outcome
 from rig.analysis.randomcut import RandomCut, random_cut
 from rig.contract.results import Verdict, VerdictKind
 from tests.unit.samples import SECOND_NS, measured, sqlite, verdict

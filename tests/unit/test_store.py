@@ -274,6 +274,16 @@ def test_a_failure_is_kept_until_the_scenario_is_planned_again(run: Run) -> None
     assert {} == run.failures()
 
 
+def test_verdicts_of_a_void_scenario_are_kept_aside_and_count_for_nothing_also_when_the_run_goes_on(run: Run) -> None:
+    with_scenario(run, SCENARIO, rows(3))
+    run.void(SCENARIO, "two kinds of machines disagree")
+    assert ([], []) == run.results([SCENARIO.id])
+    assert {SCENARIO.id: "two kinds of machines disagree"} == run.failures()
+    assert 3 == len((run.folder / "scenarios" / SCENARIO.id / "void.jsonl").read_text().splitlines())
+    run.write_plan(SCENARIO, PLAN)
+    assert ([], []) == run.verdicts(SCENARIO.id)
+
+
 def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
     stopped = threading.Event()
     with run.locked(SCENARIO, stopped), run.locked(OTHER, stopped):

@@ -8,7 +8,8 @@ import pytest
 
 from rig.analysis.controls import check_controls, doubts, group_of, is_control
 from rig.analysis.dossiers import control_settings
-from rig.analysis.outcome import outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import summarise
 from rig.analysis.table import table_text
 from rig.contract.errors import UsageError
 from rig.contract.orders import Shim

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from rig.analysis.controls import check_controls
-from rig.analysis.outcome import outcome
+from rig.analysis.metrics import outcome
 from rig.analysis.promises import promise_for, violates
 from rig.contract.arms import ERROR_FAULTS
 from rig.contract.injections import Injection

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from rig.analysis.controls import check_controls, is_cross_check
-from rig.analysis.outcome import outcome, summarise
+from rig.analysis.metrics import outcome
+from rig.analysis.outcome import summarise
 from rig.contract.errors import LegalityError
 from rig.contract.injections import Injection
 from rig.contract.scenario import Scenario

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.outcome import loses
+from rig.analysis.metrics import loses
 from rig.contract.errors import VmError
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import epochs, parse_state

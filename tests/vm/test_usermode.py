@@ -16,14 +16,19 @@ import pytest
 
 from rig.contract.errors import VmError
 from rig.contract.findings import Finding, FindingKind
+from rig.contract.results import VerdictKind
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
-from rig.machines import cpio, usermode, verification
+from rig.machines import campaign, cpio, usermode, verification
+from rig.machines.guests import Machines
 from rig.machines.machine import Machine
 from rig.machines.session import Session
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
+from rig.planning import matrix
+from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, findings, opened, scenario_of
+from rig.store import Run
+from tests.vm.samples import SHORT, Recorder, findings, opened, scenario_of
 
 
 def planned(log: WriteLog, fault: Fault, count: int) -> list[CrashState]:
@@ -97,6 +102,35 @@ def test_a_state_whose_machine_is_lost_is_judged_in_the_other_kind_and_after_thr
         expected = findings(scenario, verifier, log, states)
     assert [(one.kind, one.files) for one in expected] == [(one.kind, one.files) for one in found]
     assert 3 == len(clones), "one that holds goes on, and after three that did not no further one is started"
+
+
+@pytest.mark.representative
+def test_a_scenario_on_which_the_two_kinds_disagree_has_no_result_until_it_is_measured_anew(
+    recorder: Template, verifier: Template, user_mode: UserMode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a lying machine found before it was found out is no broken promise, and fires no control."""
+    ids = ["sqlite-ext4-wal_full_powercut"]
+    scenarios = [replace(one, workload=SHORT) for one in matrix.select(ids)]
+    machines = Machines(recorder, verifier, user_mode)
+    profile = Profile("tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=80)
+    run = Run.create(tmp_path / "run", {"scenarios": ids})
+    true = Session._finding
+
+    def lying(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
+        found = true(self, state, answer)
+        is_native = "linux" in Path(f"/proc/{self._machine.process.pid}/comm").read_text()
+        return replace(found, kind=FindingKind.UNOPENABLE, recovered=None) if is_native else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_finding", lying)
+        campaign.Campaign(run, profile, machines, campaign.Silent()).measure(scenarios)
+    assert ([], []) == run.results()
+    assert "two kinds of machines disagree on " in run.failures()[ids[0]]
+    campaign.Campaign(run, profile, machines, campaign.Silent()).measure(scenarios)
+    ((measured,), damaged) = run.results()
+    assert ({}, []) == (run.failures(), damaged)
+    assert measured.plan.state_count == len(measured.verdicts)
+    assert {VerdictKind.DURABLE} == {one.kind for one in measured.verdicts}
 
 
 @pytest.mark.parametrize("part", ["recovered", "files", "kind"])
