@@ -34,6 +34,13 @@ def nothing_left_behind() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_template_kept_in_the_end() -> Iterator[None]:
+    """Fail if a template is still in use after all fixtures of modules and of the session, which may keep them."""
+    yield
+    assert not (kept := leaks.templates_in_use()), f"still in use at the end: {', '.join(sorted(kept))}"
+
+
 _OUT_OF_TIME = "not run: the time for all tests (RIG_TESTS_END) is over"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ _TASKS = Path("/proc/self/task")
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 # Taken once for the whole process: the fonts that matplotlib has read, and multiprocessing's tracker and shared memory.
 _OF_THE_PROCESS = (".ttf", "multiprocessing.resource_tracker", "/dev/shm/pym-")  # noqa: S108 - only compared
+# Machines of a module or of the session are made when the first test needs them, and kept for others.
+_TEMPLATE_IN_USE = re.compile(r"/templates/[\w-]+\.lock\b")
 # Anonymous memory has such a name, and never was a file.
 _MEMORY = ("/dev/zero", "/memfd:", "/SYSV")
 _NAMED_MAX = 5
@@ -69,6 +72,11 @@ def as_if_the_process_ended() -> Iterator[None]:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
+def templates_in_use() -> frozenset[str]:
+    """Return the locks of templates that this process holds."""
+    return frozenset(target for target in _open_descriptors().values() if _TEMPLATE_IN_USE.search(target))
+
+
 def _open_descriptors() -> dict[int, str]:
     found = {}
     for path in _DESCRIPTORS.iterdir():
@@ -78,7 +86,8 @@ def _open_descriptors() -> dict[int, str]:
 
 
 def _descriptors() -> frozenset[str]:
-    return _own(f"{number} ({target})" for number, target in _open_descriptors().items())
+    found = _open_descriptors().items()
+    return _own(f"{number} ({target})" for number, target in found if not _TEMPLATE_IN_USE.search(target))
 
 
 def _own(found: Iterable[str]) -> frozenset[str]:

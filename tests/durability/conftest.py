@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import leaks
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,15 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name.partition("[")[2].removesuffix("]") in _REPRESENTATIVE:
             item.add_marker(pytest.mark.representative)
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """As for every test, once there are the machines that the plugin keeps for the whole session."""
-    if "durability" in request.fixturenames:
-        request.getfixturevalue("rig_guests").of(request.node.callspec.params["durability"])
-    with leaks.nothing_left_behind():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,6 @@ TINY = Profile("tiny", 8, 6, 4, exposure_min=3, reproduce_all=False, side_states
 @pytest.fixture(scope="module")
 def source() -> Iterator[Guests]:
     with guests() as found:
-        # Its machines are made here and kept for all tests of the module.
-        found.of(scenario_of("default_powercut"))
         yield found
 
 
