@@ -213,11 +213,17 @@ def test_threads_keep_their_registers(tmp_path: Path) -> None:
     ]  # fmt: skip
     environment = {**os.environ, "LD_LIBRARY_PATH": "lib"}
     folder = usermode.built().folder
-    said = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=False, timeout=300).stdout
     kinds = 1 + ("avx2" in usermode.flags()) + ("avx512f" in usermode.flags())
-    assert f"kinds {kinds} switches " in said.decode()
-    assert "wrong 0" in said.decode()
-    switches = int(said.decode().partition("switches ")[2].split()[0])
+    switches = 0
+    # Beside other programs a machine once ran all threads to their ends without a tick, which shows nothing.
+    for _ in range(5):
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=False, timeout=300)
+        said = done.stdout.decode()
+        assert f"kinds {kinds} switches " in said
+        assert "wrong 0" in said
+        switches = int(said.partition("switches ")[2].split()[0])
+        if switches > 100:
+            break
     assert switches > 100
 
 
