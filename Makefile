@@ -27,10 +27,10 @@ PYTEST = $(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(PROFIL
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
 
-.PHONY: help run claims bench check test test-all rest lint unit vm durability durations image clean programs programs-of-test
+.PHONY: help run claims bench check test test-all representative rest machines lint unit vm durability durations image clean programs programs-of-test
 
 help:  ## list the goals
-	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 16
 
 run: programs $(STAMP) image  ## measure what is lost at each setting, and print the table (3 min)
 	@$(BIN)/rig run
@@ -44,13 +44,18 @@ bench: programs $(STAMP) image  ## measure the rig itself against its budgets
 check: lint  ## style, types and the fast unit tests, before each commit (1 min)
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=check -m 'not slow' tests/unit
 
-test: lint unit image  ## style, types, all unit tests, and the representative tests in machines (12 min)
+test: lint unit representative  ## style, types, all unit tests, and the representative tests in machines (12 min)
+
+test-all: lint unit machines  ## everything (25 min)
+
+representative: programs-of-test $(STAMP) image  ## the tests in machines that make test runs
 	@$(PYTEST) --durations 10 -m representative tests/vm tests/durability
 
-test-all: test rest  ## everything (25 min)
-
-rest: programs-of-test $(STAMP) image  ## only what test-all adds to test
+rest: programs-of-test $(STAMP) image  ## the tests in machines that only make test-all runs
 	@$(PYTEST) --durations 20 -m 'not representative' tests/vm tests/durability
+
+machines: programs-of-test $(STAMP) image  ## all tests in machines: those of representative and of rest
+	@$(PYTEST) --durations 20 tests/vm tests/durability
 
 lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/ruff check --quiet .

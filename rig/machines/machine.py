@@ -169,7 +169,8 @@ def started(
         channel, channel_end = map(stack.enter_context, socket.socketpair())
         control, control_end = map(stack.enter_context, socket.socketpair())
         ends = (channel_end.fileno(), control_end.fileno())
-        limits = ["setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
+        confined = ["setpriv", "--pdeathsig", "KILL", "--no-new-privs"]
+        limits = [*confined, "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
         pin = ["chrt", "--batch", "0", "taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
         process = _gate.launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
         channel_end.close()

@@ -36,6 +36,13 @@ def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:
     scripts = sorted((ROOT / ".ci").iterdir())
     assert ["as-user", "check", "login", "run"] == [path.name for path in scripts]
     assert "for goal in test rest; do" in (ROOT / ".ci" / "check").read_text()
-    assert re.search(r"^test-all: test rest\b", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    # Together the two have the tests in machines that `make test-all` has.
+    assert re.search(r"^test: lint unit representative\b", makefile, re.MULTILINE)
+    assert re.search(r"^test-all: lint unit machines\b", makefile, re.MULTILINE)
+    assert ["-m representative", "-m 'not representative'", ""] == [
+        words.strip()
+        for words in re.findall(r"PYTEST\) --durations \d+ (.*)tests/vm tests/durability$", makefile, re.MULTILINE)
+    ]
     for path in (*scripts, ROOT / "bootstrap.sh"):
         assert path.stat().st_mode & 0o111, path
