@@ -131,7 +131,8 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
         unknown = "no promise is known for these settings under this fault"
         return Judgement(Result.INCONCLUSIVE, (unknown, *shown), (), (unknown,))
     compared = compare(outcome.scenario)
-    shown = (*shown, *filter(None, (_uncut(outcome.scenario.plan), compared.note)))
+    plan = outcome.scenario.plan
+    shown = (*shown, *filter(None, (_uncut(plan), plan.emulated_because, compared.note)))
     broken_by = worst_first(verdict for verdict in outcome.scenario.verdicts if violates(promise, verdict))
     if broken_by:
         reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"

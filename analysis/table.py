@@ -51,12 +51,20 @@ def print_table(summary: Summary, console: Console) -> None:
     for section in (mutations, coverage, phases, protocol):
         for line in section.lines(summary):
             console.print(Text(line), soft_wrap=True)
+    for line in _emulated(summary):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
     for line in known_bugs.warnings(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     for row in (row for row in summary.rows if not row.is_sabotaged):
         for line in explanation(row):
             console.print(Text(line, style=_STYLES[row.judgement.result]), soft_wrap=True)
     console.print(Text(headline(summary), style=_STYLES[summary.result]))
+
+
+def _emulated(summary: Summary) -> list[str]:
+    """Return a line for each scenario that user-mode machines could not judge as the emulator does."""
+    scenarios = [row.outcome.scenario for row in summary.rows]
+    return [f"{one.id}: {one.plan.emulated_because}" for one in scenarios if one.plan.emulated_because]
 
 
 def versions(summary: Summary) -> list[str]:

@@ -135,6 +135,11 @@ class Run:
         facts = _plan(self._folder(scenario.id) / "plan.json")[1]
         self.write_plan(scenario, replace(facts, ending=why, is_saturated=is_saturated))
 
+    def emulated_because(self, scenario: Scenario) -> str:
+        """Return why a scenario was judged under emulation alone; empty if it was not, or has no plan yet."""
+        path = self._folder(scenario.id) / "plan.json"
+        return _plan(path)[1].emulated_because if path.exists() else ""
+
     def write_failure(self, scenario: Scenario, message: str) -> None:
         """Store the reason why a scenario could not be measured."""
         folder = self._folder(scenario.id)

@@ -238,6 +238,8 @@ class PlanFacts:
     is_saturated: bool = False
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
+    # Why all states were judged under emulation, although faster machines work here; empty if they were not.
+    emulated_because: str = ""
     # Where the fault loses whole writes of one disk, what was tried of each phase of a commit.
     phases: Sequence[PhaseFacts] = ()
 

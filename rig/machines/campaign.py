@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -129,6 +130,20 @@ class Campaign:
     def _judge_group(
         self, group: Sequence[Scenario], facts: RecordingFacts, logs: Logs, vms: ThreadPoolExecutor
     ) -> None:
+        """Judge all states; if two kinds of machines disagree on one, judge them all again in the emulator."""
+        why = next(filter(None, map(self._run.emulated_because, group)), "")
+        try:
+            self._judge(group, facts, logs, vms, why)
+        except DisagreementError as error:
+            for scenario in group:
+                self._run.void(scenario, str(error))
+            why = f"judged under emulation alone, because {error}"
+            self._progress.says(f"{group[0].id} and what shares its recording: {why}")
+            self._judge(group, facts, logs, vms, why)
+
+    def _judge(
+        self, group: Sequence[Scenario], facts: RecordingFacts, logs: Logs, vms: ThreadPoolExecutor, why_emulated: str
+    ) -> None:
         planner = Planner(self._profile, logs, Timeline(logs.first.marks), Auditor(logs, facts.disks_mib))
         judge = _Judge(self._run, planner.timeline, self._progress)
         with ExitStack() as stack:
@@ -138,10 +153,11 @@ class Campaign:
                     planned.append(self._planned(scenario, planner, vms, stack))
             while planned:
                 for one in planned:
-                    self._begin(one, facts)
+                    self._begin(replace(one, facts=replace(one.facts, emulated_because=why_emulated)), facts)
                 parts = self._parts(group[0], planned, logs)
                 self._progress.planned(sum(len(same) for part in parts for same in part.contents))
-                futures: list[Future[None]] = [vms.submit(self._verify_part, part, judge) for part in parts]
+                verify = partial(self._verify_part, judge=judge, is_emulated=bool(why_emulated))
+                futures: list[Future[None]] = [vms.submit(verify, part) for part in parts]
                 # Logs and files are in use until the last part is done, also when another has failed.
                 wait(futures)
                 _raise_worst(futures)
@@ -210,9 +226,10 @@ class Campaign:
         if fresh:
             self._run.append(scenario.id, fresh)
 
-    def _verify_part(self, part: _Part, judge: _Judge) -> None:
+    def _verify_part(self, part: _Part, judge: _Judge, *, is_emulated: bool) -> None:
         pooled = self._pooled(part.job.scenario)
-        found = closing(verify(part.job, pooled.checker, self._stopped, pooled.verifier))
+        checker = pooled.verifier if is_emulated else pooled.checker
+        found = closing(verify(part.job, checker, self._stopped, pooled.verifier))
         with judge.batch() as add, found as findings:
             for same, finding in zip(part.contents, findings, strict=True):
                 add(same, finding)
