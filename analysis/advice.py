@@ -1,18 +1,17 @@
 """Which setting to take: the fastest of those that meet the wishes, if the evidence suffices.
 
 The rule, for each candidate (`analysis.candidates`) and each fault asked about:
-1. It is ruled out if some state went against a wish, however few states were checked; if it broke its promise; or if
-   the documentation allows what a wish does not. Where a loss is documented, a measured zero is luck.
-2. Else it is unproven if some fault was not measured, a scenario is inconclusive (a control was not run or did not
-   fire, too few file contents, doubtful epochs), or fewer file contents than wished for were seen.
+1. It is ruled out if some state violated a wish, however few states were checked; if it broke its promise; or if the
+   documentation allows what a wish does not. Where a loss is documented, a measured zero is luck.
+2. Else it is unproven if some fault was not measured, if a scenario is inconclusive (a control was not run or did not
+   fire, too few file contents, doubtful epochs), or if fewer file contents than wished for were seen.
 3. Else it meets the wishes. The fastest of these is advised; among those within 2 % of the fastest, the one that syncs
    least, as in the head of the report.
 
-Damage goes against every wish, because nobody can say how much a damaged database has lost. Where the documentation
-sets no limit to a loss, a wish that allows at least one lost transaction is compared with what was seen, and the advice
-says so. Damage of the file system is never blamed on a setting, since none would help; it is shown.
-Of the settings whose losses are known for every fault, the advice marks those that no other beats
-(`analysis.unbeaten`).
+Damage violates every wish, because nobody can say how much a damaged database has lost. Where the documentation does
+not limit a loss, a wish that allows at least one lost transaction is compared with the measured loss, and the advice
+says so. Damage of the file system is never blamed on a setting, since none would help; it is shown. Among the settings
+whose losses are known for every fault, the advice marks those that no other beats (`analysis.unbeaten`).
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ class Wishes:
 
     @property
     def lost_word(self) -> str:
-        """Return the wish about the number of lost transactions as it is typed; empty if there is none."""
+        """Return the wish about the number of lost transactions as it is typed; empty without this wish."""
         return "" if self.lost_max is None else f"--max-lost {self.lost_max}"
 
     @property
     def seconds_word(self) -> str:
-        """Return the wish about the age of lost transactions as it is typed; empty if there is none."""
+        """Return the wish about the age of lost transactions as it is typed; empty without this wish."""
         return "" if self.lost_s_max is None else f"--max-lost-seconds {self.lost_s_max:g}"
 
     @property
@@ -92,7 +91,7 @@ class Assessment:
 
 @dataclass(frozen=True)
 class Advice:
-    """The answer: the setting to take, or None, and what became of all others."""
+    """The answer: the setting to take, or None, and the standing of every candidate."""
 
     wishes: Wishes
     faults: tuple[str, ...]
@@ -113,7 +112,7 @@ class Advice:
 
     @property
     def unproven(self) -> tuple[Assessment, ...]:
-        """Return the unproven candidates that would be faster than the best, or all if there is none."""
+        """Return the unproven candidates that may be faster than the best; without a best, return all unproven ones."""
         floor = _speed(self.best) if self.best else 0.0
         return tuple(
             one
@@ -169,7 +168,7 @@ def _against(showing: Showing, wishes: Wishes) -> list[Reason]:
 
 
 def _seen(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
-    """Return each wish that some state went against, with what was seen."""
+    """Return each wish that some state violated, with what was seen."""
     found = []
     if wishes.lost_max is not None and showing.lost_max > wishes.lost_max:
         found.append((wishes.lost_word, f"lost up to {showing.lost_max}"))
@@ -182,7 +181,7 @@ def _seen(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
 
 
 def _allowed(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
-    """Return each wish that the documentation does not grant; an unknown promise makes a result inconclusive anyway."""
+    """Return each wish that the documentation does not grant. An unknown promise makes a result inconclusive anyway."""
     promise = showing.promise
     if promise is None:
         return []

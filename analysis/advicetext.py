@@ -54,7 +54,7 @@ def paragraphs(advice: Advice) -> list[tuple[str, list[str]]]:
 
 
 def evidence(showing: Showing) -> str:
-    """Return what one fault showed and what that rests on, on one line."""
+    """Return on one line what one fault showed, and the evidence for it."""
     if showing.piece is None:
         return f"{showing.fault}: not measured"
     outcome = showing.piece.row.outcome
@@ -67,7 +67,7 @@ def evidence(showing: Showing) -> str:
 
 
 def cut_lines(cut: RandomCut) -> list[str]:
-    """Return what a power cut at a random instant loses, a line for each question."""
+    """Return the loss of a power cut at a random instant, with a line for each question."""
     trials = f"{cut.instant_count} instants, as good as {cut.stretch_count} independent ones"
     found = [f"loses something: {percent(cut.losing)} ({trials})"]
     if cut.damaged_share:
@@ -103,7 +103,7 @@ def estimate(one: Estimate) -> str:
 
 
 def rows(advice: Advice) -> list[list[str]]:
-    """Return every candidate as a row below `HEADINGS`, the fastest first, with its place where places differ."""
+    """Return every candidate as a row below `HEADINGS`, the fastest first; its place is named where places differ."""
     places = {one.candidate.place for one in advice.assessed}
     return [_row(one, advice, has_place=len(places) > 1) for one in advice.assessed]
 
@@ -189,7 +189,7 @@ def _replay(showing: Showing) -> str:
 
 
 def _why(one: Assessment, advice: Advice) -> str:
-    """Return the reasons against a candidate, each with the wishes and the faults that it is for."""
+    """Return the reasons against a candidate, each with the wishes and the faults that it concerns."""
     wishes: dict[str, list[str]] = {}
     faults: dict[str, list[str]] = {}
     for reason in one.reasons:
@@ -223,7 +223,7 @@ def _row(one: Assessment, advice: Advice, *, has_place: bool) -> list[str]:
 
 
 def _named(candidate: Candidate, best: Candidate | None) -> str:
-    """Return the settings, each with its place if that is not the place of the best."""
+    """Return the settings of a candidate, with its place unless the best has the same."""
     if best is None or candidate.place != best.place:
         return f"{candidate.title} ({candidate.place})"
     return candidate.title

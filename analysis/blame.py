@@ -1,14 +1,15 @@
-"""Whether a loss may be the file system's: what it lost of its own, without a database, in the same run.
+"""Whether a loss may be the file system's: what it lost by itself, without a database, in the same run.
 
 A witness is a scenario of an engine that is no database and shows what a file system keeps (`Spec.is_witness`): it
-calls fsync, fdatasync or msync as the manual pages say, or opens with O_DSYNC, and looks at its files. What it loses
-after these calls returned, the file system or the disk has lost. It speaks about the scenarios on the same file system
-and device under the same fault. It proves that data is lost there with no database involved, not that a certain state
-of a database lost its transactions so; and witnesses that lose nothing make the engine suspect, no more. So a broken
-promise stays broken, with a word about the witnesses beside it. Why no recording has one of its own: docs/design.md.
+calls fsync, fdatasync or msync as the manual pages say, or opens with O_DSYNC, and looks at its files. If data is lost
+after these calls returned, the file system or the disk lost it. A witness is compared with the scenarios on the same
+file system and device under the same fault. It proves that data is lost there without a database. It does not prove
+that a certain state of a database lost its transactions that way. Witnesses that lose nothing only make the engine
+suspect. So a broken promise stays broken, and the report adds what the witnesses show. docs/design.md says why no
+recording has a witness of its own.
 
-On a file system of which nothing can be expected (`rig.filesystems.FileSystem.unsafe`) a witness is held to what the
-manual pages promise all the same.
+Even on a file system on which nothing is promised (`rig.filesystems.FileSystem.unsafe`), a witness is held to what the
+manual pages promise.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Witness:
 
 
 def witnesses(outcomes: Iterable[Outcome]) -> Mapping[Ground, Sequence[Witness]]:
-    """Return the witnesses of each ground, in the order of the outcomes, without those of which nothing was judged."""
+    """Return the witnesses with judged states, by ground, in the order of the outcomes."""
     called: dict[Ground, list[Witness]] = {}
     for one in outcomes:
         scenario = one.scenario
@@ -69,7 +70,7 @@ def is_witness(scenario: MeasuredScenario) -> bool:
 
 
 def said(called: Sequence[Witness]) -> str:
-    """Return what the witnesses of a loss say about it; empty if there are none."""
+    """Return what the witnesses of a loss say about it; empty without witnesses."""
     if not called:
         return ""
     losing = sorted((one for one in called if one.lost_count), key=lambda one: -one.lost_count)

@@ -1,9 +1,9 @@
-"""The settings among which advice chooses: what all stored runs together show of each, fault by fault.
+"""The settings among which advice chooses: what all stored runs together show about each, fault by fault.
 
 A loss or damage that any run saw, with any workload, counts against its setting without further proof. A zero needs
 proof: a run in which the promise was kept with the default workload, enough exposure and every control fired. The speed
-is that of the default workload, the lowest if runs differ. Scenarios under a shim test the rig and are left out.
-Two builds of an engine, and two values of a tuning, are two candidates.
+is measured with the default workload; if runs differ, the lowest counts. Scenarios under a shim test the rig and are
+left out. Two builds of an engine, and two values of a tuning, are two candidates.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Piece:
 
 @dataclass(frozen=True)
 class Showing:
-    """What is known of one candidate under one fault."""
+    """What is known about one candidate under one fault."""
 
     fault: str
-    # The scenario that a zero rests on, the one with the most file contents that is conclusive; None if not measured.
+    # The scenario that a zero rests on: the conclusive one with the most file contents; None if not measured.
     piece: Piece | None
-    # Why a zero may not rest on it; empty if it may.
+    # Why a zero may not rest on that scenario; empty if it may.
     doubts: tuple[str, ...]
     promise: Promise | None
-    # Why it broke its promise, with any workload; empty if it kept it.
+    # Why the candidate broke its promise, with any workload; empty if it kept the promise.
     broken: str
     # The worst of all runs and workloads.
     lost_max: int
@@ -62,7 +62,7 @@ class Candidate:
     version: str
     filesystem: str
     device: str
-    # As in ids, and what is tuned besides, such as `pause=100ms`; empty if nothing is.
+    # `name` is spelled as in ids; `variant` is any further tuning, such as `pause=100ms`, or empty.
     name: str
     variant: str
     # The places of its settings among the engine's choices, the least synced first.
@@ -108,7 +108,7 @@ def differing(scenario: MeasuredScenario) -> dict[str, str]:
 
 
 def variant(scenario: MeasuredScenario) -> str:
-    """Return what distinguishes a scenario from others with its id, besides file system and device; may be empty."""
+    """Return what else than file system and device distinguishes a scenario from others with its id; may be empty."""
     words = [f"{name}={value}" for name, value in differing(scenario).items()]
     if scenario.think_ms != WorkloadSpec.think_ms:
         words.append(f"pause={scenario.think_ms}ms")

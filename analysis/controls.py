@@ -2,10 +2,10 @@
 
 A group is one engine on one file system under one fault. A control of a group fired, did not fire, or was not run. A
 scenario can be green only if all required controls of its group fired. The engine's dossier says which settings must
-fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload:
+fail (`rig.analysis.dossiers.Controls`). With the default workload these are required:
 - the settings that must lose under this fault lose at least one acknowledged transaction, except those that close or
-  unlock what they wrote where that is a sync, and where writes may be reordered or torn, the settings that may be
-  damaged show some damage, unless the file system keeps files in order or makes durable what is closed or unlocked;
+  unlock what they wrote where that is a sync. Where writes may be reordered or torn, the settings that may be damaged
+  show some damage, unless the file system keeps files in order or makes durable what is closed or unlocked;
 - under a cut during recovery, some recovery is cut after it began to write to the files of the database;
 - under a live cut that drops writes, some transactions are acknowledged after the cut and are gone;
 - under discards, some judged state holds a discard that took effect, and under shorn writes one holds garbage;
@@ -17,19 +17,19 @@ fail (`rig.analysis.dossiers.Controls`). Required are, with the default workload
 - when the process is killed, every scenario that promises to lose nothing was hit inside commits (others may commit
   without a call at which they could be hit), the settings that must lose do, and those that must be damaged are.
 
-Another workload than the default makes a group of its own, and so does a tuning that has a word in ids. Of these only
-what follows is required.
+Another workload than the default makes a group of its own, and so does a tuning that has a word in ids. Such a group
+needs neither the first of these controls nor, after a kill, the settings that must lose.
 
-Where the file system itself keeps too little (`rig.filesystems.FileSystem.unsafe`), nothing is promised, so nothing
-needs a control, with one exception: under a power cut and torn writes the file system is the control. Some settings
-that promise to lose nothing elsewhere must lose a transaction or be damaged there, or the file system need a repair.
+Where the file system itself keeps too little (`rig.filesystems.FileSystem.unsafe`), nothing is promised and nothing
+needs a control. One exception: under a power cut and torn writes the file system is the control. Some settings that
+promise to lose nothing elsewhere must lose a transaction or be damaged there, or the file system must need a repair.
 
-A loss is a database that came back whole without its last transactions: where losses went unseen, damage would still
-show. A scenario whose shim swallows every sync must break its promise to lose nothing, by a loss, or show a loss that
-its promise allows. Where the dossier says that the engine may never come back whole without its syncs, damage is
-enough, provided that other settings of the group must lose. Under a wrong clock, a scenario whose shim trusts the clock
-must break its promise. These controls exist only if such a scenario was run. A scenario whose shim drops one kind of
-sync is a mutant (`analysis.mutations`), not a control.
+A loss is a database that came back whole without its last transactions. Damage is no substitute: a rig that is blind to
+losses would still see damage. A scenario whose shim swallows every sync must break its promise to lose nothing, by a
+loss, or show a loss that its promise allows. Where the dossier says that the engine may never come back whole without
+its syncs, damage is enough, provided that other settings of the group must lose. Under a wrong clock, a scenario whose
+shim trusts the clock must break its promise. These controls exist only if such a scenario was run. A scenario whose
+shim drops one kind of sync is a mutant (`analysis.mutations`), not a control.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def group_of(scenario: MeasuredScenario | Scenario) -> Group:
 
 
 def is_control(scenario: MeasuredScenario | Scenario) -> bool:
-    """Return whether this scenario must fail, because of its settings or because of its shim."""
+    """Return whether this scenario must fail, because of its settings or its shim."""
     if scenario.shim == Shim.NONE:
         must_fail = _settings_of_controls(group_of(scenario))
         return _is_plain(group_of(scenario)) and settings_name(scenario.settings) in must_fail
@@ -131,7 +131,7 @@ def is_sabotaged(scenario: MeasuredScenario) -> bool:
 
 
 def _sabotage(scenario: MeasuredScenario) -> str:
-    """Return why the shim of this scenario breaks its promise; empty without a shim or if it does not matter here."""
+    """Return why the shim of this scenario breaks its promise; empty without a shim that matters here."""
     if scenario.shim == Shim.EATMYDATA:
         return _SWALLOWED if scenario.fault in FORGETTING_FAULTS else ""
     is_clock = scenario.fault in CLOCK_FAULTS
@@ -201,7 +201,7 @@ def _settings_of_controls(group: Group) -> tuple[str, ...]:
 
 
 def _bare_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    """Return whether any settings that lose nothing elsewhere, or their file system, took harm on this one."""
+    """Return whether settings that lose nothing elsewhere, or their file system, took harm on this file system."""
     names = _settings_of_controls(group)
     own = [outcome for name in names for outcome in _unshimmed(members, name)]
     lost_count, damage_count = sum(map(_lost_count, own)), sum(o.damage.count for o in own)
@@ -272,7 +272,7 @@ def _void_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
 
 
 def _survival_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    """Return whether the client of a server went on after each crash; that a crash does harm, `async` shows."""
+    """Return whether the client of a server went on after each crash; `async` exports show that a crash does harm."""
     own = _unshimmed(members)
     live = [one for o in own for one in o.scenario.recording.live]
     going_count = sum(one.get("acked_after", 0) > 0 for one in live)
@@ -281,7 +281,7 @@ def _survival_control(group: Group, members: Sequence[Outcome]) -> ControlResult
 
 
 def _error_control(group: Group, members: Sequence[Outcome]) -> ControlResult:
-    """Return whether every scenario that promises anything saw an error; without one it proves nothing about errors."""
+    """Return whether every scenario that promises anything saw an error; otherwise it proves nothing about errors."""
     blind = sorted(
         o.scenario.id for o in _unshimmed(members) if _can_break(o.scenario) and not o.scenario.recording.live
     )
@@ -377,7 +377,7 @@ def _sabotage_controls(group: Group, required: Sequence[str], members: Sequence[
         seen = f"{broken_count} states break it, {lost_count} by a loss"
         # A promise that allows losses may hold without a sync.
         must = "the promise must break" if must_break(scenario) else "something must be lost"
-        # Whatever else happens to a database without syncs, it loses transactions, if it comes back whole at all.
+        # Without syncs, a whole database has lost transactions. Where none may come back whole, damage is enough.
         is_damage_enough = bool(reason) and must_break(scenario)
         what = f"{_sabotage(scenario)}, so {must}; {seen}{f' ({reason})' if is_damage_enough else ''}"
         name = name_of(scenario.settings, scenario.workload_name, scenario.shim, scenario.tuned)

@@ -1,6 +1,6 @@
-"""What each setting costs a transaction: virtual figures from the recordings, beside real ones if there are any.
+"""What each setting costs a transaction: virtual figures from the recordings, and real ones where they were measured.
 
-Virtual figures are those of the scenario's device, and the same in every run. Real ones come from `rig speed`, for the
+Virtual figures belong to the scenario's device and are the same in every run. Real ones come from `rig speed`, for the
 same engine, settings and workload on the user's own disk. Compare real and virtual figures only by ratios between rows.
 """
 
@@ -24,7 +24,7 @@ class Cost:
 
     @property
     def name(self) -> str:
-        """Return the setting, with its engine if that is not the default one, the file system and the device."""
+        """Return the setting, with the engine unless it is the default one, the file system and the device."""
         scenario = self.outcome.scenario
         engine = found(scenario.engine)
         # Engines have words in common, such as nosync.
@@ -39,7 +39,7 @@ class Cost:
 
 
 def costs(summary: Summary, speeds: Speeds | None) -> list[Cost]:
-    """Return each setting once, in the order of the summary: the first of its scenarios whose speed counts."""
+    """Return each setting once, by the first of its scenarios whose speed counts, in the order of the summary."""
     named: dict[str, Cost] = {}
     real = _real(speeds) if speeds else []
     for row in summary.rows:
@@ -56,7 +56,7 @@ def _real(speeds: Speeds) -> list[tuple[ArmFacts, ArmSpeed]]:
 
 
 def _is_same(outcome: Outcome, facts: ArmFacts) -> bool:
-    """Return whether an arm is the setting of a scenario, tuned as that, under its workload, with nothing left out."""
+    """Return whether an arm has the settings, the tuning and the workload of a scenario that has no shim."""
     scenario = outcome.scenario
     has_settings = {**scenario.tuning, **scenario.settings} == facts.settings
     is_plain = scenario.shim == "none" and facts.load == scenario.workload_name

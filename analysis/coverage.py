@@ -1,9 +1,9 @@
-"""Which situations the workloads reached, and how many crash states cut into each: what was never reached is said.
+"""Which situations the workloads reached or never reached, and how many crash states cut into each.
 
 Two kinds are counted. A situation *comes about* while a workload is recorded, in a transaction or an event; a crash
-state cuts into it if its instant lies between the marks around that. A situation is *met* when a database is opened on
-a crash state. Controls and mutants count too: their workloads go the same ways. A recording counts once, however many
-scenarios are cut from it.
+state cuts into it if its instant lies between the marks around the situation. A situation is *met* when a database is
+opened on a crash state. Controls and mutants count too: their workloads take the same paths. A recording counts once,
+even if several scenarios are cut from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rig.contract.results import MeasuredScenario
 
 NEVER = "never reached"
-# A client of a network file system that is asked about a file first sends what it has of it, so nobody asks.
+# A client of a network file system sends its cached writes of a file when it is asked about the file, so the rig does
+# not ask.
 NOT_SOUGHT = "not looked for"
 _NAMES_MAX = 4
 
@@ -54,14 +55,14 @@ class Coverage:
     engine: str
     workloads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Reached, ...]], ...]
-    # What opening met, likewise; there is nothing to count in a recording.
+    # The same for what opening met; a recording has nothing to count.
     met: tuple[tuple[str, tuple[int, ...]], ...]
     # Workload -> the events that were skipped, and how often.
     skipped: tuple[tuple[str, str], ...]
 
 
 def coverages(summary: Summary) -> list[Coverage]:
-    """Return the situations of each engine whose recordings tell any."""
+    """Return the situations of each engine whose recordings report any."""
     scenarios = sorted((row.outcome.scenario for row in summary.rows), key=lambda one: one.engine)
     engines = {engine: list(own) for engine, own in groupby(scenarios, key=lambda one: one.engine)}
     return [
@@ -74,7 +75,7 @@ def coverages(summary: Summary) -> list[Coverage]:
 def lines(summary: Summary) -> list[str]:
     """Return a line for each workload, for the text table: how many situations it reached.
 
-    The one that reached most says some that it did not reach.
+    The line of the workload that reached most also names some that it did not reach.
     """
     told = []
     for one in coverages(summary):

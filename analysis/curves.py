@@ -1,6 +1,6 @@
 """A curve as SVG text: how a loss depends on one thing that was varied, with its intervals.
 
-The values stand side by side as they were given, one step apart: 10 and 1000 pages are no distances.
+The values stand one step apart in the given order: 10 and 1000 pages are labels, not distances.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vPX*"
-# Curves are apart by this share of a step, so that their intervals can be told from each other.
+# Curves are shifted by this share of a step, so that their intervals do not cover each other.
 _APART = 0.07
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a picture: an estimate for each value, None where there is none."""
+    """One line of a picture: an estimate for each value, or None where it is missing."""
 
     name: str
     estimates: Sequence[Estimate | None]
@@ -38,7 +38,7 @@ def curves(
     *,
     is_share: bool = False,
 ) -> str:
-    """Return an SVG element with the values to the right and the estimates upwards; `titles` are those of both axes."""
+    """Return an SVG element with the values to the right and the estimates upwards; `titles` name the two axes."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()

@@ -1,6 +1,6 @@
 """Engines side by side: a line for each setting, a column for each fault, on one file system, device and workload.
 
-Shown once a report has more than one engine; those of one engine are in its grid (`analysis.grid`).
+Only a report with more than one engine shows it. The grid (`analysis.grid`) shows the settings of a single engine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def promise(row: Row) -> str:
 
 
 def seen(row: Row) -> str:
-    """Return text such as `lost 0, 64 contents`: the worst that was seen, and the distinct file contents behind it."""
+    """Return text such as `lost 0, 64 contents`: the worst result, and the distinct file contents behind it."""
     outcome = row.outcome
     contents = f"{outcome.exposure_count} content{'' if outcome.exposure_count == 1 else 's'}"
     if outcome.damage.count:

@@ -1,7 +1,7 @@
 """The findings of a run in a few sentences, for the head of the report.
 
-They cover the main faults, or the others if no main fault was run; the grid has them all. Faults with the same finding
-share a sentence. Of equally fast settings the sentence names the one that syncs least.
+They cover the main faults, or the others if no main fault was run; the grid shows all faults. Faults with the same
+finding share a sentence. Among equally fast settings the sentence names the one that syncs least.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def findings(summary: Summary) -> list[str]:
 
 
 def is_comparable(row: Row) -> bool:
-    """Return whether the settings of the row's engine are ways to do the same; of an unknown engine they are."""
+    """Return whether the settings of the row's engine are ways to do the same; assume so for an unknown engine."""
     engine = found(row.outcome.scenario.engine)
     return engine is None or engine.spec.are_alternatives
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """The finding of one fault: the best setting that loses nothing, a faster one if any, and what that one loses."""
+    """The finding of one fault: the best setting that loses nothing, a faster one if any, and its loss."""
 
     fault: str
     best: str
@@ -62,7 +62,7 @@ def _place(row: Row) -> tuple[str, str, str]:
 def _answer(rows: Sequence[Row]) -> _Answer | None:
     """Return the finding of one fault's rows; None if every setting lost something.
 
-    Speeds are those of the default workload, but what any workload lost, its setting lost.
+    Speeds come from the default workload, but a loss with any workload counts against its setting.
     """
     plain = [row for row in rows if row.outcome.scenario.shim == "none" and row.outcome.transactions_per_s]
     honest = [row for row in plain if is_default(row.outcome.scenario.workload_name)]
@@ -105,7 +105,7 @@ def _strength(outcome: Outcome) -> tuple[int, ...]:
 
 
 def _price(fastest: str, answers: Sequence[_Answer]) -> str:
-    """Say what the fastest setting loses: once if it is the same under all faults, otherwise for each."""
+    """Say what the fastest setting loses: once if the loss is the same under all faults, otherwise for each fault."""
     if not fastest:
         return ""
     prices: dict[str, list[str]] = {}

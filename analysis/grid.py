@@ -20,7 +20,7 @@ from rig.contract.scenario import is_default
 if TYPE_CHECKING:
     from rich.table import Table
 
-# From this many faults on, a line for each scenario is too much to read.
+# With this many faults or more, a line for each scenario is too much to read.
 FAULTS_MIN = 4
 LEGEND = "+ kept   X broken   ? inconclusive   . not judged"
 _MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?", Result.NOT_JUDGED: "."}
@@ -42,7 +42,7 @@ class Grid:
     """The scenarios of one engine on one file system and device."""
 
     title: str
-    # The values of the first setting, then those of the others, in the order of the run's rows.
+    # First the values of the first setting, then the values of the other settings, in the order of the run's rows.
     columns: tuple[str, ...]
     levels: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -67,7 +67,7 @@ def by_title(rows: Sequence[Row], words: Callable[[MeasuredScenario], str]) -> d
 
 
 def mark(row: Row | None) -> str:
-    """Return the mark of a scenario; a blank if there is none."""
+    """Return the mark of a scenario, or a blank for None."""
     return " " if row is None else _MARKS[row.judgement.result]
 
 

@@ -18,7 +18,7 @@ _DETECTED = (
     VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FICKLE, VerdictKind.OUT_OF_MEMORY, VerdictKind.STUCK,
     VerdictKind.DIED,
 )  # fmt: skip
-# A database of which nothing can be read has lost all that was acknowledged.
+# An unreadable database has lost everything that was acknowledged.
 _UNREADABLE = (VerdictKind.UNOPENABLE, VerdictKind.OUT_OF_MEMORY, VerdictKind.STUCK, VerdictKind.DIED)
 _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 
@@ -27,15 +27,15 @@ _SEVERITY = {kind: rank for rank, kind in enumerate(VerdictKind)}
 class Outcome:
     """The metrics of one scenario.
 
-    Losses are counted over the states that a prefix of the transactions explains, and over those of which nothing can
-    be read: there all that was acknowledged is lost.
+    Losses are counted over the states that a prefix of the transactions explains, and over unreadable states, which
+    have lost everything that was acknowledged.
     """
 
     scenario: MeasuredScenario
     state_count: int
     # States with a verdict on the database.
     database_count: int
-    # Distinct disk contents among them, and distinct file contents: what the database saw, and what a zero rests on.
+    # Distinct disk contents among them, and distinct file contents, which the database saw and on which a zero rests.
     content_count: int
     exposure_count: int
     kind_counts: Mapping[VerdictKind, int]
@@ -60,7 +60,7 @@ class Outcome:
     flush_per_transaction: float | None
     fua_per_transaction: float | None
     write_amplification: float | None
-    # In virtual time; None where the speed is.
+    # In virtual time; None where the speed is None.
     latencies: Latencies | None
     # Settings for which the value asked for and the value read back differ.
     settings_mismatches: tuple[str, ...]
@@ -81,10 +81,10 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
     """Return the metrics of one scenario; the order of its verdicts does not matter."""
     facts = scenario.recording
     judged = [verdict for verdict in scenario.verdicts if not verdict.kind.is_infrastructure]
-    # What a split has lost is as certain: each of its databases is a prefix.
+    # The loss of a split is certain too: each of its databases is a prefix.
     explained = [one for one in judged if not one.kind.is_damage or one.kind is VerdictKind.SPLIT]
     lost = [one.lost for one in explained] + [one.acked for one in judged if one.kind in _UNREADABLE]
-    # A finding in the running machine may not say which files it is of: then it is no exposure, but damage counts.
+    # A finding in the running machine may name no files. Then it is an exposure only if it is damage.
     exposures = {verdict.exposure for verdict in judged if verdict.files or verdict.kind.is_damage}
     damaged = {verdict.exposure for verdict in judged if verdict.kind.is_damage}
     instants = [verdict for verdict in judged if verdict.instant_weight_ns > 0]
@@ -123,8 +123,8 @@ def outcome(scenario: MeasuredScenario) -> Outcome:
 def _is_timed(scenario: MeasuredScenario) -> bool:
     """Return whether the speed of a recording says something about the setting.
 
-    Supervision stops a workload at its calls, a live cut ends it early, and a special program does not do what the
-    workload says.
+    Supervision stops a workload at its calls, a live cut ends it early, and a special program does other things than
+    the workload says.
     """
     is_whole = not scenario.shim.startswith(DROP_PREFIX) and not is_live_cut(scenario.fault)
     return is_whole and scenario.fault != "processkill" and scenario.shim in list(Shim)
@@ -143,7 +143,7 @@ def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 
 def seen(outcome: Outcome) -> str:
-    """Return what came back, for a scenario that is held against no promise."""
+    """Return what came back, for a scenario that is not held to a promise."""
     losing = [one for one in outcome.scenario.verdicts if loses(one)]
     damaged_count, total = outcome.damage.count, outcome.damage.total
     lost_count = sum(not one.kind.is_damage for one in losing)

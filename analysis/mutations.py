@@ -1,8 +1,8 @@
 """Which syncs matter, found by leaving them out one by one, next to what the documentation says about each.
 
-A mutant is a scenario whose shim drops one kind of sync. It is noticed if a state breaks the promise of its settings:
-more is lost, or more is damaged, than is allowed. The score of a setting is noticed / mattering. A mutant that should
-matter and is not noticed points to a gap, either in the states checked or in the expectation.
+A mutant is a scenario whose shim drops one kind of sync. It is noticed if a state breaks the promise of its settings,
+by more loss or more damage than is allowed. The score of a setting is noticed / mattering. A mutant that should matter
+and is not noticed points to a gap, either in the states checked or in the expectation.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def scores(summary: Summary) -> tuple[Score, ...]:
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return the section of the text table: a line for each setting, and for mutants of which more is to be said.
+    """Return the section of the text table: a line for each setting, and for each mutant that needs attention.
 
-    These are the mutants that were not noticed, and those that were against all expectation.
+    These are the mutants that were not noticed, and mutants that were noticed although they should not matter.
     """
     found = []
     for score in scores(summary):

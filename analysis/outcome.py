@@ -11,9 +11,10 @@ The rules of judgement, in this order:
 4. Where nothing is promised, or what is promised cannot be held against the engine (a file system that does not keep
    what it has synced, a disk that lies): not judged. What was seen is shown, and never called kept.
 5. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
-Beside a broken promise stands what the file system itself lost in the same run (`analysis.blame`).
+A broken promise is shown with what the file system itself lost in the same run (`analysis.blame`).
 Then `summarise` applies the controls: a scenario of a group whose controls did not all fire becomes inconclusive unless
-it is broken. Scenarios that were not judged do not decide the answer of a run; a run of no others is inconclusive.
+it is broken. Scenarios that were not judged do not decide the answer of a run; a run with only such scenarios is
+inconclusive.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from rig.filesystems import unsafe
 
 # Above this share of states without a verdict the scenario is inconclusive.
 UNJUDGED_SHARE_MAX = 0.01
-# Above this share of epochs that could hardly be cut, the recording is not what a verdict may rest on.
+# Above this share of epochs that could hardly be cut, no verdict may rest on the recording.
 DOUBTFUL_SHARE_MAX = 0.05
 # Finding nothing new makes up for too little exposure, but not with less than one file content for this many
 # transactions.
@@ -54,12 +55,12 @@ _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIV
 
 
 class Result(StrEnum):
-    """The three-valued answer, and what a scenario is that has none; inconclusive is never green."""
+    """The three-valued answer, and a fourth word for scenarios without one; inconclusive is never green."""
 
     KEPT = "kept"
     BROKEN = "broken"
     INCONCLUSIVE = "inconclusive"
-    # Of a scenario, never of a run: there was no promise to hold it against.
+    # For a scenario, never for a run: there was no promise to hold it to.
     NOT_JUDGED = "not judged"
 
 
@@ -73,7 +74,7 @@ class Judgement:
     result: Result
     reasons: tuple[str, ...]
     broken_by: tuple[Verdict, ...]
-    # Those of the reasons for which it is inconclusive.
+    # Which of the reasons make it inconclusive.
     doubts: tuple[str, ...] = ()
 
 
@@ -86,9 +87,9 @@ class Row:
     judgement: Judgement
     # A broken promise here is due to the shim and is not a failure of the engine.
     is_sabotaged: bool
-    # Of a loss that breaks the promise, or that only the file system excuses: what the file system itself lost.
+    # What the file system itself lost, if a loss breaks the promise or if only the file system excuses it.
     blame: str = ""
-    # Where `rig replay` finds its run; empty for the default directory.
+    # Where `rig replay` finds the scenario's run; empty for the default directory.
     run_dir: str = ""
 
     @property
@@ -148,7 +149,7 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
 
 
 def blindness(plan: PlanFacts) -> str:
-    """Return which epochs are doubtful, why, and what to do, if they are more than a small share; empty otherwise."""
+    """Return which epochs are doubtful, why, and what to do; empty if they are only a small share."""
     count = plan.epoch_count + plan.epochs_doubtful
     if plan.epochs_doubtful <= DOUBTFUL_SHARE_MAX * count:
         return ""
@@ -174,7 +175,7 @@ def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int, run_dir:
 
 
 def together(summaries: Iterable[Summary]) -> Summary:
-    """Return the summary of several runs; of a scenario that several have on one device, that of the last.
+    """Return the summary of several runs; if they share a scenario on the same device, the last run counts.
 
     Each run was judged with its own controls, and keeps its verdicts.
     """
@@ -235,7 +236,7 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
     transaction_count = scenario.recording.transaction_count
     wanted = exposure_wanted(exposure_min, scenario.fault, transaction_count, is_mutant=is_mutant(scenario))
-    # A search that found nothing new among as many states again has seen what there is to see, unless it saw hardly
+    # A search that doubled its states without a new content has seen what there is to see, unless it saw hardly
     # anything. A setting that syncs only at checkpoints has few contents.
     has_seen_all = plan.is_saturated and outcome.exposure_count * SEEN_PART >= transaction_count
     is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)

@@ -1,7 +1,7 @@
-"""Which choices of writes were tried of each phase of a commit: the other half of what a zero rests on.
+"""Which choices of writes were tried in each phase of a commit: the other half of the evidence for a zero.
 
 A missing barrier shows in the states in which one write has landed and another has not. So for each scenario of a power
-cut it is counted how many of these ordered pairs some state had, over all epochs that are alike (`faults.phases`).
+cut the rig counts how many of these ordered pairs some state had, over all epochs that are alike (`faults.phases`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMES_MAX = 4
 
 @dataclass(frozen=True)
 class Phases:
-    """The phases of one scenario that have pairs, those of most epochs first."""
+    """The phases of one scenario that have pairs; the phases with the most epochs come first."""
 
     outcome: Outcome
     rows: tuple[PhaseFacts, ...]
@@ -30,12 +30,12 @@ def pairs_text(outcome: Outcome) -> str:
     plan = outcome.scenario.plan
     if not plan.pair_count:
         return "-"
-    # Rounded down: only everything is 100 %.
+    # Rounded down, so that 100 % means every pair.
     return f"{100 * plan.pairs_tried // plan.pair_count} % of {plan.pair_count}"
 
 
 def phases(summary: Summary) -> list[Phases]:
-    """Return the phases of every scenario that has any with pairs, but for sabotaged ones, which rest on no zero."""
+    """Return the phases with pairs of every scenario. Sabotaged scenarios are left out, because they claim no zero."""
     found = [
         Phases(row.outcome, tuple(one for one in row.outcome.scenario.plan.phases if one.pair_count))
         for row in summary.rows
@@ -45,7 +45,7 @@ def phases(summary: Summary) -> list[Phases]:
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return at most one line for the text table: the scenarios of which the fewest pairs were tried."""
+    """Return at most one line for the text table: the scenarios with the smallest share of pairs tried."""
     outcomes = [one.outcome for one in phases(summary)]
     outcomes.sort(key=lambda outcome: outcome.scenario.plan.pairs_tried / outcome.scenario.plan.pair_count)
     if not outcomes:

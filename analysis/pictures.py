@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # matplotlib needs real colours; each represents a variable of the page and is replaced in the text.
 _COLOURS = {"#010101": "--ink", "#020202": "--faint", "#030303": "--calm", "#040404": "--damage", "#050505": "--paper"}
 INK, FAINT, CALM, DAMAGE, PAPER = _COLOURS
-# Points with the same loss, whose speeds differ by less than this share, become one point with several names.
+# Points with the same loss, and with speeds that differ by less than this share, become one point with several names.
 _SAME_SPEED = 0.04
 _BARS_MAX = 24
 # For the captions of pictures with speed and loss.
@@ -38,7 +38,7 @@ class Point:
     transactions_per_s: float
     value: float
     is_damaged: bool
-    # A program under a shim is nobody's choice.
+    # False for a program under a shim, which nobody would choose.
     is_choice: bool = True
 
 

@@ -1,7 +1,8 @@
 """What is promised for a scenario, and whether a verdict breaks it.
 
-The dossier of an engine says what its documentation promises, and means a file system that keeps what it has synced. On
-one that does not, under the faults in question, nothing is promised: what is lost there is shown and blamed on nobody.
+The dossier of an engine says what its documentation promises, and assumes a file system that keeps what was synced. On
+a file system that does not keep it under the fault in question, nothing is promised: a loss there is shown and not
+blamed on anybody.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def promise_of(scenario: MeasuredScenario) -> Promise | None:
 
 
 def _withheld_by_fault(promised: Promise | None, scenario: MeasuredScenario) -> Promise | None:
-    """Return the promise, marked if there is one about power cuts and none under this fault."""
+    """Return the promise, marked as withheld if one is made for power cuts and none for this fault."""
     if not promised or promised.keeps is not Keeps.ANYTHING:
         return promised
     plain = dossier_of(scenario.engine).promise(scenario.all_settings, "powercut")

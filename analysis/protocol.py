@@ -7,7 +7,7 @@ Each plain recording ends with a supervised sample of transactions (`rig.guest.w
 - different: anything else. A sync is missing, or others are in its place: this build or these settings are not what the
   documentation describes. A counterexample still counts, a kept promise does not.
 - not compared: the engine documents no sequence for these settings. That is noted: what is not documented is not wrong.
-  If it makes no sync call at all, that is what is noted.
+  If it makes no sync call at all, the note says so.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NEVER_SYNCS = "its transactions make no sync call, so it has no promise to keep"
 
 @dataclass(frozen=True)
 class Comparison:
-    """The sampled sync calls beside the documented ones: at most one of the two texts is not empty."""
+    """How the sampled sync calls compare with the documented ones; at least one of the two texts is empty."""
 
-    # What keeps a promise from counting as kept, naming both.
+    # Why the promise may not count as kept; names the sampled and the documented calls.
     difference: str = ""
-    # What is said, and changes no result.
+    # A remark that changes no result.
     note: str = ""
 
 
@@ -61,7 +61,7 @@ def compare(scenario: MeasuredScenario) -> Comparison:
         return Comparison()
     shown = ", ".join(f"'{sequence}' ({measured[sequence]})" for sequence in strange or sorted(measured))
     both = f"measured {shown}, documented {_listed(known)}"
-    # If none is the most common one, each must have at least the syncs of that.
+    # If no transaction did the most common sequence, each must have at least its syncs.
     common = () if known[0] in measured else known[:1]
     syncs = _sync_words(engine)
     if all(_has_more(one, known, syncs) for one in strange) and all(
@@ -72,7 +72,7 @@ def compare(scenario: MeasuredScenario) -> Comparison:
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return a line for the text table for each note, with the settings that it is about."""
+    """Return a line of the text table for each note, with the settings that it is about."""
     about: dict[tuple[str, str], dict[str, None]] = {}
     for row in summary.rows:
         if note := compare(row.outcome.scenario).note:
@@ -87,9 +87,9 @@ def _sync_words(engine: Engine) -> set[str]:
 
 
 def _has_more(sequence: str, known: Sequence[str], syncs: set[str]) -> bool:
-    """Whether the known sequences nearest to this one are all in it, and whatever else it has is a sync.
+    """Whether this sequence contains every known sequence nearest to it, and all its other words are syncs.
 
-    Where one as near is not in it, a sync of that one may be missing.
+    If it lacks one of several equally near sequences, it may lack a sync of that sequence.
     """
     measured = _words(sequence)
     nearest: dict[int, list[list[str]]] = defaultdict(list)

@@ -1,20 +1,20 @@
 """The loss for a power cut at a uniformly random instant: how likely, how many transactions, how old the oldest.
 
-What is averaged are the cut instants of a scenario, spread evenly over its virtual time, each judged with everything
-unflushed lost: the worst that one disk with a volatile cache can do at that instant. The probability is
-`Outcome.instant_share_losing` and nothing else. Numbers and ages of lost transactions are over the instants at
-which a prefix of the transactions came back; a damaged database has no such number, and is counted separately.
+The averages are over the cut instants of a scenario, which are spread evenly over its virtual time. Each is judged with
+everything unflushed lost: the worst that one disk with a volatile cache can do at that instant. The probability is
+`Outcome.instant_share_losing` and nothing else. Numbers and ages of lost transactions are over the instants at which a
+prefix of the transactions came back; a damaged database has no such number, and is counted separately.
 
 Neighbouring instants are alike, so they are not independent trials. The intervals rest on stretches of consecutive
-instants. A stretch has one instant more than the longest run of losing ones, and no fewer than there are for one
-transaction. Of numbers and ages, and where there would be fewer than two stretches, a run ends as well where less is
-lost than an instant before: something became durable, and what is lost begins to grow anew. Circular block bootstrap
-(Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws whole stretches again and again. Where
-every draw would give the same value, as with no loss at all, the exact bound over the number of stretches is used
-instead, and no interval is narrower than the bound for no loss. With fewer than two stretches there is no interval: the
-run is too short.
+instants. A stretch has one instant more than the longest run of losing instants, and at least as many as one
+transaction has on average. For numbers and ages, and where there would be fewer than two stretches, a run also ends
+where less is lost than an instant before: something became durable, and the loss begins to grow anew. Circular block
+bootstrap (Politis and Romano 1992, in Exploring the Limits of Bootstrap, 263-270) draws whole stretches again and
+again. Where every draw would give the same value, as with no loss at all, the exact bound over the number of stretches
+is used instead, and no interval is narrower than the bound for no loss. With fewer than two stretches there is no
+interval: the run is too short.
 
-All figures are those of this workload, with its pauses, on this recording. A faster writer loses more in the same time.
+All figures hold for this workload, with its pauses, on this recording. A faster writer loses more in the same time.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class RandomCut:
     """What a power cut at a random instant of one recording loses."""
 
     instant_count: int
-    # How many independent trials of losing something the instants amount to, and of how much is lost.
+    # How many independent trials the instants amount to: for whether something is lost, and for how much is lost.
     stretch_count: int
     renewal_count: int
     # Probability that at least one acknowledged transaction is lost or the database is damaged.
     losing: Estimate
     damaged_share: float
-    # Over the instants without damage; None if there are none.
+    # Over the instants without damage; None without such instants.
     lost_mean: Estimate | None
     lost_max: int | None
     # Seconds from the ack of the oldest lost transaction to the cut, 0 where nothing is lost.
@@ -122,12 +122,12 @@ def _share(value: float, instants: Sequence[Verdict], length: int) -> Estimate:
     count = len(instants) // length
     if low == high:
         low, high = 1 - _exact(1 - value, count), _exact(value, count)
-    # Who saw a loss cannot rule out more than who saw none.
+    # Instants with a loss cannot rule out more than instants without any.
     return Estimate(value, min(low, 1 - _exact(0, count)), max(high, _exact(0, count)))
 
 
 def _exact(share: float, count: int) -> float:
-    """Return the upper end for a share of so many trials; two-sided: half of the error on each side."""
+    """Return the upper end for a share of `count` trials; two-sided, with half of the error on each side."""
     return upper_bound(min(count, math.ceil(share * count)), count, (1 + CONFIDENCE) / 2)
 
 
@@ -138,7 +138,7 @@ def _mean(instants: Sequence[Verdict], of: Callable[[Verdict], float], length: i
         return None
     value = sum(of(one) * one.instant_weight_ns for one in instants) / weight_ns
     drawn = _interval(instants, of, length)
-    # How much a loss that was never seen would cost is not known.
+    # The size of a loss that was never seen is unknown.
     if drawn is None or drawn[0] == drawn[1]:
         return Estimate(value, None, None)
     return Estimate(value, *drawn)

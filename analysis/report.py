@@ -67,7 +67,7 @@ def write_report(summary: Summary, run_info: Mapping[str, str], out: Path, speed
 
 
 def report_html(summary: Summary, run_info: Mapping[str, str], speeds: Speeds | None = None) -> str:
-    """Return the whole page as text; `speeds` are real figures to be shown beside the virtual ones."""
+    """Return the whole page as text; `speeds` are real figures to show next to the virtual ones."""
     values = {
         "headline": headline(summary),
         "result": summary.result,
@@ -114,7 +114,7 @@ def report_html(summary: Summary, run_info: Mapping[str, str], speeds: Speeds | 
 
 
 def _cuts(summary: Summary) -> list[tuple[Row, str, RandomCut]]:
-    """Return each scenario without a shim that has cut instants, its name and variant, and its loss at a random one."""
+    """Return each scenario with cut instants and no shim, its name and variant, and its loss at a random instant."""
     found = [
         (row, f"{row.outcome.settings_name} {variant(row.outcome.scenario)}".strip(), random_cut(row.outcome))
         for row in _by_group(summary)
@@ -157,7 +157,7 @@ def _kinds(summary: Summary) -> list[VerdictKind]:
 def _pictures(summary: Summary) -> list[Picture]:
     pictures: list[Picture] = []
     faults = {row.outcome.scenario.fault for row in summary.rows}
-    # Speed is that of the recording, so pictures of many faults would hardly differ.
+    # The speed comes from the recording, so the pictures of many faults would hardly differ.
     wanted = faults & set(_PICTURED_FAULTS) if len(faults) >= grid.FAULTS_MIN else faults
     for index, (group, rows) in enumerate(groupby(_by_group(summary), key=_group)):
         outcomes = [
@@ -223,7 +223,7 @@ def _commands(row: Row, states: Sequence[Verdict]) -> tuple[tuple[str, Verdict],
 
 
 def _filesystems(summary: Summary) -> list[tuple[str, str]]:
-    """Return how each file system was made and mounted, read back, once for each way; a fault may need options."""
+    """Return each way in which a file system was made and mounted, as read back; some faults need their own options."""
     found = {
         (scenario.filesystem, " | ".join(f"{what} {text}" for what, text in read_back.items()))
         for scenario in (row.outcome.scenario for row in summary.rows)
@@ -233,7 +233,7 @@ def _filesystems(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _common_facts(summary: Summary) -> dict[str, str]:
-    """Return what the recordings were made with; if they differ, every value is listed."""
+    """Return what the recordings were made with, listing every value where they differ."""
     facts = [row.outcome.scenario.recording for row in summary.rows]
     columns = {
         "engine version": [fact.engine_version for fact in facts],

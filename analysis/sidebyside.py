@@ -1,4 +1,4 @@
-"""File systems side by side: what each setting keeps on each of them under one fault, and what that rests on."""
+"""File systems side by side: what each setting keeps on each of them under one fault, and on which evidence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def text(row: Row | None) -> str:
-    """Return text such as `kept (42)`, `loses 19 (13)` or `damaged 23 (28), new 2`; what was not run is a blank."""
+    """Return text such as `kept (42)`, `loses 19 (13)` or `damaged 23 (28), new 2`; a blank for what was not run."""
     if row is None:
         return ""
     outcome = row.outcome
@@ -63,7 +63,7 @@ def text(row: Row | None) -> str:
 
 
 def _damaged(row: Row) -> tuple[set[str], set[str]]:
-    """Return the damaged contents, and those that were seen only before anything was promised."""
+    """Return the damaged contents, and the ones among them that were seen only before anything was promised."""
     damage = [verdict for verdict in row.outcome.scenario.verdicts if verdict.kind.is_damage]
     is_late = row.promise is not None and row.promise.begins_with_ack
     damaged = {verdict.exposure for verdict in damage if verdict.acked or not is_late}

@@ -1,7 +1,7 @@
 """What a measurement of speed shows: medians, ratios with intervals, latencies, flushes, and a document's own ratios.
 
-A ratio is that of two medians over the rounds, with its 95 % interval by the percentile bootstrap (Efron 1979, Annals
-of Statistics 7, 1-26): whole rounds are drawn with replacement, because what happened on the host during a round met
+A ratio divides two medians over the rounds. Its 95 % interval is a percentile bootstrap (Efron 1979, Annals of
+Statistics 7, 1-26): whole rounds are drawn with replacement, because what happened on the host during a round affected
 all its arms. The draws come from the measurement's seed, so the same file gives the same intervals. An interval tells
 how much a repeated measurement would vary on this disk, not what another disk would show.
 """
@@ -18,7 +18,7 @@ from rig.speed.speeds import INSTRUCTIONS, Reads, Space, Speeds, Trial
 
 _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
-# The share by which a ratio may differ from a document's before a sentence says so.
+# A ratio that differs from a document's by more than this share gets a sentence.
 DEVIATION_MAX = 1 / 3
 # If rounds differ in their flushes per transaction by more than this factor and by more than this number, other
 # programs must have flushed the disk too.
@@ -49,20 +49,20 @@ class ArmSpeed:
     figures: dict[str, Interval]
     ratios: dict[str, Interval]
     latencies: Latencies | None
-    # Of the readers beside the writers, from a sample; only the longest is that of all reads.
+    # Of the readers next to the writers. The percentiles are from a sample; the maximum is over all reads.
     reads: Latencies | None
-    # None where they were not counted. The flushes and writes are the fewest of a round, because other programs add to
+    # None where they were not counted. Flushes and writes are the fewest of any round, because other programs add to
     # them; the others are medians.
     flush_per_transaction: float | None
     write_per_transaction: float | None
-    # Bytes that the programs caused to be written to the disk over those of the keys and values that they wrote.
+    # Bytes that the programs caused to be written to the disk, divided by the bytes of the keys and values they wrote.
     write_amplification: float | None
-    # Disk space of all files at the end over the bytes of the keys and values that are there.
+    # Disk space of all files at the end, divided by the bytes of the keys and values in them.
     space_amplification: float | None
     cpu_ms_per_transaction: float | None
     # Of the whole machine, its kernel included; None on a real disk, whose clock does not count them.
     instructions_per_transaction: float | None
-    # In the trial that was watched; None if none was.
+    # From the trial that was watched; None if none was.
     space: Space | None
     # Counts of the workload's own, such as errors, each as the median of the trials.
     counts: dict[str, float]
@@ -70,7 +70,7 @@ class ArmSpeed:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A figure of a document beside ours."""
+    """A figure of a document, and ours for it."""
 
     figure: Figure
     ours: Interval
@@ -87,7 +87,7 @@ def summed_up(speeds: Speeds) -> list[ArmSpeed]:
 
 
 def compared(speeds: Speeds) -> list[Comparison]:
-    """Return the document's figures that were measured, each beside ours; none where nothing compares with the base."""
+    """Return the document's figures for which we measured a ratio, each with our ratio."""
     ours = [(one, ratio(speeds, one.arm, one.base, one.metric)) for one in speeds.figures]
     return [Comparison(one, found) for one, found in ours if found]
 
@@ -117,14 +117,14 @@ def noises(speeds: Speeds) -> list[str]:
 
 
 def ratio(speeds: Speeds, arm: str, base: str, metric: str) -> Interval | None:
-    """Return the ratio of an arm's median to that of the base; None if the base is 0 in some round."""
+    """Return the ratio of an arm's median to the base's median; None if the base is 0 in some round."""
     bases = _figures(speeds, base, metric)
-    # A draw may hold that round alone, and there is no ratio to 0.
+    # A draw may consist of that round alone, and nothing can be divided by 0.
     return bootstrap(_figures(speeds, arm, metric), bases, speeds.seed) if all(bases) else None
 
 
 def bootstrap(values: Sequence[float], bases: Sequence[float] | None, seed: int) -> Interval:
-    """Return the median of the values, or its ratio to that of the bases of the same rounds, with its interval."""
+    """Return the median of the values, or its ratio to the median of the bases in the same rounds, with an interval."""
     import numpy as np
 
     draws = np.random.default_rng(seed).integers(len(values), size=(_RESAMPLES, len(values)))
@@ -206,7 +206,7 @@ def _sentence(speeds: Speeds, one: Comparison) -> str:
 
 
 def _explained(speeds: Speeds, figure: Figure) -> str:
-    """Return what else was counted that bears on a metric: of bytes its parts, of time the flushes and writes."""
+    """Return the counts that explain a metric: its parts if it counts bytes, else the flushes and writes."""
     arm, base = (_arm(speeds, name) for name in (figure.arm, figure.base))
     metric = next(one for one in speeds.metrics if one.name == figure.metric)
     if metric.is_of_bytes:

@@ -17,7 +17,7 @@ _GROUPS_MAX = 8
 
 
 def print_speeds(speeds: Speeds, console: Console) -> None:
-    """Print the arms, what to know about the disk, and a document's own ratios beside ours."""
+    """Print the arms, notes about the disk, and a document's own ratios next to ours."""
     arms = summed_up(speeds)
     for table in _of_arms(speeds, arms):
         console.print(table)
@@ -30,7 +30,7 @@ def print_speeds(speeds: Speeds, console: Console) -> None:
 
 
 def _of_arms(speeds: Speeds, arms: Sequence[ArmSpeed]) -> list[Table]:
-    """Return the figures of all arms, their latencies, and what they cost; a single metric stands beside latencies."""
+    """Return tables of the arms' figures, latencies and costs; a single metric shares the table of the latencies."""
     figures, costs = _table("arm"), _table("arm")
     for metric in speeds.metrics:
         for heading in (metric.unit, "ratio"):
@@ -60,7 +60,7 @@ def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
 
 
 def _costs(speeds: Speeds, arms: Sequence[ArmSpeed]) -> dict[str, Callable[[ArmSpeed], float | None]]:
-    """Return the columns of what an arm costs, by their headings."""
+    """Return the columns of an arm's costs, by their headings."""
     found: dict[str, Callable[[ArmSpeed], float | None]] = {
         "FLUSH\n/tx": lambda arm: arm.flush_per_transaction,
         "write\nampl.": lambda arm: arm.write_amplification,
@@ -111,7 +111,7 @@ def _of_disk(speeds: Speeds) -> Iterable[str]:
 
 
 def _of_amplifications(arms: Iterable[ArmSpeed]) -> Iterable[str]:
-    """Yield what is divided by what, of the amplifications that the table has."""
+    """Yield the definition of each amplification in the table."""
     write = "bytes that the programs caused to be written over those of the keys and values that they wrote"
     space = "disk space of all files at the end over the bytes of the keys and values that are there"
     yield f"write amplification: {write}"
@@ -167,7 +167,7 @@ def _of_document(speeds: Speeds) -> Table:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a figure with so many significant digits, above 1 never with an exponent; `-` for none."""
+    """Return a figure with `digits` significant digits, above 1 never with an exponent; `-` for None."""
     if value is None:
         return "-"
     if abs(value) >= 10 ** (digits - 1):

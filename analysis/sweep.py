@@ -1,4 +1,4 @@
-"""How the loss at a random instant depends on one thing: a table, and a page with a curve for each question.
+"""How the loss at a random instant depends on one varied thing: a table, and a page with a curve for each question.
 
 Each value was measured in a run of its own, which was judged with its own controls.
 """
@@ -26,7 +26,7 @@ class Step:
     """One scenario at one value."""
 
     value: str
-    # The id without what is varied.
+    # The id without the varied part.
     name: str
     row: Row
     cut: RandomCut
@@ -52,12 +52,12 @@ class Sweep:
 
 
 def steps(value: str, summary: Summary, name_of: Callable[[Row], str]) -> list[Step]:
-    """Return the scenarios of one run that have a loss at a random instant, those under a shim left out."""
+    """Return the scenarios of one run that have a loss at a random instant, except scenarios under a shim."""
     rows = [row for row in summary.rows if row.outcome.scenario.shim == Shim.NONE]
     return [Step(value, name_of(row), row, cut) for row in rows if (cut := random_cut(row.outcome))]
 
 
-# Of the columns after that of the values.
+# The columns that follow the values.
 HEADINGS = (
     "tx/s", "loses something", "lost, mean", "lost, max", "oldest, mean s", "oldest, max s", "damaged", "result",
 )  # fmt: skip

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# The run directory of all scenarios, or of each by its id.
+# How each result is shown in a terminal.
 _STYLES = {
     Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow", Result.NOT_JUDGED: "dim",
 }  # fmt: skip
@@ -86,7 +86,7 @@ def versions(summary: Summary) -> list[str]:
 
 
 def _figures(summary: Summary, width: int) -> list[Table | Text]:
-    """Return the scenarios as tables with a line for each, or with many faults as grids with a mark for each.
+    """Return the scenarios as tables with a line for each, or as grids with a mark for each if there are many faults.
 
     File systems side by side follow.
     """
@@ -137,7 +137,7 @@ def _scenarios(count: int) -> str:
 
 
 def _not_judged(summary: Summary) -> str:
-    """Return sentences on the scenarios that were held against no promise."""
+    """Return sentences on the scenarios that were not held to a promise."""
     rows = [one for one in summary.rows if not one.is_sabotaged and one.judgement.result is Result.NOT_JUDGED]
     withheld_count = sum(row.is_withheld for row in rows)
     parts = []
@@ -156,7 +156,7 @@ def _documented_damage(rows: Sequence[Row]) -> str:
     names = [
         f"{row.outcome.settings_name} under {row.outcome.scenario.fault}" for row in warned if row.outcome.damage.count
     ]
-    # The same on several devices is said once.
+    # A setting that is damaged on several devices is named once.
     listed = ", ".join(dict.fromkeys(names))
     return f" Damage was seen where the documentation does not exclude it: {listed}." if names else ""
 
@@ -196,7 +196,7 @@ def damage_text(outcome: Outcome) -> str:
 
 
 def detection_text(outcome: Outcome) -> str:
-    """Return text such as `38 / 5 / 40`: states in which engine, file system and nobody noticed what a disk did."""
+    """Return text such as `38 / 5 / 40`: states in which engine, file system or nobody noticed what a disk did."""
     if outcome.scenario.fault not in DISHONEST_FAULTS:
         return "-"
     return f"{outcome.detected_count} / {outcome.filesystem_detected_count} / {outcome.silent_count}"
@@ -297,7 +297,7 @@ def explanation(row: Row) -> list[str]:
 
 
 def _worst(row: Row) -> list[Verdict]:
-    """Return the worst verdicts that broke the promise, each on a state of its own."""
+    """Return the worst verdicts that broke the promise, each on another state."""
     by_state: dict[str, Verdict] = {}
     for one in row.judgement.broken_by:
         by_state.setdefault(one.state, one)

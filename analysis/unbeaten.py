@@ -1,6 +1,6 @@
-"""Which of several settings no other beats: the ones to choose from, whatever a loss is worth to you.
+"""Which of several settings no other beats. Choose from these, whatever a loss is worth to you.
 
-One beats another if it is at least as fast and loses less, or faster and loses no more.
+A setting beats another if it is at least as fast and loses less, or faster and loses no more.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Address:
 
     # A state of the last recovery, or of the recording if there was no recovery.
     content: str
-    # The states that were recovered from to get there, the state of the recording first.
+    # The states recovered from on the way to `content`, the state of the recording first.
     way: tuple[str, ...] = ()
     # Empty if the address names no clock.
     clock: str = ""

@@ -1,19 +1,19 @@
 """Which members of a batch land: one agenda of choices, which alike epochs share.
 
-A batch of n writes has 2**n subsets, and a budget takes a few of each epoch. Epochs of one phase (`faults.phases`) have
-as many writes of the same kinds, so what one of them has tried another need not try first. All take from one agenda,
-each the next choice in turn:
+A batch of n writes has 2**n subsets, and a budget takes a few for each epoch. Epochs of one phase (`faults.phases`)
+have the same number of writes of the same kinds, so a choice that one epoch has tried need not come first in another.
+They share one agenda, and each epoch takes the next choice from it:
 
-1. a few subsets that part every ordered pair: for any two writes one of them holds the first and not the second;
+1. a few subsets that part every ordered pair: for any two writes one subset holds the first and not the second;
 2. none, all, every write lost alone and every write landed alone;
 3. every beginning and every end of the batch;
 4. all other subsets of a small batch.
 
-Of a long batch, which it would take too long to enumerate, 2 and 3 take turns, with seeded draws in between; 1 is left
-to the draws if the batch is too long for a list of its members. The order is drawn by a seed for each phase.
+A long batch would take too long to enumerate. For such a batch 2 and 3 take turns, with seeded draws in between. If it
+is also too long for a list of its members, 1 is left to the draws. A seed draws the order for each phase.
 
-How few are enough for 1 is a theorem of Sperner: k subsets part every pair both ways iff no member is in all the ones
-that another is in, and that allows at most (k choose k/2) members. So 4 subsets do for 6 writes, 8 for 70.
+Sperner's theorem gives the fewest subsets for 1: k subsets part every pair both ways iff no member is in all the
+subsets that another is in. That allows at most (k choose k/2) members, so 4 subsets do for 6 writes, 8 for 70.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Choice = tuple[range, ...] | None
 
 
 def is_small(count: int) -> bool:
-    """Whether the agenda of so many members holds every subset of them."""
+    """Whether the agenda of `count` members holds every subset of them."""
     return 1 << count <= SUBSETS_MAX
 
 
 def agenda(count: int, chance: random.Random) -> list[Choice]:
-    """Return the choices of a batch of so many members; `chance` draws their order."""
+    """Return the choices of a batch of `count` members; `chance` draws their order."""
     if not is_small(count):
         return _sampled(count, chance)
     whole = tuple(range(count))
@@ -55,7 +55,7 @@ def agenda(count: int, chance: random.Random) -> list[Choice]:
 
 
 def pair_cover(count: int, chance: random.Random) -> list[tuple[int, ...]]:
-    """Return the fewest subsets of which, for every ordered pair of members, one holds the first and not the second."""
+    """Return the fewest subsets that part every ordered pair of members: one holds the first and not the second."""
     subset_count = 0
     while comb(subset_count, subset_count // 2) < count:
         subset_count += 1
@@ -65,7 +65,7 @@ def pair_cover(count: int, chance: random.Random) -> list[tuple[int, ...]]:
 
 
 def in_turn(choices: Sequence[Choice], rank: int, alike_count: int) -> Iterator[Choice]:
-    """Yield every choice once, in the order of the epoch of this rank among so many that are alike.
+    """Yield every choice once, in the order for the epoch of this rank among `alike_count` alike epochs.
 
     Together the epochs begin with the first choices of the agenda, then take the next ones, and so on.
     """

@@ -1,10 +1,10 @@
 """Which writes may have landed ahead of a cut: submitted by then, not durable, and later in the log than the cut.
 
 At a cut just before a FUA write or a FLUSH completes, these are the writes in flight, that FUA write among them;
-and the completed ones that the log has only behind a FLUSH not yet completed. Any of them may be on the medium.
+and the completed writes that the log has only behind a FLUSH not yet completed. Any of them may be on the medium.
 
-Left out: writes in flight together with another write of the same place, where nobody knows which the disk carries
-out last; and writes of which a newer FUA write has covered a part, which had been there until then.
+Left out: writes in flight together with another write of the same place, because nobody knows which of them the disk
+carries out last; and writes partly covered by a newer FUA write, because the covered part was there until then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Ahead:
             self._contested |= account.is_rest
 
     def of(self, begin: int, end: int, fuas: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """Return the writes for each number of FUA writes of an epoch that landed, its batch being apart at the end."""
+        """Return the writes ahead of each cut, by number of landed FUA writes; the last cut leaves out the batch."""
         has_flush = end < len(self._is_write)
         cuts = [*fuas, end if has_flush else None]
         return tuple(self._at(begin, cut, set(fuas[:rank]) | set(batch if cut in (end, None) else ()))

@@ -1,4 +1,4 @@
-"""Digests of whole disk contents, at a cost proportional to what a crash state changes.
+"""Digests of whole disk contents; a digest costs time in proportion to what the crash state changes.
 
 `ContentIndex(log).digest(state)` is equal for two states of one log iff the whole disk is equal in both. The digest is
 the sum over all sectors of 512 bytes (the smallest sector, so a tear never splits one) of a hash of (sector number,

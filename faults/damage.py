@@ -246,7 +246,7 @@ def _bad_garbage(damage: Garbage, log: WriteLog, state: CrashState) -> str:
 
 
 def may_be_covered(garbage: Garbage, log: WriteLog, epoch: Epoch) -> bool:
-    """Whether a durable FUA write may have come after the interrupted one, where that left garbage."""
+    """Whether a durable FUA write may have come after the interrupted write in a sector with garbage."""
     begin = int(log.offset_bytes[garbage.entry_index]) // SECTOR_BYTES + garbage.first_sector
     sectors = range(begin, begin + garbage.sector_count)
     return any(one.writer == garbage.entry_index and one.sector in sectors for one in epoch.open_sectors)
@@ -289,7 +289,7 @@ def _sectors_touched(log: WriteLog, entries: Int64Array, offset_bytes: int, leng
 def _rivals(log: WriteLog, discard: int, end: int) -> Int64Array:
     """Return the entries that may have completed after a DISCARD: all later entries, and the FUA writes in reach.
 
-    The log holds a FUA write ahead of ordinary writes that completed before it, of its own epoch and the next one.
+    The log holds a FUA write ahead of ordinary writes of its own epoch and the next that completed before it.
     """
     flushes = np.flatnonzero(log.flags[:discard] & EntryFlag.FLUSH)
     begin = int(flushes[-2]) if len(flushes) > 1 else 0

@@ -1,8 +1,8 @@
 """Late and lost discards on an honest disk.
 
 Model: a DISCARD is a hint. Until a sector is written again, a disk may show its old content, as if the hint had never
-come, or zeros, from the completion of the DISCARD or any later time on. Later writes are unaffected. The states are
-those of `faults.powercut`, and in addition the ranges of any set of completed DISCARDs read zeros:
+come, or zeros, from the completion of the DISCARD or any later time on. Later writes are unaffected. A state is a state
+of `faults.powercut` in which, in addition, the ranges of any set of completed DISCARDs read zeros:
 
 (a) A cut just after FUA_j: DISCARDs of earlier epochs only, since the log does not tell whether one of this epoch had
     completed by then.
@@ -10,7 +10,7 @@ those of `faults.powercut`, and in addition the ranges of any set of completed D
 
 Legal because a disk does not promise the content of a discarded range, and because every sector that a write may have
 taken after the DISCARD is left alone: all later writes in the log, landed or not, and the FUA writes of its epoch and
-the one before, whose order to it the log does not tell. States in which every discard was lost are those of
+the one before, whose order to it the log does not tell. States in which every discard was lost belong to
 `faults.powercut`. Only their corners are made here, and last: all of the batch, and none of it.
 
 Left out: a DISCARD of sectors that were never written, because a disk begins with zeros; a DISCARD that takes effect in

@@ -1,13 +1,13 @@
-"""The sectors of which the log does not tell what the last write to them left, epoch by epoch.
+"""The sectors whose content the log leaves open, epoch by epoch.
 
-The log leaves one thing open: whether a W came before or after a FUA write of the same sector, if that FUA is of the
-same epoch or of the one before. (Both can complete while a FLUSH is in flight; one FLUSH in flight at a time is
-assumed, unless an account of submissions tells that there were more.) The self-check of a recording (a replay of every
-entry equals the device) settles some of it: a W that is the last writer of a sector, and differs there from the last
+The log leaves one thing open: whether a W came before or after a FUA write of the same sector, if the FUA write is in
+the same epoch or in the one before. (Both can complete while a FLUSH is in flight. One FLUSH in flight at a time is
+assumed, unless an account of submissions shows that there were more.) The self-check of a recording (a replay of every
+entry equals the device) settles some cases: a W that is the last writer of a sector, and differs there from the last
 FUA, came after that FUA, and so after all earlier FUA writes. All later Ws came after them too, because Ws are logged
-in the order in which they completed. Where there is an account of submissions (`faults.submissions`), a W is known to
-be the later one if it was submitted after the FUA had completed. One that had completed before the FUA was submitted
-is no longer in the log (`submissions.attach`), so only writes in flight together are left.
+in the order in which they completed. With an account of submissions (`faults.submissions`), a W is known to be the
+later write if it was submitted after the FUA had completed. A W that had completed before the FUA was submitted is no
+longer in the log (`submissions.attach`), so only writes in flight together stay open.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class OpenSector(NamedTuple):
 
     # The number of the sector of 512 bytes.
     sector: int
-    # A W of the batch; or one of an earlier epoch, which is durable, and then no FUA of this epoch landed there either.
+    # A W of the batch, or a durable W of an earlier epoch; in that case no FUA of this epoch landed there either.
     writer: int
-    # Whether it has the bytes of the FUA that may have come after it, so that only garbage in it makes a difference.
+    # Whether the W has the bytes of the FUA that may have come after it, so that only garbage makes a difference.
     is_alike: bool
 
 
@@ -98,7 +98,7 @@ def _with_fuas_in_reach(log: WriteLog, epochs: Sequence[Epoch]) -> Iterator[tupl
 
 
 def _were_in_flight_together(log: WriteLog, earlier: Epoch, later: Epoch) -> bool:
-    """Whether the FLUSH of an epoch was submitted before that of an earlier one had completed."""
+    """Whether the FLUSH of the later epoch was submitted before the FLUSH of the earlier epoch had completed."""
     if log.account is None or earlier.flush is None or later.flush is None:
         return False
     return bool(log.account.submitted[later.flush] < log.account.completed[earlier.flush])
@@ -109,7 +109,7 @@ def _overlapping(log: WriteLog, batch: tuple[int, ...], fuas: tuple[int, ...]) -
     begins, ends = log.offset_bytes[writes], log.offset_bytes[writes] + log.length_bytes[writes]
     order = np.argsort(log.offset_bytes[list(fuas)], kind="stable")
     fua_begins = log.offset_bytes[list(fuas)][order]
-    # For each FUA, the furthest end of all that start no later: a write overlaps one of them iff it starts before it.
+    # For each FUA, the furthest end of all FUAs that start no later: a write overlaps one iff it starts before that.
     fua_ends = np.maximum.accumulate((log.offset_bytes + log.length_bytes)[list(fuas)][order])
     rank = np.searchsorted(fua_begins, ends, side="left") - 1
     hit = (rank >= 0) & (fua_ends[np.maximum(rank, 0)] > begins)

@@ -7,10 +7,10 @@ about crash states may rely on it. The last epoch is the tail: the entries after
 was removed, never durable. It always exists and may be empty. Its layout is free, since the kernel puts a last MARK
 after its writes.
 
-The order of a W and a FUA write of one sector can be open (`faults.doubts`). `Epoch.ambiguous` lists the Ws that differ
-from a FUA to which their order is open; also where they have the bytes of the last FUA, since a disk that lies may lose
-that one alone. They land only where newer writes hide what is open. An epoch that starts on an open sector is
-`doubtful`; it is cut only where writes of its own cover all such sectors.
+The order of a W and a FUA write of one sector can be open (`faults.doubts`). `Epoch.ambiguous` lists each W that
+differs from a FUA to which its order is open. A W with the bytes of the last FUA is listed too if it differs from an
+earlier one, since a disk that lies may lose the last FUA alone. Listed Ws land only where newer writes hide what is
+open. An epoch that starts on an open sector is `doubtful`; it is cut only where its own writes cover all such sectors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Epoch:
     ahead: tuple[tuple[int, ...], ...] = ()
 
     def ahead_at(self, fua_count: int) -> tuple[int, ...]:
-        """Return the writes that may have landed ahead at the cut after so many FUA writes, in log order."""
+        """Return the writes that may have landed ahead of the cut after `fua_count` FUA writes, in log order."""
         return self.ahead[fua_count] if fua_count < len(self.ahead) else ()
 
     @property

@@ -1,10 +1,10 @@
 """Whether two honest disks under one host could hold exactly these contents; an independent checker of `twodisk`.
 
 Each disk has its own write log and is checked against it as in `faults.legality`. The question left is whether the two
-instants can be one moment. The host writes each mark to the log of the first disk, then to that of the second, and only
-then starts the next mark. So at every moment the first log has as many marks as the second, or one more. Where block
-traces came with both logs, the machine's clock says more: the early disk's log has exactly the FUA writes and FLUSHes
-that had completed by the time of the claim. Nothing else tells which positions of the two coincided.
+instants can be one moment. The host writes each mark to the log of the first disk, then to the log of the second, and
+only then starts the next mark. So at every moment the first log has as many marks as the second, or one more. Where
+block traces came with both logs, the machine's clock says more: the early disk's log has exactly the FUA writes and
+FLUSHes that had completed by the time of the claim. Nothing else tells which positions of the two logs coincided.
 
 The claim: just before an entry of the late disk's log completes, both disks die, and the early one loses all that it
 has not flushed. (A disk that died earlier, and on which nothing became durable in between, holds the same.) The claim
@@ -14,7 +14,8 @@ is legal if
   is unknown, so the claim must hold for all. No unflushed write counts, because even the last write of the late disk
   does not tell whether it had been submitted.
 
-It is illegal if the late disk's content is illegal, or the early disk's is at all of these positions; else undecided.
+The claim is illegal if the late disk's content is illegal, or if the early disk's content is illegal at all of these
+positions. Otherwise it is undecided.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class JointChecker:
         if ours is None or theirs is None:
             yield from self._between_marks(disk, self.mark_count(other, instant))
             return
-        # Where two completed in the same nanosecond, either may have been the first.
+        # If two requests completed in the same nanosecond, either may have been the first.
         moment_ns = min((time_ns for _, time_ns in theirs), default=_NEVER_NS)
         before = [entry for entry, time_ns in ours if time_ns < moment_ns]
         together = [entry for entry, time_ns in ours if time_ns == moment_ns]
@@ -92,7 +93,7 @@ class JointChecker:
         first = marks[fewest - 1] + 1 if fewest > 0 else 0
         last = marks[most] if most < len(marks) else log.entry_count
         yield first
-        # Only a FUA write or a FLUSH changes what is durable, so the position after each of them.
+        # Only a FUA write or a FLUSH changes what is durable, so the positions after each of them are enough.
         changes = (log.flags[first:last] & (EntryFlag.FUA | EntryFlag.FLUSH)) > 0
         yield from (first + 1 + np.flatnonzero(changes)).tolist()
 

@@ -1,8 +1,8 @@
 """Whether an honest disk could hold exactly this content after a power cut at that instant; an independent checker.
 
 The generators of crash states choose entries of the log and apply them. This module goes the other way: it takes a
-whole disk, asks for each sector of 512 bytes which write can have left its content, and whether one story (one choice
-of writes that landed) explains all sectors. The log reader is all that it shares with the generators. What is legal
+whole disk, asks for each sector of 512 bytes which write can have left its content, and asks whether one story (one
+choice of writes that landed) explains all sectors. It shares only the log reader with the generators. What is legal
 follows from the log alone:
 
 An instant is a position in the log: everything before that entry was logged, the entry itself was not. Let FLUSH k be
@@ -13,7 +13,7 @@ the last before the instant, and n the first FLUSH at or after it (or the end of
   a FUA write at the instant itself, because only its completion is missing.
 - Possibly not even submitted, so unknown: FUA writes after the instant up to the FLUSH after n; the ordinary writes
   between k and n at any earlier instant; those after n, which may have completed while n was in flight.
-Where there is an account of submissions (`faults.submissions`), the two are known instead: possibly on the medium is
+With an account of submissions (`faults.submissions`), the last two sets are known instead: possibly on the medium is
 every write that had been submitted before the next FUA write or FLUSH after the instant completed, and no other.
 - Where `faults.order` says so, it is open whether an ordinary write or a FUA write of one sector came last.
 
@@ -31,12 +31,12 @@ The rules say which choices among the writes possibly on the medium make a story
 - discards: as whole; in addition, any sector of a DISCARD that is durable or possibly on the medium may read zeros
   instead of what was there when it completed, until a write that landed covers it.
 
-There are three answers. Legal: a story exists that uses only sure things, whatever the open orders are. Illegal: none
-exists, even if every doubt is resolved in favour. Undecided: between the two; a state that is claimed to be legal must
-not be undecided. Where several writes hold the same bytes, one story that fits is enough. The search is exact, not a
-sample: it walks the writes from the newest to the oldest, and one lands if all its sectors that no newer one covers
-hold its bytes. The writes that land in this way cover at least what any other story covers. The remaining sectors must
-hold what was there before; if they do not, no story fits.
+There are three answers. Legal: a story exists that uses only sure things, whatever the open orders are. Illegal: no
+story exists, even if every doubt is resolved in favour. Undecided: between the two; a state that is claimed to be legal
+must not be undecided. If several writes hold the same bytes, one story that fits is enough. The search is exact, not a
+sample: it walks the writes from the newest to the oldest. A write lands if all its sectors that no newer landed write
+covers hold its bytes. The writes that land in this way cover at least what any other story covers. The remaining
+sectors must hold what was there before; if they do not, no story fits.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Checker:
         with_fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.instant)].tolist()
         floor = self._floor
         if rule is Rule.SEEN and instant < cut.end and not self._has_mark_after_fuas(cut, instant):
-            # It answers for no mark after the last FUA write, so any instant after that one will do.
+            # The content answers for no mark after the last FUA write, so any instant after that write will do.
             cut = self._cut(cut.end)
             story = Story(self._log, self._order, cut, Rule.ORDERED, unit_bytes)
             with_fuas = [fua for fua in self._order.fuas.tolist() if cut.begin <= fua < cut.end]

@@ -2,7 +2,7 @@
 
 Promises: every column is a numpy array with one row for each entry; a log that opens without `LogError` can be walked,
 replayed and cut without further checks of its format. A damaged or truncated file raises `LogError` and nothing else.
-No entry ends after the device, if its size is given, so what is made of a log takes memory for one device at most.
+If the device's size is given, no entry ends after it, so what is made of a log takes memory for one device at most.
 
 Format (drivers/md/dm-log-writes.c), little endian, in units of the superblock's `sectorsize`: one sector superblock
 {magic u64, version u64, nr_entries u64, sectorsize u32}, then for each entry a one-sector header {sector u64,
@@ -176,9 +176,9 @@ class WriteLog:
         return device
 
     def reorder(self, order: Int64Array) -> None:
-        """Number the entries anew: those of the old numbers `order`, in this order; MARKs must stay in theirs.
+        """Number the entries anew: `order` lists their old numbers in the new order. MARKs must keep their order.
 
-        An entry may be taken several times, see `split`, and a write not at all, see `trim`.
+        `order` may list an entry several times, see `split`, and leave out a write, see `trim`.
         """
         for name in _COLUMNS:
             setattr(self, name, _frozen(getattr(self, name)[order]))
@@ -190,7 +190,7 @@ class WriteLog:
     def split(self, unit_bytes: int) -> None:
         """Make an entry of each part of a write between multiples of `unit_bytes` of the device; number them anew.
 
-        The parts of a write have its flags and follow each other. To be called once, before the log is used.
+        The parts of a write have its flags and follow each other. Call this once, before the log is used.
         """
         begins, ends = self.offset_bytes, self.offset_bytes + self.payload_bytes
         counts = np.where(self.payload_bytes > 0, -(-ends // unit_bytes) - begins // unit_bytes, 1)
@@ -212,9 +212,9 @@ class WriteLog:
             self.account = self.account.of_parts(owner)
 
     def trim(self, begins_bytes: Int64Array, ends_bytes: Int64Array) -> BoolArray:
-        """Keep of each write only what is between two places of the device, and no write of which that is nothing.
+        """Cut each write down to what is between two places of the device; drop a write that has nothing there.
 
-        Return which entries are kept; those after one that is not are numbered anew.
+        Return which entries are kept. The entries after a dropped one are numbered anew.
         """
         is_write = self.payload_bytes > 0
         skipped = np.where(is_write, begins_bytes - self.offset_bytes, 0)

@@ -1,7 +1,7 @@
 """The write logs of one recording, one for each disk, opened together: queries on states for any number of disks.
 
-The first log is that of the disk with the data; most recordings have no other. Instants and marks are those of the
-first log.
+The first log belongs to the disk with the data; most recordings have no other. Instants and marks refer to the first
+log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogFile:
     device_begins_bytes: tuple[int, ...] = (0,)
     # The size of the disk of each log; a log with an entry after its end is damaged.
     devices_bytes: tuple[int, ...] = (DEVICE_BYTES_MAX,)
-    # Where the block trace of each log is in the file, as (offset, length) in bytes; empty if there is none.
+    # Where the block trace of each log is in the file, as (offset, length) in bytes; empty without traces.
     traces: tuple[tuple[int, int], ...] = ()
     # What the disk writes atomically: writes are cut into entries at its multiples. 0: they stay whole.
     unit_bytes: int = 0

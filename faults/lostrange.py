@@ -1,8 +1,8 @@
 """A recently written range is lost: it reads zeros, or it cannot be read at all.
 
 Model: a disk that loses its mapping of a range in the power cut, like a flash disk that loses a page of its
-translation table. The range is that of one write of the epoch of the cut or of the four before it, or one of its blocks
-of 4096 bytes; it reads zeros, or every read of it fails with EIO. Everything else landed.
+translation table. The range is one write of the epoch of the cut or of the four before it, or one 4096-byte block of
+that write. The range reads zeros, or every read of it fails with EIO. Everything else landed.
 
 How the disk lies: zeros are not what was written, and the disk reports nothing. EIO is not a lie but a loss of durable
 data. No engine promises to survive either; the verdict is whether the engine notices.

@@ -2,8 +2,8 @@
 
 Model: a disk with a volatile cache that is honest up to some FLUSH. From then on it reports every FLUSH and every FUA
 write as done but makes nothing durable; the power goes n FLUSHes later. Everything that completed before the last
-honest FLUSH was submitted is durable, with all FUA writes before its completion. Of everything later, in n + 1 epochs,
-any subset of whole writes may be missing. n = 1, 2, 4, 8, 16, and all FLUSHes since the database was set up.
+honest FLUSH was submitted is durable, with all FUA writes before its completion. Any subset of the later whole writes,
+which lie in n + 1 epochs, may be missing. n = 1, 2, 4, 8, 16, and all FLUSHes since the database was set up.
 
 How the disk lies: it breaks the assumption of `faults.powercut` that an acknowledged FLUSH or FUA is durable. It does
 nothing worse: it loses writes or keeps older versions, and invents nothing. One family of states is enough, the cut

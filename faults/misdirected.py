@@ -11,8 +11,8 @@ notices.
 
 Left out: wrong places that another write of the window touches (the log does not always tell which came last); places
 after the end of all that was ever written; writes that went astray in part; several stray writes. An epoch before the
-cut that holds a write in `Epoch.ambiguous` is left out with all before it: the open write was flushed and may not be
-missing, but the log does not tell what it left there. Sampled with a seed, each write equally likely.
+cut that holds a write in `Epoch.ambiguous` is left out, with all epochs before it: the open write was flushed and may
+not be missing, but the log does not tell what it left there. Sampled with a seed, each write equally likely.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
 
 
 def _told(window: Window) -> Window:
-    """Return the part of a window after its last flushed epoch with a write whose order is open."""
+    """Return the part of a window after the last of its flushed epochs that has a write whose order is open."""
     begin_rank = max((rank for rank, epoch in enumerate(window.epochs[:-1], start=1) if epoch.ambiguous), default=0)
     epochs = window.epochs[begin_rank:]
     return Window(epochs, tuple(member for member in window.members if member >= epochs[0].begin))

@@ -2,9 +2,9 @@
 
 A new fault model is a module here, one line of `Fault`, and a `FaultSpec` whose `model` is the word of that line. The
 module says in prose which states it makes and why each is legal, and has one function with the arguments of
-`powercut.states`. It builds states with `faults.state`, so `faults.addresses` can read their ids. The line names the
-word, that function, and the rule of `faults.legality` against which an independent checker tests the states. A disk
-that lies has no rule.
+`powercut.states`. The function builds states with `faults.state`, so `faults.addresses` can read their ids. The line
+names the word, that function, and the rule of `faults.legality` against which an independent checker tests the states.
+A disk that lies has no rule.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Fault(StrEnum):
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Return the model with this word; raise KeyError if there is none."""
+        """Return the model with this word; raise KeyError for an unknown word."""
         return cls[word.upper()]
 
     POWERCUT = "powercut", _of_one_disk(powercut.states), Rule.WHOLE

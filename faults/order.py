@@ -2,14 +2,14 @@
 
 A sector is 512 bytes of the device, the smallest sector size. The log holds ordinary writes (and DISCARDs) in order of
 completion, and FUA writes too. Between the two kinds the order is known only in part, because a FUA write is logged
-when it completes, an ordinary write when the next FLUSH after it completes. With one FLUSH in flight at a time, an
-ordinary write of epoch E completed after the FLUSH before E was submitted and before the FLUSH that closes E was. So a
-FUA write of epoch E+1 or later came after it, one of E-2 or earlier before it, and one of E-1 or E is open. An account
-of submissions tells more, with any number of FLUSHes in flight.
+when it completes, but an ordinary write when the next FLUSH after it completes. With one FLUSH in flight at a time, an
+ordinary write of epoch E completed after the FLUSH before E was submitted, and before the FLUSH that closes E was
+submitted. So a FUA write of epoch E+1 or later came after it, and a FUA write of E-2 or earlier came before it. The
+order to a FUA write of E-1 or E is open. An account of submissions tells more, with any number of FLUSHes in flight.
 
 `is_replay` says that the device at the end of the recording is known to equal a replay of all entries in log order.
 Then an ordinary write that is the last one to a sector in the log, and differs there from the last FUA write, came
-after that FUA write, and so after all earlier FUA writes. Every ordinary write after it in the log did so too.
+after that FUA write, and so after all earlier FUA writes. So did every ordinary write after it in the log.
 """
 
 from __future__ import annotations

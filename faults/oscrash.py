@@ -13,8 +13,8 @@ known only where the kinds do not mix. For each epoch `[FUA | MARK]* [W batch] F
     before the epoch if it has none: its id ends in ".i", an instant earlier than the latest.
 
 The kernel hands over whole writes and the disk finishes what it was given, so no part of a longer write lands alone.
-All are also states of `faults.powercut`, at that instant or a later one, so they ask nothing of a disk that it does not
-promise. Every epoch is enumerated.
+Every state is also a state of `faults.powercut`, at that instant or a later one, so it asks of a disk only what the
+disk promises. Every epoch is enumerated.
 
 Left out: contents before the FUA writes of an epoch (`faults.powercut` has those without the batch); writes that were
 in flight at the crash and may complete or tear after it; in a batch with members in `Epoch.ambiguous`, the first of

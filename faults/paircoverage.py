@@ -1,8 +1,8 @@
 """Which choices of writes the states of a plan have tried, phase by phase.
 
 For each phase (`faults.phases`) with n writes there are n * (n - 1) ordered pairs: this write landed, that one did not.
-A pair is tried if in some alike epoch a state of the cut before the closing FLUSH has it so. Likewise every write may
-be lost alone, or land alone. States of other cuts, torn and damaged ones count for nothing.
+A pair is tried if some state of an alike epoch has it so, at the cut before the closing FLUSH. Likewise every write may
+be lost alone, or land alone. States of other cuts, torn states and damaged states do not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rig.faults.log import BoolArray, WriteLog
 from rig.faults.phases import Phase, phases
 from rig.faults.state import CrashState, landable
 
-# So many rows of the table of pairs are made at a time.
+# Rows of the table of pairs that are made at a time.
 _ROWS = 1024
 
 
@@ -32,7 +32,7 @@ class Tried:
 
 
 def tried(log: WriteLog, log_epochs: Sequence[Epoch], states: Iterable[CrashState]) -> list[Tried]:
-    """Return what these states of one log have tried of the phases of these epochs, those of most epochs first."""
+    """Return what these states of one log have tried of each phase of these epochs, phases with most epochs first."""
     choices: dict[int, list[BoolArray]] = {}
     for state in states:
         if (landed := _landed(state)) is not None:
@@ -45,7 +45,7 @@ def tried(log: WriteLog, log_epochs: Sequence[Epoch], states: Iterable[CrashStat
 
 
 def _landed(state: CrashState) -> BoolArray | None:
-    """Return whether each member of the batch landed, None for a state that does not tell."""
+    """Return whether each member of the batch landed; None for a state that does not count."""
     epoch = state.epoch
     is_torn = state.tears or (state.draw and state.draw.unit_bytes)
     if is_torn or state.window or state.damages or state.fua_count != len(epoch.fuas):

@@ -1,13 +1,13 @@
 """The phases of a commit: which epochs of a log are alike.
 
-A write log tells sectors, not files. But what it tells of a write is enough to know a phase of a commit again:
+A write log knows sectors, not files. But it knows enough about a write to recognise a phase of a commit:
 
-- whether the file system flagged it as metadata. Then it belongs to a journal if it begins where the previous
-  metadata write ended, or the last FUA one; a write elsewhere is in place.
+- whether the file system flagged the write as metadata. A metadata write belongs to a journal if it begins where the
+  previous metadata write, or the last FUA one, ended; a metadata write elsewhere is in place.
 - for data, whether the place in which it begins was written before: a file that grows or a file that is written again.
 
-Epochs are alike if their batches have as many writes, with the same roles in the same order. FUA writes do not count:
-they end the phase before. Left out: epochs with open sectors, of which a plan cannot take every subset.
+Epochs are alike if their batches have the same number of writes, with the same roles in the same order. FUA writes do
+not count: they end the phase before. Left out: epochs with open sectors, because a plan cannot take every subset there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Phase:
-    """Alike epochs, in the order of the log. The members of a batch are those that may land in any state."""
+    """Alike epochs, in the order of the log. A batch counts only the members that may land in any state."""
 
     roles: tuple[Role, ...]
     epochs: tuple[Epoch, ...]
@@ -48,7 +48,7 @@ class Phase:
 
 
 def phases(log: WriteLog, log_epochs: Sequence[Epoch]) -> list[Phase]:
-    """Return the phases of these epochs, those of most epochs first; epochs without a batch belong to none."""
+    """Return the phases of these epochs, the one with most epochs first; epochs without a batch belong to no phase."""
     known = _roles(log)
     alike: dict[tuple[Role, ...], list[Epoch]] = {}
     for epoch in log_epochs:

@@ -20,15 +20,16 @@ the log alone, and a fourth where it is also known when each write was submitted
 (d) The same two cuts with any subset of `Epoch.ahead`: writes that had been submitted by then, in flight or completed,
     and that were not durable. Legal because a disk may put on its medium whatever it has been sent.
 
-Which subsets of (b) an epoch tries first depends on those like it: they share one agenda (`faults.phases`, `agenda`).
+Alike epochs share one agenda, which decides the subsets of (b) that each of them tries first (`faults.phases`,
+`agenda`).
 
 Left out: without an account of submissions, a subset of the batch without all FUA writes of the epoch (the log does not
 tell which members of the batch had completed by then) and writes in flight; states that show an open sector (the log
 does not tell its content); discards, which are ignored (see `faults.log`); torn units (`faults.torn`). Apart from the
-last two, exactly the contents are made that a disk with this account can leave; without an account, those that every
-history of the disk which agrees with the log can leave at one instant.
-Without one, contents are left out that each of them can leave, but some only before and others only after a FUA write:
-such a state would have to answer for the earlier instant, at which the batch need not have completed.
+last two, exactly the contents are made that a disk with this account can leave. Without an account, exactly the
+contents are made that every history of the disk which agrees with the log can leave at one instant. So without an
+account a content is left out if every such history can leave it, but some only before and others only after a FUA
+write: its state would have to answer for the earlier instant, at which the batch need not have completed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from rig.faults.state import CrashState, Draw, is_told, landable, make_state
 
 # A seed draws which family an epoch begins with: subsets of the batch in half of the epochs, others in a quarter each.
 _OPENINGS = (0, 0, 1, 2)
-# So many places at which a longer batch is split to hide what is open.
+# Places at which a longer batch is split to hide what is open.
 _HIDDEN_MAX = 16
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
@@ -91,7 +92,7 @@ def opening(epoch: Epoch, seed: int) -> int:
 
 
 class Turns:
-    """Whose turn is which choice: the agenda of each phase, and the ranks of its epochs in an order drawn by a seed."""
+    """Which choice each epoch takes next: the agenda of each phase, and its epochs in an order drawn by a seed."""
 
     def __init__(self, log: WriteLog, log_epochs: Sequence[Epoch], seed: int) -> None:
         self._seed = seed
@@ -122,7 +123,7 @@ def _ahead(epoch: Epoch, seed: int) -> Ranking:
     """Return family (d): what landed ahead of each FUA write, and of the closing FLUSH together with the batch."""
     found = []
     for fua_count in spread(len(epoch.ahead)):
-        # Where the FUA write of the cut itself landed, the next cut has the same content and has seen more.
+        # If the FUA write of the cut itself landed, the next cut has the same content and has seen more.
         members = tuple(entry for entry in epoch.ahead[fua_count] if entry not in epoch.fuas[fua_count : fua_count + 1])
         if members and fua_count == len(epoch.fuas):
             members = tuple(sorted((*members, *landable(epoch))))
@@ -138,7 +139,7 @@ def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
 
 
 def _hidden(epoch: Epoch, seed: int) -> Iterator[CrashState]:
-    """Yield states that need other writes to hide what is open: all of a small epoch, some of others."""
+    """Yield states that need other writes to hide what is open: all states of a small epoch, some of a larger one."""
     members, fua_count = epoch.batch, len(epoch.fuas)
     if epoch.doubtful:
         yield from after_fuas(epoch)
@@ -153,7 +154,7 @@ def _hidden(epoch: Epoch, seed: int) -> Iterator[CrashState]:
 
 
 def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:
-    """Yield seeded draws for one epoch, dense and sparse ones in turn; endless."""
+    """Yield seeded draws for one epoch, alternating dense and sparse ones; endless."""
     generator = random.Random(f"{seed}/{epoch.begin}/{unit_bytes}")
     while True:
         for percent in DRAW_PERCENTS:
@@ -172,7 +173,7 @@ def _in_order(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int)
 def _taken(
     epoch: Epoch, fua_count: int, members: tuple[int, ...], choices: Iterable[Choice], seed: int
 ) -> Iterator[CrashState]:
-    """Yield the states of these choices; of a long batch seeded draws go on without end."""
+    """Yield the states of these choices; for a long batch seeded draws follow without end."""
     random_draws = draws(epoch, seed)
     for choice in choices:
         if choice is None:
@@ -185,7 +186,7 @@ def _taken(
 
 
 def _landed(epoch: Epoch, fua_count: int, members: Sequence[int]) -> CrashState:
-    """Return the state in which these landed, members of the batch or ahead of the cut."""
+    """Return the state in which these writes landed; they are members of the batch or ahead of the cut."""
     ahead = [entry for entry in members if entry in epoch.ahead_at(fua_count)]
     return make_state(epoch, fua_count, whole=(entry for entry in members if entry not in ahead), ahead=ahead)
 

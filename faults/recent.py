@@ -1,4 +1,4 @@
-"""Recent writes: those of the epoch of a cut and of the last few epochs before it.
+"""Recent writes: the writes in the epoch of a cut and in the last few epochs before it.
 
 For models of a disk that damages what it has just written. All writes of the epoch are taken to have landed, so any
 fault of a state is due to the damage. Setup is never recent: no window starts before the first entry of the workload.

@@ -11,7 +11,7 @@ from rig.faults.state import CrashState
 
 
 def contents(log: WriteLog, states: Iterable[CrashState], device_bytes: int) -> Iterator[ByteArray]:
-    """Build the whole disk of each state, valid until the next; states must be sorted by base, which only moves on."""
+    """Build the whole disk of each state, valid until the next; states must be sorted by base (`base_end`)."""
     device: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
     base_end = 0
     for state in states:
@@ -25,7 +25,7 @@ def contents(log: WriteLog, states: Iterable[CrashState], device_bytes: int) -> 
         for extent in extents:
             _put(device, extent.device_offset_bytes, extent.data(log))
         yield device
-        # All were kept before the first was put, so the order of restoring does not matter.
+        # All old ranges were kept before the first extent was put, so the order of restoring does not matter.
         for offset_bytes, data in kept:
             _put(device, offset_bytes, data)
 

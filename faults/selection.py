@@ -2,7 +2,7 @@
 
 A fault module ranks the states of one epoch, the most telling first. `select` takes them in turns: the first of every
 epoch (of evenly spaced epochs when there are more epochs than budget), then the second of every epoch, and so on.
-Of states with equal content one is taken, that with the latest instant, because it must hold the most
+Of states with equal content only the one with the latest instant is taken, because it must hold the most
 acknowledgements. Deterministic.
 
 An epoch counts as exhaustive if its ranking holds all its states and the content of each was taken, otherwise as
@@ -41,9 +41,9 @@ class Plan:
     epoch_count: int
     epochs_exhaustive: int
     epochs_sampled: int
-    # Epochs of which the log does not tell the content at their start, so most states are left out.
+    # Epochs whose content at the start the log does not tell, so most of their states are left out.
     epochs_doubtful: int = 0
-    # Of two disks: epochs for which the logs do not tell what the other disk held, so no state is claimed.
+    # For two disks: epochs for which the logs do not tell what the other disk held, so no state is claimed.
     epochs_unproven: int = 0
 
 
@@ -65,7 +65,7 @@ def select(
     contents: Contents | None = None,
     cuts_doubtful: bool = False,
 ) -> Plan:
-    """Choose up to `states_max` states at instants after `first_entry`; `contents` default to those of the log.
+    """Choose up to `states_max` states at instants after `first_entry`; by default `contents` is an index of the log.
 
     With `cuts_doubtful`, rank doubtful epochs too; their ranking must end and hold only states that the log tells.
     """
@@ -102,7 +102,7 @@ def spread(count: int) -> list[int]:
 
 
 def in_turns(*rankings: Iterable[CrashState]) -> Iterator[CrashState]:
-    """Take one state from each ranking in turn until all are used up."""
+    """Take one state from each ranking, round after round, until all are used up."""
     live = [iter(ranking) for ranking in rankings]
     while live:
         for states in tuple(live):

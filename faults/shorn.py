@@ -22,7 +22,7 @@ same bytes makes no difference unless one leaves garbage.) Where the order is op
 made.
 
 Left out: what `faults.torn` leaves out; blocks that begin with garbage; several blocks. Garbage is drawn by a seed in
-the id. For each member the other writes of the batch are in turn absent, present up to it, or all present.
+the id. The states of a member take turns: the other writes of the batch are absent, present up to it, or all present.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _shorn_fua(log: WriteLog, epoch: Epoch, rank: int, generator: random.Random)
 
 
 def _shorn(log: WriteLog, epoch: Epoch, entry: int, generator: random.Random) -> Iterator[tuple[Tear, Garbage]]:
-    """Yield every shear of every block of a write with its garbage, the later blocks old and new in turn."""
+    """Yield every shear of every block of a write with its garbage; the later blocks alternate between old and new."""
     rests = block_rests(log, entry)
     for number, rank in enumerate(spread(len(rests))):
         first, count = rests[rank]

@@ -2,10 +2,10 @@
 
 The base is everything durable when the state's epoch starts: the replay of all entries before `base_end`. On top come,
 in log order, the first FUA writes of the epoch, whole; then members of the batch, whole or torn; or, instead of the
-batch, a part of the one FUA write that was in flight. Where it is known when writes were submitted, others may have
-landed ahead (`faults.ahead`). A torn write is a set of its units: 512 or 4096 bytes, aligned on
-the device, counted from the unit in which the write begins. A unit has the version of the last member that landed
-there, so a choice that drops the newer of two writes keeps the older version.
+batch, a part of the one FUA write that was in flight. Where it is known when writes were submitted, other writes may
+have landed ahead (`faults.ahead`). A torn write is a set of its units: 512 or 4096 bytes, aligned on the device,
+counted from the unit in which the write begins. A unit has the version of the last member that landed there, so a
+choice that drops the newer of two writes keeps the older version.
 
 A disk that lies has a `Window` instead of an epoch: it ignored the last FLUSHes before the cut, so the base ends where
 the window begins, and any later write, FUA or not, landed or did not. Damages (`faults.damage`) come last.
@@ -57,7 +57,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Window:
-    """The epochs whose FLUSHes a lying disk ignored, that of the cut last: nothing in them is durable."""
+    """The epochs whose FLUSHes a lying disk ignored, the epoch of the cut last: nothing in them is durable."""
 
     epochs: tuple[Epoch, ...]
     # The writes that may have landed, in log order: FUA writes and batches, without members whose order is open.
@@ -215,7 +215,7 @@ def window_of(log_epochs: Sequence[Epoch], epoch: Epoch, flushes_ignored: int) -
 
 
 def is_told(log: WriteLog, state: CrashState) -> bool:
-    """Whether the log tells the content of a state, whatever the order of its writes was where that is open."""
+    """Whether the log tells the content of a state, whichever order its writes had where the log leaves it open."""
     epoch = state.epoch
     if state.window is not None:
         return not state.window.epochs[0].doubtful
@@ -241,12 +241,12 @@ def landable(epoch: Epoch) -> tuple[int, ...]:
 
 
 def settled(epoch: Epoch) -> tuple[int, ...]:
-    """Return the members of the batch before the first whose order is open: no longer prefix is known."""
+    """Return the members of the batch before the first whose order is open: the longest prefix that is known."""
     return epoch.batch[: epoch.batch.index(epoch.ambiguous[0])] if epoch.ambiguous else epoch.batch
 
 
 def whole_counts(log: WriteLog, members: Sequence[int]) -> list[int]:
-    """Return for which counts the first members are whole writes, all of their parts among them; 0 is one."""
+    """Return the counts for which the first members are whole writes with all of their parts; 0 is such a count."""
     return [0, *(rank for rank, entry in enumerate(members, start=1) if log.ends_write[entry])]
 
 

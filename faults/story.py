@@ -1,7 +1,7 @@
 """The story behind a content: which choice of the writes in reach can have left it; part of `faults.legality`.
 
-It walks the writes from the newest to the oldest, and one lands if all its sectors that no newer one covers hold its
-bytes.
+The search walks the writes from the newest to the oldest. A write lands if all its sectors that no newer landed write
+covers hold its bytes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Story:
         return self._log.account is not None and self._rule in (Rule.WHOLE, Rule.TORN, Rule.SHORN, Rule.DISCARDS)
 
     def _newest_first(self) -> list[int]:
-        """Return what may be on the medium, the last to complete first; unless that is known, FUA writes first."""
+        """Return what may be on the medium, last completed first; if completions are unknown, FUA writes first."""
         found = [*self._unflushed, *self._waiting]
         if self._is_accounted and self._log.account:
             when = self._log.account.completed

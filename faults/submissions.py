@@ -1,22 +1,24 @@
 """When the requests of a write log were submitted and completed: a second account of the same requests.
 
-A write log tells in which order requests completed, and that only in part. The kernel's block trace of the device below
-the log tells when each request was queued and when it completed. `Account.of` carries out what the logging target does
-with these events, and so finds the event of each entry:
+A write log tells only part of the order in which requests completed. The kernel's block trace of the device below the
+log tells when each request was queued and when it completed. `Account.of` does with these events what the logging
+target does, and so finds the event of each entry:
 
 - a completed ordinary write waits in a list;
 - a FLUSH takes the list when it is queued, and is logged after it when it completes;
 - a FUA write is logged when it completes;
 - at the end, whatever waits is logged.
 
-FLUSHes can be in flight together, a sync beside the commit of a file system's journal, and complete in another order.
-The place of a commit's FLUSH tells them apart, or what the log has next, and `attach` numbers writes that were durable
-earlier anew. Where neither does, because both took writes of the same places, the recording is void. If both took
-nothing, the one that makes more durable counts as the first: states that only the other allows are left out.
+Two FLUSHes can be in flight together, for example a sync and the commit of a file system's journal, and complete in
+another order. The place of a commit's FLUSH tells which is which, or the next entries of the log do. `attach` renumbers
+writes that were durable earlier than the log says. If neither tells, because both FLUSHes took writes of the same
+places, the recording is void. If both took nothing, the FLUSH that makes more durable counts as the first; states that
+only the other choice allows are left out.
 
-A FUA write can be submitted after an ordinary write of the same place had completed and before a FLUSH took that one.
-The log has the ordinary write later, so a replay of it shows the older content. What the FUA write covers of it can
-never be seen again once that has completed, and `attach` leaves it out of the log.
+A FUA write can be submitted after an ordinary write of the same place had completed and before a FLUSH took the
+ordinary write. The log has the ordinary write later, so a replay of the log shows the older content. Once the FUA write
+has completed, the part of the ordinary write that it covers can never be seen again. `attach` leaves that part out of
+the log.
 
 The two accounts must agree entry by entry, or the recording is void. MARKs and DISCARDs are not requests of the device
 below: a MARK is logged at once, and the target itself completes a DISCARD that the device does not support.
@@ -51,7 +53,7 @@ NEVER = -1
 class Account:
     """For each entry of a log, the events of its submission and its completion; numbers in the order of time.
 
-    A DISCARD or MARK has `NEVER` in both. `is_rest`: of this write a newer FUA write has covered a part, see `attach`.
+    A DISCARD or MARK has `NEVER` in both. `is_rest`: a newer FUA write has covered a part of this write, see `attach`.
     `times_ns` has the times of submission and completion of each entry, by the clock of the machine, which is the same
     for all of its disks.
     """
@@ -81,7 +83,7 @@ class Account:
         return cls(submitted, completed, times_ns=times_ns).of_parts(np.arange(log.entry_count))
 
     def of_parts(self, owners: Int64Array) -> Account:
-        """Return the account of a log of which each entry is a part of, or the same as, one of this log."""
+        """Return the account of a log whose entries each are an entry of this log or a part of one."""
         submitted, completed = self.submitted[owners], self.completed[owners]
         for column in (submitted, completed):
             column.setflags(write=False)
@@ -92,8 +94,8 @@ class Account:
 def joinable_flush_count(account: Account, flags: Int64Array) -> int:
     """Return how many FLUSHes were submitted while another was in flight.
 
-    The block layer carries out those that wait together as one (Linux, block/blk-flush.c), so a disk may see so many
-    fewer than were logged above it.
+    The block layer carries out FLUSHes that wait together as one (Linux, block/blk-flush.c). So a disk may see fewer
+    FLUSHes than were logged above it, by up to this count.
     """
     flushes = np.flatnonzero((flags & EntryFlag.FLUSH) > 0)
     flushes = flushes[np.argsort(account.submitted[flushes])]
@@ -104,7 +106,7 @@ def joinable_flush_count(account: Account, flags: Int64Array) -> int:
 def one_by_one(writes: Iterable[tuple[int, int]]) -> bytes:
     """Return the block trace of writes (offset, length in bytes), one after the other, and of a FLUSH after them.
 
-    It is what precedes the trace of a recovery, whose log begins with the content that it recovers from.
+    It precedes the trace of a recovery, because the log of a recovery begins with the content that it recovers from.
     """
     requests = [*((offset, length, _WRITE) for offset, length in writes), (0, 0, _FLUSH)]
     return b"".join(
@@ -117,8 +119,9 @@ def one_by_one(writes: Iterable[tuple[int, int]]) -> bytes:
 def attach(records: bytes, log: WriteLog) -> None:
     """Give a log its account; raise `LogError` where they disagree.
 
-    Of two FLUSHes in flight together the later one may complete first. The log then has the writes that the earlier one
-    took after both, though the later one made them durable as well: they are numbered anew, before the later one.
+    Of two FLUSHes in flight together, the one submitted later may complete first. The writes that the earlier one took
+    then follow the later one in the log, though the later one made them durable as well. They are renumbered to stand
+    before it.
     """
     account = Account.of(records, log)
     order = _durable_order(account, log.flags)
@@ -133,7 +136,7 @@ def attach(records: bytes, log: WriteLog) -> None:
 def _durable_order(account: Account, flags: Int64Array) -> Int64Array:
     """Return the entries, with each ordinary write before the first FLUSH in the log that makes it durable."""
     flushes = np.flatnonzero((flags & EntryFlag.FLUSH) > 0)
-    # Of each FLUSH and those before it in the log the last submission; ascending, so that it can be searched.
+    # For each FLUSH, the last submission among it and the FLUSHes before it; ascending, so that it can be searched.
     latest = np.maximum.accumulate(account.submitted[flushes])
     places = np.arange(len(flags), dtype=np.float64)
     is_plain = (account.completed != NEVER) & ((flags & (EntryFlag.FLUSH | EntryFlag.FUA)) == 0)
@@ -148,10 +151,10 @@ def _durable_order(account: Account, flags: Int64Array) -> Int64Array:
 
 
 def _uncovered(account: Account, log: WriteLog) -> tuple[Int64Array, Int64Array, BoolArray]:
-    """Return where the rest of each write begins and ends that no newer FUA write covers which the log has before it.
+    """Return where the rest of each write begins and ends once newer FUA writes have covered their parts of it.
 
-    The last column tells which writes are covered anywhere. One of which two parts are left stays whole, so its order
-    stays open.
+    Only FUA writes that the log has before the write count. The last column tells which writes are covered anywhere. A
+    write with two parts left stays whole, so its order stays open.
     """
     begins, ends = log.offset_bytes.copy(), log.offset_bytes + log.payload_bytes
     is_fua = (log.flags & EntryFlag.FUA) > 0
@@ -198,14 +201,14 @@ class _Request:
 def _key_of(log: WriteLog, entry: int) -> _Key:
     flags = int(log.flags[entry])
     if flags & EntryFlag.FLUSH:
-        # That of a commit has the place of the block that it goes before, so two in flight can be told apart.
+        # The FLUSH of a commit has the place of the block that it goes before; this distinguishes FLUSHes in flight.
         return _Key("FLUSH", int(log.offset_bytes[entry]), 0)
     kind = "FUA write" if flags & EntryFlag.FUA else "write"
     return _Key(kind, int(log.offset_bytes[entry]), int(log.length_bytes[entry]))
 
 
 def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_Request]:
-    """Yield requests in the order in which the target logs them; `entries` are those of requests that the log has."""
+    """Yield requests in the order in which the target logs them; `entries` are the log's entries for requests."""
     keys, logged_count = [_key_of(log, entry) for entry in entries], 0
     waiting: list[_Request] = []
     completed_count = 0
@@ -233,10 +236,10 @@ def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_
 
 
 def _landing(log: WriteLog, flying: list[_Request], keys: Sequence[_Key]) -> _Request:
-    """Take out the request that completes, of those with one key; `keys` is what the log has next.
+    """Take out the request that completes, from the requests with one key; `keys` is what the log has next.
 
-    Any will do of FLUSHes between whose submissions no write completed, and the last of those that took nothing,
-    because a third took what had completed. Raise `LogError` if the log fits others too.
+    FLUSHes are equivalent if no write completed between their submissions: any will do. Of FLUSHes that took nothing,
+    because a third took what had completed, the last one completes. Raise `LogError` if the log fits others too.
     """
     fitting = [request for request in flying if _fits(request, keys)] if len(flying) > 1 else []
     if len({request.completed_count for request in fitting}) > 1 and fitting[0].taken:

@@ -8,15 +8,17 @@ of `faults.powercut` are torn:
     and any set of units of FUA_j itself. Legal because FUA_j had been submitted (the log holds it, and at that
     instant only its completion is missing) and any part of a write in flight may have reached the medium.
 (b) A cut just before the closing FLUSH completes, or at the end of the log for the tail: everything before the epoch,
-    all its FUA writes whole, and for each unit of the batch any of its versions: the one before, or that of any write
-    of the batch. Legal because the cache holds units and may have written back each of them at any time.
+    all its FUA writes whole, and for each unit of the batch any of its versions: the one from before the batch, or
+    the one of any write of the batch. Legal because the cache holds units and may have written back each of them at
+    any time.
 
 Where it is known when writes were submitted, the writes ahead of a cut are torn as well (`Epoch.ahead`).
 
-The states include shorn writes, for each block of 4096 of a write: its first 1 to 7 sectors are new and the rest old,
-the blocks before it new and those after it old. Every ranking has them, for batch and FUA writes of any length. Every
-ranking also has tails, for each block of 4096 but the first of a write of the batch: old up to this block, new from it
-on. If one long write overwrites a log from its beginning, this leaves a new end after an old beginning.
+The states include shorn writes, one for each block of 4096 bytes of a write and each count of 1 to 7 sectors. The
+block's first sectors are new and its rest old; the blocks before it are new and the blocks after it old. Every ranking
+has them, for batch and FUA writes of any length. Every ranking also has tails, one for each block of 4096 but the first
+of a write of the batch: old up to this block, new from it on. If one long write overwrites a log from its beginning,
+this leaves a new end after an old beginning.
 
 Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. When sampled, the
 two sizes take turns. States without a tear are legal here too; they rank last, because a power cut checks them.
@@ -44,7 +46,7 @@ UNITS_LISTED_MAX = 8
 def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
     """Plan crash states with torn writes, at instants after entry `first_entry`; deterministic under `seed`."""
     reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
-    # The place of each epoch among those like it; by its number the same phase of every commit could be odd.
+    # The place of each epoch among alike epochs. Its number will not do: the same phase of every commit could be odd.
     place = {epoch.number: place for phase in phases(log, reached) for place, epoch in enumerate(phase.epochs)}
 
     def rank(epoch: Epoch) -> Ranking:
@@ -67,7 +69,7 @@ def _untorn(epoch: Epoch) -> Iterator[CrashState]:
 
 
 def _torn_fuas(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
-    """Yield family (a): each FUA write torn while in flight, the writes in turn."""
+    """Yield family (a): each FUA write torn while in flight; the writes take turns."""
     return in_turns(*(_torn_fua(log, epoch, rank) for rank in spread(len(epoch.fuas))))
 
 
@@ -82,13 +84,13 @@ def _torn_ahead(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
         members = epoch.ahead[fua_count]
         for rank in spread(len(members)):
             for number, tear in enumerate(_tears(log, members[rank])):
-                # Where the FUA write of the cut itself landed whole, the next cut has seen more.
+                # If the FUA write of the cut itself landed whole, the next cut has seen more.
                 before = [entry for entry in members[:rank] if entry not in epoch.fuas[fua_count : fua_count + 1]]
                 yield make_state(epoch, fua_count, ahead=before if (number + rank) % 2 else (), tears=(tear,))
 
 
 def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
-    """Yield the tears of one write: all if it is small, otherwise telling ones at both unit sizes."""
+    """Yield the tears of one write: all tears of a small write, otherwise telling ones at both unit sizes."""
     count = unit_count(log, entry, 512)
     if count <= UNITS_LISTED_MAX:
         masks = range(1, 2**count - 1)
@@ -112,7 +114,7 @@ def _shears(log: WriteLog, entry: int) -> Iterator[Tear]:
 
 
 def _shorn(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield every member shorn at every place, the members in turn; the others absent, or present up to it."""
+    """Yield every member shorn at every place; members take turns, the others are absent or present up to it."""
     return in_turns(*(_shorn_member(log, epoch, members, rank) for rank in spread(len(members))))
 
 
@@ -123,9 +125,9 @@ def _shorn_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: i
 
 
 def _tails(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield the ends of every member, the members in turn; later members absent, or present. And ends of the batch."""
+    """Yield ends of every member, later members absent or present, and ends of the batch; members take turns."""
     ranks = dict.fromkeys((len(members) - 1, 1, *spread(len(members))))
-    # Where the log has the parts of a write as entries, these are what the ends of a write were.
+    # If the log has the parts of a write as entries, ends of the batch take the place of ends of a write.
     ends = (make_state(epoch, len(epoch.fuas), whole=members[rank:]) for rank in ranks if 0 < rank < len(members))
     of_members = (_tails_of_member(log, epoch, members, rank) for rank in spread(len(members)))
     return in_turns(*of_members, *([ends] if log.unit_bytes else []))
@@ -159,7 +161,7 @@ def _state_of_units(log: WriteLog, epoch: Epoch, landed: Iterable[tuple[int, int
 
 
 def _samples(log: WriteLog, epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield torn prefixes, single tears, all with one torn, and seeded draws of units, in turn; endless."""
+    """Yield torn prefixes, single tears, all with one torn, and seeded draws of units by turns; endless."""
     fua_count = len(epoch.fuas)
     draws_4096, draws_512 = draws(epoch, seed, 4096), draws(epoch, seed, 512)
     yield make_state(epoch, fua_count, draw=next(draws_512))

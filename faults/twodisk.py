@@ -3,7 +3,7 @@
 The file system flushes the data disk before it commits to the journal. Each disk has its own write log, see
 `faults.twologs`.
 
-Model: each disk is that of `faults.powercut`. One, the early disk, dies first; the late disk and the host go on until
+Model: each disk is a disk of `faults.powercut`. One, the early disk, dies first; the late disk and the host go on until
 the host needs the early one. If the host saw a FLUSH or FUA of the early disk complete, that disk was alive until then.
 So a joint state is legal if
 (x) the late disk is in any state of the families (a) and (b) of a power cut, at that state's instant, and
@@ -15,15 +15,16 @@ change in that time: it holds the same whether it died at the beginning or at th
 
 Provable from the logs: clock or marks (`faults.twologs`) must place each FUA, and each FLUSH that took a write, of the
 early disk either before or after the instant of the late disk. The early disk is then pinned just after the last of
-those before. If they leave a single one open, or its log does not tell what the pin holds (`Epoch.doubtful`), no state
-is claimed. In a joint state the acknowledgements are the marks before the instant of the late disk, in the log of that
-disk: the host went on until then, and the pin holds all that had become durable on the other disk by then.
+these FUAs and FLUSHes before that instant. If clock or marks leave a single one open, or the early disk's log does not
+tell what the pin holds (`Epoch.doubtful`), no state is claimed. In a joint state the acknowledgements are the marks
+before the instant of the late disk, in the log of the late disk: the host went on until then, and the pin holds all
+that had become durable on the early disk by then.
 
 Left out: parts of the early disk's cache; instants of the late disk other than the latest for its content (with
 nothing unflushed, that is the other role's pin); writes in flight; torn writes.
 
-The id of a joint state names the late disk first, for example `a:e43.f2.w12+b:e17.f1` (`faults.addresses`). The part of
-the early disk follows from that of the late one; it is there for the reader.
+The id of a joint state names the late disk first, for example `a:e43.f2.w12+b:e17.f1` (`faults.addresses`). The state
+of the late disk decides the state of the early one, which the id names for the reader.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from rig.faults.twologs import Disk, TwoLogs
 
 @dataclass(frozen=True, kw_only=True)
 class JointState(CrashState):
-    """A state of the late disk, with what the early one holds. Bases and instants are those of `TwoLogs`."""
+    """A state of the late disk, with what the early one holds. Bases and instants are defined by `TwoLogs`."""
 
     late: Disk = field(compare=False, repr=False)
     states: Mapping[Disk, CrashState] = field(compare=False, repr=False)
@@ -99,8 +100,8 @@ class JointIndex:
 def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
     """Plan joint states of both roles at instants after mark number `first_mark`; deterministic under `seed`.
 
-    Epochs in which nothing is proven are not cut. They count as unproven if that is because of the marks, and otherwise
-    as doubtful, as do those whose own start is open.
+    Epochs in which nothing is proven are not cut. They count as unproven if clock or marks leave the order open, and
+    otherwise as doubtful. Epochs whose own start is open count as doubtful too.
     """
     half = (states_max + 1) // 2
     first = _select(logs, Disk.A, index, first_mark=first_mark, states_max=half, seed=seed)
@@ -131,7 +132,7 @@ def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashSt
 
 
 def parse_joint(text: str, logs: TwoLogs) -> JointState:
-    """Rebuild the joint state with this id; raise `StateIdError` if there is none or the logs do not prove it legal."""
+    """Rebuild the joint state with this id; raise `StateIdError` if the logs lack it or do not prove it legal."""
     late_name, late_text, _, early_text = addresses.split(text)
     late = Disk(late_name)
     side, other = logs.sides[late], logs.sides[late.other]

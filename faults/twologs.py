@@ -1,13 +1,13 @@
 """Two write logs of one run, with common marks, and what these prove about the order of their entries.
 
-The program under test writes each mark to both logs, first to that of disk `a`, then to that of `b`, and only then the
-next mark. So the marks of both logs form one sequence. An entry lies between two marks of its own log. Of two entries
-of different logs, the first is proven to have completed earlier if the mark after it in its own log is not later in
+The program under test writes each mark to both logs, first to the log of disk `a`, then to the log of `b`, and only
+then the next mark. So the marks of both logs form one sequence. An entry lies between two marks of its own log. Given
+an entry of each log, the first is proven to have completed earlier if the mark after it in its own log is not later in
 that sequence than the mark before the second in the other log.
 
-Where both logs have an account of submissions (`faults.submissions`), the machine's clock tells when each entry
-completed, and that orders all entries of both logs but those of the same nanosecond. Two copies of one write are sent
-to their disks together, and no mark lies between their completions.
+If both logs have an account of submissions (`faults.submissions`), the machine's clock tells when each entry completed.
+This orders all entries of both logs except entries of the same nanosecond. Marks cannot order the two copies of one
+write: the copies are sent to their disks together, and no mark lies between their completions.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class Side:
         return Span(after, 2 * count + self._rank if count < len(self.marks) else _NEVER)
 
     def completion_ns(self, entry: int) -> int:
-        """Return when an entry completed that changed what is durable, or the next FUA write or FLUSH after it."""
+        """Return when the first FUA write or FLUSH from this entry on completed."""
         assert self._times_ns is not None
         at_once = np.flatnonzero(self.log.flags[entry:] & (EntryFlag.FUA | EntryFlag.FLUSH))
         return int(self._times_ns[entry + int(at_once[0]), 1]) if len(at_once) else _NEVER
 
     def latest_ns(self, state: CrashState) -> tuple[int, int]:
-        """Return when the last write was submitted that a state holds, and when the last completed; -1 for none."""
+        """Return the last submission and the last completion among the writes that a state holds; -1 for none."""
         assert self._times_ns is not None
         held = np.concatenate([self._times_ns[: state.base_end], self._times_ns[state.pieces(self.log)[:, 0]]])
         submitted_ns, completed_ns = held.max(axis=0, initial=NEVER).tolist()
@@ -147,8 +147,8 @@ class TwoLogs:
     def is_apart(self, late: Disk, of_late: CrashState, of_early: CrashState) -> bool:
         """Whether the late disk surely holds something that came after all that the early one holds.
 
-        By the marks it became durable later. By the clock it was submitted after all that had completed, so that of
-        two copies that are written together neither counts as the later one.
+        By the marks, it became durable later. By the clock, it was submitted after all that the early disk holds had
+        completed. So of two copies that are written together, neither counts as the later one.
         """
         x, y = self.sides[late], self.sides[late.other]
         if self._has_times:

@@ -107,7 +107,7 @@ def run(
             ) from error
         except BaseException:
             _kill_group(process)
-            # Popen waits a quarter of a second when it is interrupted, and a sync may take longer to end.
+            # An interrupted Popen waits only a quarter of a second, and a sync may take longer to end.
             process.wait()
             raise
     if process.returncode != 0:
@@ -147,8 +147,8 @@ def require_space(path: Path, needed_bytes: int, what: str) -> None:
 def available_memory_bytes() -> int:
     """Return how much memory programs can get without swapping, which includes the page cache (proc(5), MemAvailable).
 
-    What sysconf calls available is what nobody uses for anything: next to none on a host that has read many files.
-    A container or service may get less than the host has: the limits of its control groups count too.
+    sysconf counts only memory without any use as available: next to none on a host that has read many files. A
+    container or service may get less than the host has: the limits of its control groups count too.
     """
     fields = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
     return min([int(fields["MemAvailable"].split()[0]) << 10, *_left_to_our_groups()])

@@ -21,7 +21,7 @@ def keep(engine: str, name: str, content: bytes) -> Library:
 
 
 def kept(engine: str, name: str, what: str, name_of: Callable[[bytes], str]) -> Library:
-    """Return a build from the cache; raise StoreError if it is gone, or if its name is not that of its content.
+    """Return a build from the cache; raise StoreError if it is gone, or if its name does not match its content.
 
     `what` says in messages what the build is, for example `program`.
     """

@@ -3,8 +3,8 @@
     manifest.json            everything that defines the run; written once
     recordings/KEY/          the logs and facts.json, see `rig.recordings.archive`
     scenarios/ID/verdicts.jsonl  a line for each verdict, appended and synced batch by batch
-    scenarios/ID/void.jsonl      verdicts that do not count, since what made them contradicted itself
-    scenarios/ID/plan.json       how many of the legal crash states are planned; written before the first verdict
+    scenarios/ID/void.jsonl      verdicts that do not count, because their scenario cannot be trusted
+    scenarios/ID/plan.json       how many legal crash states are planned; written before the first verdict
     scenarios/ID/failure         why the scenario could not be measured, if it could not
     scenarios/ID/recoveries/     the recordings of recoveries, if these are cut, see `rig.recordings.recoveries`
     verdicts.parquet         all verdicts, for other tools; written at the end
@@ -40,7 +40,7 @@ _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
 _VERDICTS = "verdicts.jsonl"
-# Of a verdict, what the analysis adds up.
+# The fields of a verdict that the analysis adds up.
 _COUNTS = ("entry", "acked", "lost", "lost_virtual_ns", "instant_weight_ns")
 
 
@@ -106,7 +106,7 @@ class Run:
         return self.folder / "recordings" / scenario.recording_key
 
     def recoveries(self, scenario: Scenario) -> Recoveries:
-        """Return the recordings of a scenario's recoveries, for a fault that cuts these."""
+        """Return the recordings of a scenario's recoveries, for a fault that cuts recoveries."""
         disk_mib = filesystem_named(scenario.filesystem).disk_mib_min
         return Recoveries(self._folder(scenario.id) / "recoveries", disk_mib, scenario.device.atomic_bytes)
 

@@ -23,8 +23,8 @@ _OTHER_HASH = "DO NOT MATCH THE HASHES"
 def wheel(name: str, version: str, sha256: str = "") -> Path:
     """Return the wheel of a release; `sha256` is the digest that it must have, empty for any that PyPI vouches for.
 
-    Raise UsageError if there is none for the guest or it has another digest, HostError if PyPI does not answer,
-    StoreError if the kept one is damaged.
+    Raise UsageError if no wheel fits the guest or the digest differs, HostError if PyPI does not answer, StoreError if
+    the kept wheel is damaged.
     """
     folder = cache_folder() / "wheels" / f"{name}-{version}-cp{GUEST_PYTHON}"
     stamp = folder / "sha256"

@@ -1,6 +1,7 @@
-"""What a document says of one arm on two file systems, beside two measurements of ours in virtual machines.
+"""What a document says about one arm on two file systems, compared with two measurements in virtual machines.
 
-Two measurements are comparable only if the disk is the same: a modelled one. So those on real disks are left out.
+Two measurements are comparable only on the same disk. Only a modelled disk is the same everywhere, so measurements on
+real disks are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Across:
 
     arm: str
     metric: str
-    # The first part of the rig's words for them, without a variant.
+    # The first part of the rig's words for the file systems, without a variant.
     filesystem: str
     base_filesystem: str
     line: int
@@ -32,14 +33,14 @@ class Across:
         return self.value / self.base_value
 
 
-# Document -> its rows, of arms of its replication. 002_ae85c010a67609cc.txt, line 16 is the arm of line 15 on
-# another file system, which was then mounted without barriers unless one asked for them.
+# Document -> rows about the arms of its replication. 002_ae85c010a67609cc.txt, line 16 is the arm of line 15 on another
+# file system, which at that time was mounted without barriers by default.
 ROWS: Mapping[str, Sequence[Across]] = {"S2": (Across("wal-32k-full", "seconds", "ext3", "ext4", 16, 1.0, 6.7),)}
 
 
 @dataclass(frozen=True)
 class AcrossSeen:
-    """A row of a document beside ours."""
+    """A row of a document, with the ratio that we measured."""
 
     row: Across
     # The rig's words, with their variants.
@@ -55,7 +56,7 @@ class AcrossSeen:
 
 
 def across(rows: Iterable[Across], measured: Sequence[Speeds]) -> list[AcrossSeen]:
-    """Return each row beside every pair of measurements of one document that shows it, on each device."""
+    """Return each row once for every pair of measurements that has its arm on both file systems on one device."""
     return [
         AcrossSeen(row, one.virtual["filesystem"], base.virtual["filesystem"], one.virtual["device"], ours / of)
         for row in rows
@@ -72,7 +73,7 @@ def _is_on(speeds: Speeds, filesystem: str) -> bool:
 
 
 def _figure(row: Across, speeds: Speeds) -> float | None:
-    """Return the median of an arm that was measured at the document's own size; None if it was not."""
+    """Return the median of an arm that was measured at the document's own size; None without such a measurement."""
     if row.arm not in speeds.arms or speeds.arms[row.arm].load != WHOLE:
         return None
     return statistics.median(trial.metrics[row.metric] for trial in speeds.counted(row.arm))

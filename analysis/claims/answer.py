@@ -13,7 +13,7 @@ from rig.analysis.claims.condition import Condition, Figure, Figures, all_hold
 
 @dataclass(frozen=True)
 class Answer:
-    """What measuring a claim showed; `why` is set where it is not measured, `truth` where it is not just confirmed."""
+    """What measuring a claim showed; `why` is set if it is not measured, `truth` if it is not simply confirmed."""
 
     claim: Claim
     verdict: Verdict
@@ -31,7 +31,7 @@ def not_measured(claim: Claim, why: str, figures: Mapping[str, Figure | None] | 
 
 
 def decide(claim: Claim, figures: Figures) -> Answer:
-    """Compare the figures with the thresholds; if the control did not fire or none fits, the claim is not measured."""
+    """Compare figures with thresholds; if the control did not fire or no threshold fits, the claim is not measured."""
     try:
         silent = [condition.text for condition in claim.fires if not condition.holds(figures)]
         if silent:

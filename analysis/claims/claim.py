@@ -2,7 +2,7 @@
 
 The experiment is one of six kinds. A *probe* is a small real experiment without a crash, here or in a *guest*.
 *Scenarios* of the matrix are judged from a run directory. A *speed* experiment compares two arms of `rig speed`. A
-*reading* is for statements about a documentation, which only its text can decide. *Awaits* says why there is no
+*reading* is for statements about a documentation, which only its text can decide. *Awaits* says why a claim has no
 experiment yet.
 """
 
@@ -35,7 +35,7 @@ class Probe:
 class GuestProbe:
     """A small experiment with a file system that needs a machine: `rig.filesystems.{filesystem}probes`.
 
-    `ENGINE.NAME` is one with an engine on several hosts: `rig.engines.{engine}.hosts`.
+    A name such as `ENGINE.NAME` means an experiment with an engine on several hosts: `rig.engines.{engine}.hosts`.
     """
 
     filesystem: str
@@ -60,7 +60,7 @@ class Scenarios:
 
 @dataclass(frozen=True)
 class Speed:
-    """Two arms of one `rig speed`: the figure `ratio` is the median of `over` by that of `under`."""
+    """Two arms of one `rig speed`: the figure `ratio` is the median of `over` divided by the median of `under`."""
 
     # A document such as S0, or `settings`.
     experiment: str
@@ -68,7 +68,7 @@ class Speed:
     under: str
     # If empty, the main metric of the experiment.
     metric: str = ""
-    # The file system on which it has to be measured; if empty, any.
+    # The file system to measure on; if empty, any.
     filesystem: str = ""
     # What the arms do, as `rig speed` names it, such as `1 row into 1000`; if empty, all of a document's own work, or
     # the ledger.
@@ -77,7 +77,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Reading:
-    """A statement about a documentation, and what reading that shows."""
+    """A statement about a documentation, and what reading the documentation shows."""
 
     verdict: Verdict
 
@@ -101,12 +101,12 @@ class Claim:
     says: str
     experiment: Experiment
     metric: str
-    # What must come out the other way, and when it did.
+    # What must come out the other way, and the condition that says whether it did.
     control: str
     fires: tuple[Condition, ...]
     confirm: tuple[Condition, ...]
     refute: tuple[Condition, ...]
-    # Imprecise: neither of the two above, so the claim is partly true, and `truth` says what is.
+    # Imprecise: neither of the two above holds, so the claim is partly true, and `truth` says what is true.
     imprecise: tuple[Condition, ...]
     seen: str
     truth: str
@@ -115,7 +115,7 @@ class Claim:
 
     @property
     def thresholds(self) -> tuple[tuple[Verdict, tuple[Condition, ...]], ...]:
-        """Return what each verdict needs, in the order in which they are asked: the first that holds is the answer."""
+        """Return what each verdict needs, in the order of judgement: the first verdict that holds is the answer."""
         return (Verdict.REFUTED, self.refute), (Verdict.CONFIRMED, self.confirm), (Verdict.IMPRECISE, self.imprecise)
 
     @property

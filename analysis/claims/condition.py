@@ -15,7 +15,7 @@ from typing import Any
 from rig.contract.errors import UsageError
 
 Figure = int | float | str | bool
-# None: measured, but there is no such figure, as with the largest loss where no state was judged.
+# None: measured, but without a value, such as the largest loss where no state was judged.
 Figures = Mapping[str, "Figure | None"]
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -70,7 +70,7 @@ class Condition:
 
 
 def parsed(text: str) -> Condition:
-    """Return the condition in a text; raise UsageError if there is none."""
+    """Return the condition that a text states; raise UsageError if the text is no condition."""
     found = _CONDITION.fullmatch(text)
     if not found:
         raise UsageError(f"{text!r} is no condition; write for example: lost_max <= 1")

@@ -1,9 +1,9 @@
 """Judges claims about loss from a run directory: what its scenarios lost, over how many file contents.
 
-A claim is judged only if all its scenarios were measured, with no other build or tuning than usual, none of them is
-inconclusive, and the controls of their groups fired in that run. A verdict that rests on how much was lost or damaged
-in an arm needs CONTENTS_MIN distinct file contents there, with one exception: what was lost, where more states could
-not change the verdict, is enough however few there are, and is named as a state to replay.
+A claim is judged only if all its scenarios were measured with the usual build and tuning, if none of them is
+inconclusive, and if the controls of their groups fired in that run. A verdict that rests on how much was lost or
+damaged in an arm needs CONTENTS_MIN distinct file contents there, with one exception: if more states could not change
+the verdict, any loss is enough, however few contents show it, and it is named as a state to replay.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NONE_GIVEN = "no run directory was found: measure the claims about loss with `r
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the claims need of a run."""
+    """What the claims need from a run."""
 
     summary: Summary | None = None
-    # Where its states are replayed from; empty for the default directory.
+    # Where the states are replayed from; empty for the default directory.
     run_dir: str = ""
     failures: Mapping[str, str] | None = None
-    # What of the run could not be read, in sentences.
+    # Sentences that say which parts of the run could not be read.
     damaged: tuple[str, ...] = ()
 
     @property
@@ -50,13 +50,13 @@ class Evidence:
 
 
 def evidence_of(folder: Path, wanted: Sequence[str], default_folder: Path) -> Evidence:
-    """Return what a run directory holds of some scenarios and of everything that is a control for them."""
+    """Return what a run directory holds about some scenarios and everything that is a control for them."""
     run = Run.open(folder)
     results, damaged = run.results()
     groups = {group_of(one) for one in results if one.id in wanted}
     own = [one for one in results if group_of(one) in groups]
     run_dir = "" if folder.parent == default_folder else str(folder)
-    # How much was seen is asked for each claim, over all its scenarios.
+    # `judge` checks the exposure for each claim, over all its scenarios.
     return Evidence(summarise(own, exposure_min=0), run_dir, run.failures(), tuple(map(str, damaged)))
 
 
@@ -154,7 +154,7 @@ def _is_final(claim: Claim, verdict: Verdict, arm: str, figures: Mapping[str, Fi
 
 
 def _may_hold(arm: str, conditions: Sequence[Condition], figures: Mapping[str, Figure | None]) -> bool:
-    """Return whether conditions may come to hold if an arm loses more: not if it has lost too much already."""
+    """Return whether conditions may still become true if an arm loses more: not if it has lost too much already."""
     exceeded = {"==": ">", "<=": ">", "<": ">="}
     of_loss = {f"{arm}.{what}" for what in _OF_LOSS}
     limits = [one for one in conditions if one.name in of_loss and one.operator in exceeded and not one.other]
@@ -164,7 +164,7 @@ def _may_hold(arm: str, conditions: Sequence[Condition], figures: Mapping[str, F
 def _grows(arm: str, conditions: Sequence[Condition]) -> bool:
     """Return whether more states could not undo these conditions: what an arm lost only ever stands on the larger side.
 
-    "Less than another arm" rests on what was not seen in this one, and so on how much was looked at.
+    "Less than another arm" rests on what was not seen in this arm, and so on the number of states.
     """
     larger = [one.name for one in conditions if one.operator in {">", ">="}]
     larger += [one.other for one in conditions if one.operator in {"<", "<="}]

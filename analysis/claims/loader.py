@@ -1,4 +1,4 @@
-"""Reads the claims: one TOML file for each document beside this module, each error with file, claim and key."""
+"""Reads the claims: one TOML file for each document, in this folder. Every error names file, claim and key."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def arms_of(text: str, name: str) -> Arms:
 
 
 def document_of(text: str, name: str, known: Arms) -> Document:
-    """Return the document that a text describes; `name` is the file that errors speak of."""
+    """Return the document that a text describes; errors name the file `name`."""
     place = _Place(name, _table(text, name), _DOCUMENT_KEYS)
     own = place.word("id")
     claims = tuple(_claim(one, f"{name}, claim {index}", known) for index, one in enumerate(place.tables("claim"), 1))
@@ -87,7 +87,7 @@ def _table(text: str, name: str) -> dict[str, Any]:
 
 
 class _Place:
-    """One table of a file, read key by key; every error names where."""
+    """One table of a file, read key by key; every error names the place."""
 
     def __init__(self, where: str, table: Any, keys: set[str]) -> None:
         if not isinstance(table, dict):
@@ -114,11 +114,11 @@ class _Place:
         return value
 
     def tables(self, key: str) -> list[Any]:
-        """Return a list of tables, empty if there is none."""
+        """Return a list of tables, empty without the key."""
         return self._value(key, list, "a list") if key in self.table else []
 
     def conditions(self, key: str) -> tuple[Condition, ...]:
-        """Return a list of conditions, empty if there is none."""
+        """Return the conditions in a list, empty without the key."""
         found = []
         for text in self._value(key, list, "a list") if key in self.table else []:
             try:
@@ -128,7 +128,7 @@ class _Place:
         return tuple(found)
 
     def arms(self, key: str, known: Arms) -> Arms:
-        """Return the arms that a list names, with their scenarios; none if there is no list."""
+        """Return the arms that a list names, with their scenarios; empty without the key."""
         names = self._value(key, list, "a list") if key in self.table else []
         for name in names:
             if not isinstance(name, str) or name not in known:

@@ -1,4 +1,4 @@
-"""Measures claims: runs the probes that are wanted, each once, and judges the rest from what is stored."""
+"""Measures claims: runs each wanted probe once, and judges the other claims from stored results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress(Protocol):
     """Receives the progress of the measuring."""
 
     def planned(self, count: int, /) -> None:
-        """Expect so many probes."""
+        """Expect `count` probes."""
 
     def judged(self, count: int, /) -> None:
         """Count probes that have run."""
@@ -41,7 +41,7 @@ class Answered:
 
 
 def chosen(documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
-    """Return the documents with the claims that ids or documents name; all without names."""
+    """Return the documents with the claims that ids or documents name; without names, return all."""
     if not names:
         return list(documents)
     known = {claim.id for document in documents for claim in document.claims} | {one.id for one in documents}
@@ -85,7 +85,7 @@ class _Bench:
         self._known: dict[Probe | GuestProbe, Figures | str] = {}
 
     def figures(self, probe: Probe | GuestProbe) -> Figures | str:
-        """Return the figures of a probe, or why there are none."""
+        """Return the figures of a probe, or why it has no figures."""
         if probe not in self._known:
             self._known[probe] = _here(probe) if isinstance(probe, Probe) else self._there(probe)
             self._progress.judged(1)

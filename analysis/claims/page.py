@@ -33,7 +33,7 @@ def write_page(
 
 
 def page_html(answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Sequence[tuple[str, str]]) -> str:
-    """Return the whole report as text, with a document's own ratios beside ours where they were measured."""
+    """Return the whole report as text. Where we measured a document's own ratios, it shows both."""
     answers = [answer for one in answered for answer in one.answers]
     values = {
         "headline": headline(answers),
@@ -48,7 +48,7 @@ def page_html(answered: Sequence[Answered], speeds: Sequence[Speeds], facts: Seq
 
 
 def _across(speeds: Sequence[Speeds]) -> dict[str, list[AcrossSeen]]:
-    """Return what each document says of two file systems beside the last measurements on each."""
+    """Return the rows of each document about two file systems, compared with the last measurements on each."""
     last = {(one.experiment, one.virtual["filesystem"], one.virtual["device"]): one for one in speeds if one.virtual}
     of = {name: [one for (experiment, *_), one in last.items() if experiment == name] for name, *_ in last}
     return {name: across(rows, of.get(name, [])) for name, rows in ROWS.items()}

@@ -1,8 +1,8 @@
 """Judges claims about speed from what `rig speed --json FILE` stored, by the ratio of two medians with its interval.
 
-A claim is not measured by fewer than ROUNDS_MIN rounds, nor by another amount of work: a first look at a smaller scale,
-or, where settings are compared, another load than the claim's, which is the ledger if it names none. A virtual machine
-measures the same in each round, so two that agree are enough.
+Fewer than ROUNDS_MIN rounds do not measure a claim. Neither does another amount of work: a first look at a smaller
+scale or, where settings are compared, another load than the claim's (the ledger if the claim names none). A virtual
+machine measures the same in each round, so two rounds that agree are enough.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPREAD_MAX = 1e-3
 
 
 def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
-    """Return the answer to a claim about speed, from the last measurement of its experiment where it has to be."""
+    """Return the answer to a claim about speed, from its experiment's last measurement on the wanted file system."""
     assert isinstance(claim.experiment, Speed)
     wanted = claim.experiment
     own = [one for one in measured if one.experiment == wanted.experiment]
@@ -41,7 +41,7 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
         )
     arms = (wanted.over, wanted.under)
     fitting = [one for one in there if all(map(one.counted, arms)) and not _other_work(one, wanted)]
-    # A real disk is preferred, and of equals the last.
+    # A real disk is preferred, and among equals the last measurement.
     speeds = max(reversed(fitting or there), key=lambda one: not one.virtual)
     if missing := [arm for arm in arms if not speeds.counted(arm)]:
         reason = next((why for what, why in speeds.absent.items() if missing[0] in what), "")
@@ -69,7 +69,7 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
 
 
 def _doubt(speeds: Speeds) -> str:
-    """Return why virtual figures may not be what the next run shows; empty if runs agree."""
+    """Return why the next run may show other virtual figures; empty if runs agree."""
     if speeds.run_count < RUNS_MIN:
         return f"{speeds.run_count} virtual run of an arm agrees with no other: --repeats {RUNS_MIN}"
     if speeds.spread > _SPREAD_MAX:

@@ -53,7 +53,7 @@ def headline(answers: Sequence[Answer]) -> str:
 
 
 def summary(answered: Answered) -> list[str]:
-    """Return what a reader of the document wants to know; a line whose claims came out otherwise says so instead."""
+    """Return what a reader of the document wants to know; a line whose claims got other verdicts says so instead."""
     verdicts = {answer.claim.id: answer.verdict for answer in answered.answers}
     # If only some claims were asked for, there is nothing to sum up.
     lines = answered.document.summary if len(verdicts) > _DETAILED_MAX else ()

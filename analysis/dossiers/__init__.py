@@ -34,7 +34,7 @@ class Keeps(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """One documented guarantee; `bound` says in words how far a loss may reach, empty if `keeps` says it all."""
+    """One documented guarantee; `bound` says in words how far a loss may reach, empty if `keeps` says everything."""
 
     keeps: Keeps
     # Whether the database must come back as some prefix of its transactions, undamaged.
@@ -42,11 +42,11 @@ class Promise:
     bound: str
     source: str
     note: str
-    # Whether that holds for all databases of a transaction together, where there are several, or for each alone.
+    # Where a transaction has several databases: whether that holds for all of them together, or for each alone.
     across: bool = True
     # Whether nothing is promised before the first acknowledgement: the first transaction makes what it works on.
     begins_with_ack: bool = False
-    # Why a promise that exists is not held against the engine here, so that it keeps anything; empty if it is.
+    # Why a promise that exists is not held against the engine here, so that `keeps` is ANYTHING; empty if it is held.
     withheld: str = ""
 
     @property
@@ -57,7 +57,7 @@ class Promise:
 
 
 def as_after_a_cut(promise: Promise | None) -> Promise | None:
-    """Return what a promise about power cuts says of errors of the disk, if the documentation is silent about these."""
+    """Return what a promise about power cuts means for errors of the disk, where the documentation is silent."""
     note = "Taken from the power cut: the documentation does not speak of errors of the disk."
     return promise and replace(promise, note=f"{note} {promise.note}".strip())
 
@@ -190,7 +190,7 @@ def parsed(version: str) -> Version:
 def control_settings(engine: str, fault: str, filesystem: str = "") -> tuple[str, ...]:
     """Return the names of the settings that must be run as controls of this engine under this fault.
 
-    On a file system of which nothing is known, none is spared.
+    On an unknown file system no settings are spared.
     """
     controls = dossier_of(engine).CONTROLS
     return (*controls.losing(fault, filesystem), *controls.must_damage.get(fault, ()))

@@ -1,4 +1,4 @@
-"""What the manual pages of Linux promise to programs of each pattern; what is silent there is measured all the same."""
+"""What the manual pages of Linux promise to programs of each pattern; unpromised patterns are measured too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promis
 from rig.contract.arms import FORGETTING_FAULTS, SPECS
 from rig.engines.files.promises import PATTERNS
 
-# Whoever syncs nothing must lose a record, and a file.
+# Patterns without a sync must lose a record, and a file.
 CONTROLS = Controls(
     must_lose=dict.fromkeys(FORGETTING_FAULTS, ("append-none", "create-none")),
     # They close the new file; `append` keeps its file open.
@@ -27,7 +27,7 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     else:
         keeps = Keeps.SUFFIX if kept.only_order else Keeps.NOTHING_LOST
         bound, source = "a transaction in flight may be there in part", kept.source
-    # The first transaction prepares the files as well, and until its calls have returned nothing is promised of them.
+    # The first transaction also prepares the files. Until its calls have returned, nothing is promised about them.
     return Promise(keeps, atomic=keeps is not Keeps.ANYTHING, bound=bound, source=source, note="", begins_with_ack=True)
 
 

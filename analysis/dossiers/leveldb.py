@@ -42,7 +42,7 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     if fault not in FORGETTING_FAULTS and fault not in CLOCK_FAULTS and not fault.startswith("livecut-"):
         return None
     if writes == "sync":
-        # What a torn end of the log looks like, an end that nobody acknowledged, is for paranoid checks to decide.
+        # Paranoid checks may refuse a torn end of the log, although nothing in it was acknowledged.
         note = _STRICT_CHECKS if is_paranoid else ""
         source = f"{_INDEX}; {_PARANOID}" if is_paranoid else _INDEX
         return Promise(Keeps.NOTHING_LOST, atomic=not is_paranoid, bound="", source=source, note=note)

@@ -1,6 +1,6 @@
 """LMDB: what its documentation promises for each flag, which settings must fail, and which syncs matter.
 
-The documentation is the comments of `lmdb.h`, of which the pages of LMDB's site are made.
+The documentation is the comments of `lmdb.h`, from which the pages of LMDB's site are made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTROLS = Controls(
 KNOWN_BUGS: tuple[KnownBug, ...] = ()
 
 _OPEN = "lmdb.h, mdb_env_open()"
-# flags -> what is kept when the machine goes down, the flag whose paragraph says so, and what that adds.
+# flags -> what is kept when the machine goes down, the flag whose paragraph says so, and a note.
 _CRASH: Mapping[str, tuple[Keeps, str, str]] = {
     "default": (Keeps.NOTHING_LOST, "", ""),
     "writemap": (

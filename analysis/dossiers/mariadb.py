@@ -1,6 +1,6 @@
 """MariaDB with InnoDB: what its documentation promises for each of the variables that matter, and which syncs do.
 
-Pages and headings are those of mariadb.com/docs/server, as of 2026.
+Pages and headings refer to mariadb.com/docs/server as of 2026.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTROLS = Controls(
         # Only a disk that lies can make this lose.
         "lyingflush": ("default",),
     },
-    # Pages are four times as long as what the device writes at once.
+    # A page is four times as long as what the device writes at once.
     must_damage={"torn": ("nodoublewrite",)},
     damaged_without_syncs="the data directory is a copy, of which hardly anything is on the disk yet",
 )
@@ -36,7 +36,7 @@ _REDO = "InnoDB Redo Log, Overview [DOC]"
 _LAZY = f"{_FLUSH[:-6]}; {_REDO}"
 _SECOND = "transactions of about a second (innodb_flush_log_at_timeout), which is not guaranteed"
 _TORN = "A page that is torn is restored from the doublewrite buffer."
-# durability -> what is kept when the machine goes down, the source, and what that adds.
+# durability -> what is kept when the machine goes down, the source, and a note.
 _CRASH: Mapping[str, tuple[Keeps, str, str]] = {
     "default": (Keeps.NOTHING_LOST, _FLUSH, _TORN),
     "fsync": (

@@ -1,6 +1,6 @@
 """PostgreSQL: what its documentation promises for each of the parameters that matter, and which syncs do.
 
-Pages and headings are those of the documentation of PostgreSQL 15 (Debian's postgresql-doc-15).
+Pages and headings refer to the documentation of PostgreSQL 15 (Debian's postgresql-doc-15).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHECKSUMS = "checksums.html, Data Checksums [DOC]"
 _RETRY = "runtime-config-error-handling.html, Error Handling, data_sync_retry [DOC]"
 _FULL = "disk-full.html, Disk Full Failure [DOC]"
 _WINDOW = "transactions of at most three times wal_writer_delay, 600 ms"
-# durability -> what is kept when the machine goes down, the source, and what that adds.
+# durability -> what is kept when the machine goes down, the source, and a note.
 _CRASH: Mapping[str, tuple[Keeps, str, str]] = {
     "default": (Keeps.NOTHING_LOST, _RELIABLE, "A page that is torn is restored from its image in the log."),
     "opendatasync": (Keeps.NOTHING_LOST, _METHOD, "Another way to make the log durable, with the same result."),
@@ -65,7 +65,7 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
 
 
 def _of_error(fault: str, source: str, note: str) -> tuple[str, str]:
-    """Return the source of what is kept after an error of the disk, and a note; it is as much as after a power cut."""
+    """Return source and note of what is kept after an error of the disk, which is as much as after a power cut."""
     if fault.startswith("ioerror-fsync"):
         return f"{_RETRY[:-6]}; {source}", f"A server that could not sync goes down, and recovers from its log. {note}"
     if fault.startswith("diskfull"):

@@ -80,7 +80,7 @@ _SQLITE: Mapping[str, _Grid] = {
     "shorn": dict.fromkeys(JOURNAL_MODES, _NOTHING_PROMISED),
     # No page treats a protected disk or a late discard separately, so they get the promise of any honest disk.
     "plp": _SQLITE_POWERCUT,
-    # Rollback and WAL recovery can be repeated from the start, so a second cut loses no more than the first.
+    # Rollback and WAL recovery can be repeated from the start, so a second cut does not lose more than the first.
     "recoverycut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     # Cuts of an honest disk, which really happened.
@@ -110,8 +110,8 @@ _PROMISING_NOTES: Mapping[str, str] = {
         "Taken from the power cut: the documentation says that an error rolls back, but does not cover a cut after it.",
     ),
 }
-# For a fault in which all writes fail for a while, including those of the engine's clean-up. For the kernel's part see
-# Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020): pages are always marked clean.
+# For a fault in which all writes fail for a while, including the writes of the engine's clean-up. For the kernel's part
+# see Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020): pages are always marked clean.
 _WAL_OUT_OF_MEMORY = (
     "A loss here has two causes. After a failed sync Linux counts the pages as written. SQLite then recovers the "
     "reopened WAL from these pages, does not write them again, and syncs the next commits after data that the disk "
@@ -135,7 +135,7 @@ _FAULT_NOTES: Mapping[str, str] = {
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
     """Return what the documentation promises for these settings under this fault, or None if it is not known.
 
-    Two databases have what both promise; their transactions are atomic across both only with rollback journals.
+    Two databases keep what both promise; their transactions are atomic across both only with rollback journals.
     """
     found, attached = _of_one(settings, fault), settings.get("attach", "")
     other = _of_one({**settings, "journal_mode": attached}, fault) if attached else None
@@ -155,7 +155,7 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
 
 _WITH_SUPER_JOURNAL = frozenset({"delete", "truncate", "persist"})
 _ACROSS = "Two rollback journals are tied together by a super-journal (atomiccommit.html, Multi-file Commit [DOC])."
-# With one WAL and one rollback journal only one of the two would be named by a super-journal, so there is none.
+# With one WAL and one rollback journal, a super-journal would name only one of the two, so SQLite writes none.
 _APART = (
     "With a WAL a transaction is atomic in each database alone: a crash in the middle of a commit may leave it in one "
     "and not in the other (lang_attach.html [DOC]; vdbeCommit in vdbeaux.c for different modes [SRC])."
@@ -253,8 +253,8 @@ _WRITTEN = matters(
     "the journal is removed before the new pages are safe", f"{_ATOMIC}, Flushing Changes To Mass Storage [DOC]"
 )
 _NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
-# By file system, all variants alike, because what makes the name of a new file durable is up to it and not to SQLite.
-# On a server that is exported with `async` nothing is promised, so there are no mutants.
+# By file system, the same for all its variants: the file system decides what makes the name of a new file durable. On a
+# server that is exported with `async` nothing is promised, so there are no mutants.
 _SERVED = spared("an NFS server makes a change of names durable before it answers", "exports(5), sync [DOC]")
 _NEW_NAMES = {
     "nfs": _SERVED,

@@ -33,13 +33,13 @@ class FaultSpec:
     model: str
     # What is injected while the workload runs.
     injection: Injection = Injection.NONE
-    # Whether no engine's documentation promises anything under it, although the disk is honest.
+    # Whether no engine's documentation promises anything under this fault, although the disk is honest.
     is_unpromised: bool = False
     # Whether the recovery from each cut is itself recorded and cut, see `rig.planning.recoverycuts`.
     cuts_recovery: bool = False
-    # Whether it checks the rig itself: a few states are enough, so no exposure is required.
+    # Whether the fault checks the rig itself: a few states are enough, so no exposure is required.
     is_cross_check: bool = False
-    # Whether all of the cache of the device is safe (capacitors may run out), and whether the page cache is too.
+    # Whether the whole cache of the device is safe (capacitors may run out), and whether the page cache is safe.
     keeps_device_cache: bool = False
     keeps_page_cache: bool = False
 
@@ -56,7 +56,7 @@ _SPECS = (
     # The rig's own cross-check: the guest's disk really loses power, and what is left of it is compared with the log.
     FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True),
     FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
-    # The same to the disk of a server, which comes back; the programs on its clients go on.
+    # The same for the disk of a server, which comes back; the programs on its clients go on.
     FaultSpec("servercrash", Arm.HONEST, "", Injection.SERVERCRASH),
     FaultSpec("discard", Arm.HONEST, "discard"),
     # The file system lies on two disks.
@@ -86,18 +86,18 @@ def of(arm: Arm) -> tuple[str, ...]:
 
 # Faults that vendors document, checked most closely: the others share their mechanism or get a part of the exposure.
 MAIN_FAULTS = ("oscrash", "powercut", "processkill", "torn")
-# Of all other faults a part of the exposure is asked for, and of a mutant: that it survives says nothing of the engine.
+# Other faults and mutants need only part of the exposure. A surviving mutant says nothing about the engine.
 _SIDE_PART = 5
 _MUTANT_PART = 8
 # Most states of one recovery leave the same files, and each recovery costs a machine.
 _RECOVERY_PART = 16
-# The workload that only makes a database is over after a few transactions, of each of which 16 contents and more are
-# seen. However short a workload is, no less than the second is asked for.
+# The workload that only makes a database is over after a few transactions; each of them shows 16 contents or more.
+# However short a workload is, at least the second number is wanted.
 _CONTENTS_OF_A_TRANSACTION, _CONTENTS_MIN = 12, 60
 HONEST_FAULTS = of(Arm.HONEST)
-# Under these an honest disk loses what was not flushed.
+# Faults under which an honest disk loses what was not flushed.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
-# Under these the machine goes down; under the second ones its disk loses what is in its cache too.
+# Faults under which the machine goes down, and faults under which its disk also loses what is in its cache.
 CRASH_FAULTS = tuple(name for name, spec in SPECS.items() if not spec.keeps_page_cache)
 CACHE_LOSING_FAULTS = tuple(name for name, spec in SPECS.items() if not spec.keeps_device_cache)
 DISHONEST_FAULTS = of(Arm.DISHONEST)

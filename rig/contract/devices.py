@@ -1,12 +1,12 @@
 """The disks on which a recording can be made: how long each takes, in virtual time, and its atomic unit.
 
-A delay ends at a tick of the guest's clock (dm-delay counts jiffies, of which Debian's kernel has 250 a second): of
-requests that follow each other at once, each takes 4 ms if its delay is 1 to 4 ms, 8 ms if it is 5 to 8 ms, and so on.
-So disks whose delays end at the same tick are equally fast here, and what takes less than a millisecond takes no time.
+A delay ends at a tick of the guest's clock (dm-delay counts jiffies, and Debian's kernel has 250 a second). If requests
+follow each other at once, each takes 4 ms for a delay of 1 to 4 ms, 8 ms for a delay of 5 to 8 ms, and so on. So disks
+whose delays end at the same tick are equally fast here, and what takes less than a millisecond takes no time.
 
 Every disk has a volatile write cache, is sent flushes, and keeps no order among writes that were not flushed. The fault
-says what of the cache is lost. With `ssd-plp` take the fault `plp`, as with an eMMC that says that it empties its cache
-in order (CACHE_FLUSH_POLICY in JESD84-B51).
+says which part of the cache is lost. With `ssd-plp` use the fault `plp`; so too with an eMMC that declares that it
+empties its cache in order (CACHE_FLUSH_POLICY in JESD84-B51).
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ DEVICES: Mapping[str, Device] = {
     )
 }
 DEFAULT_DEVICE = "ssd-sata"
-# What some were called before there were several of a kind.
+# Former names of devices, from before there were several of a kind.
 _FORMER = {"ssd": "ssd-sata", "ssd-64k": "nvme-64k", "hdd": "hdd7200"}
 
 
 def device_named(name: str) -> Device:
-    """Return a device; raise UsageError naming the choices, or what it is called now."""
+    """Return a device; raise UsageError naming the choices, or the current name for a former one."""
     if name in _FORMER:
         raise UsageError(f"the device {name!r} is now called {_FORMER[name]!r}")
     if name not in DEVICES:

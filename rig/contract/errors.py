@@ -18,11 +18,11 @@ class VmError(RigError):
 
 
 class DisagreementError(VmError):
-    """Two kinds of machines found different things in one crash state, so nothing that they found counts."""
+    """Two kinds of machines found different things in one crash state, so neither finding counts."""
 
 
 class EngineError(RigError):
-    """An engine came to grief where nothing was wrong with the disk, so there is nothing to measure."""
+    """An engine failed although nothing was wrong with the disk, so there is nothing to measure."""
 
 
 class RecordingError(RigError):

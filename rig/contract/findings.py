@@ -15,9 +15,9 @@ from typing import Any
 class FindingKind(StrEnum):
     """What was found. All but `PREFIX` are verdict kinds of the same spelling."""
 
-    # The content is that of the first p transactions.
+    # The content equals the model after the first p transactions.
     PREFIX = "prefix"
-    # Each of several databases has the content of a prefix, but not of the same; `recovered` is the shortest.
+    # Each of several databases has the content of a prefix, but the prefixes differ; `recovered` is the shortest.
     SPLIT = "split"
     TORN = "torn"
     HOLE = "hole"
@@ -29,7 +29,7 @@ class FindingKind(StrEnum):
     DIED = "died"
     STUCK = "stuck"
     OUT_OF_MEMORY = "out-of-memory"
-    # Asked to recover twice in a row, it found something else the second time.
+    # The engine recovered twice in a row and found something else the second time.
     FICKLE = "fickle"
     # As `PREFIX`, but the engine still held files after it had closed the database.
     KEPT_OPEN = "kept-open"
@@ -59,11 +59,11 @@ class Finding:
     ms: Mapping[str, float] = field(default_factory=dict)
     # The machine's clock after reopening, in seconds since 1970; None if the clock was not set.
     clock_s: float | None = None
-    # The file content that it is of; empty where no file system was mounted.
+    # The file content that was reopened; empty if no file system was mounted.
     files: str = ""
-    # Whether the engine was opened on it, or another state with the same files had shown it before.
+    # Whether the engine was opened on this content; if not, another state with the same files had shown the finding.
     opened: bool = True
-    # What the engine met in the files when it was opened, in its own words: `rig.engines.Spec.met`, by commas.
+    # What the engine met in the files when it was opened, in its own words (`rig.engines.Spec.met`), joined by commas.
     met: str = ""
     # Whether the file system had to be repaired before it was mounted, or repaired one copy from another.
     repaired: bool = False

@@ -1,4 +1,4 @@
-"""The layout of the disks that host and guest share, and the digest by which they compare a whole disk."""
+"""The layout of the disks that host and guest share, and the digest with which they compare a whole disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def disk_digest(chunks: Iterable[bytes]) -> str:
 
 
 def sparse_digest(chunks: Iterable[tuple[int, bytes]]) -> str:
-    """Return the `disk_digest` of a disk of which these chunks are given, with their numbers; all others are zeros."""
+    """Return the `disk_digest` of a disk from chunks with their numbers; all chunks that are not given are zeros."""
     found = hashlib.sha256()
     for number, chunk in chunks:
         if chunk != _ZEROS:

@@ -15,7 +15,7 @@ class Injection(StrEnum):
     TWODISK = "twodisk"
     # All writes fail, over several attempts and while the engine cleans up.
     WRITE = "ioerror-write"
-    # Writes fail until the engine has seen its first error, that of a sync.
+    # Writes fail until the engine has seen its first error, a failed sync.
     FSYNC = "ioerror-fsync"
     # The same, at several attempts in a row.
     FSYNCS = "ioerror-fsyncs"
@@ -38,6 +38,6 @@ ERRORS = frozenset({
     Injection.WRITE, Injection.FSYNC, Injection.FSYNCS, Injection.READ, Injection.DISKFULL_LOG, Injection.DISKFULL_DATA
 })  # fmt: skip
 LIVE_CUTS = frozenset({Injection.LIVECUT_DROP, Injection.LIVECUT_CACHE, Injection.SERVERCRASH})
-# After these a file system has to be mended where it is mounted, which nobody does for a server.
+# After these injections a file system has to be mended where it is mounted; nobody does this for a server.
 MENDING = ERRORS | LIVE_CUTS - {Injection.SERVERCRASH}
 CLOCKS = frozenset({Injection.CLOCK_BACK, Injection.CLOCK_JUMP, Injection.CLOCK_FROZEN})

@@ -16,8 +16,8 @@ from rig.contract.processors import Processor
 
 # The agent prints one of these when it can take orders, or when it failed to start.
 READY, FAILED = "RIG-READY", "RIG-FAILED"
-# The key of a message in place of orders: the recording's disk has an archive of so many bytes, which adds to the code
-# in the guest. The agent loads it and prints one of the words above once more.
+# The key of a message that comes in place of orders: the size of an archive on the recording's disk. The archive adds
+# to the code in the guest. The agent loads it and prints one of the words above once more.
 ADDED = "added_bytes"
 
 

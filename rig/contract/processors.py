@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Processor(StrEnum):
-    """From the one that every engine can use to the one that has most; the later can do all that the earlier can."""
+    """Processors by ability: every engine can use the first, and each can do all that the ones before it can."""
 
     # x86-64 and no more: no SSE4, AVX or BMI. The fastest to emulate.
     PLAIN = "plain"

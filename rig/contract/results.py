@@ -20,7 +20,7 @@ class VerdictKind(StrEnum):
     # Durable, but the engine held files after it had closed the database.
     KEPT_OPEN = "kept-open"
     LOST_SUFFIX = "lost-suffix"
-    # Of several databases each is a prefix, but a transaction that changed all of them is only in some.
+    # Each of several databases is a prefix, but a transaction that changed all of them is only in some.
     SPLIT = "split"
     TORN = "torn"
     HOLE = "hole"
@@ -51,7 +51,7 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """One crash state judged. `recovered` is the p with content == model(p), or None if there is none."""
+    """One crash state judged. `recovered` is the p with content == model(p), or None without such a p."""
 
     scenario: str
     # The address of the crash state, as typed to replay it. The next four fields spare the reader parsing it.
@@ -75,9 +75,9 @@ class Verdict:
     detail: str
     # The file content: what the database saw, see `rig.guest.filecontent`; empty where no file system was mounted.
     files: str = ""
-    # Whether the database was opened on this state, or the verdict is that of another with the same file content.
+    # Whether the database was opened on this state; if not, the verdict comes from a state with the same file content.
     opened: bool = True
-    # What the database met in its files when it was opened, in the engine's words, by commas.
+    # What the database met in its files when it was opened, in the engine's words, separated by commas.
     met: str = ""
     # Whether the file system had to be repaired before it was mounted, or repaired one copy from another.
     repaired: bool = False
@@ -199,9 +199,9 @@ class PhaseFacts:
     epoch_count: int
     # Writes in the batch of each of these epochs.
     write_count: int
-    # Of the ordered pairs of them, those of which in some state the first landed and the second did not.
+    # Ordered pairs (a, b) of these writes for which some state has a and lacks b.
     pairs_tried: int
-    # Writes that were lost while all others landed, and that landed while all others were lost.
+    # Writes that were lost while all others landed, and writes that landed while all others were lost.
     lost_alone_count: int
     landed_alone_count: int
 
@@ -226,15 +226,15 @@ class PlanFacts:
     inside_count: int = 0
     # For two disks: states in which one disk holds something that became durable after all that the other holds.
     apart_count: int = 0
-    # Epochs of which hardly a state was planned, because the log leaves open what they start on.
+    # Epochs with hardly a planned state, because the log leaves open what they start on.
     epochs_doubtful: int = 0
     # For two disks: epochs that were not cut, because the logs do not tell what the other disk held.
     epochs_unproven: int = 0
-    # Where and why, for the place that makes most of them doubtful; empty if there are none.
+    # Where and why, for the place that makes most of them doubtful; empty without doubtful epochs.
     doubt: str = ""
     # Why no more states were planned though more file contents were wanted; empty otherwise.
     ending: str = ""
-    # Whether that was because the last round of states, or all states that there are, showed no new file content.
+    # Whether the ending was because the last round of states, or all states that there are, showed no new file content.
     is_saturated: bool = False
     # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
     audited_count: int = 0
@@ -250,7 +250,7 @@ class PlanFacts:
 
     @property
     def pairs_tried(self) -> int:
-        """Return of how many of these pairs the first landed and the second did not."""
+        """Return the number of pairs of all phases for which some state has the first write and lacks the second."""
         return sum(phase.pairs_tried for phase in self.phases)
 
 
@@ -269,8 +269,8 @@ class MeasuredScenario:
     plan: PlanFacts
     verdicts: tuple[Verdict, ...]
     workload_name: str = DEFAULT_WORKLOAD
-    # What is asked for besides and is not part of the id, in the engine's own words (`Scenario.tuning`), and the mean
-    # pause before a transaction.
+    # Further settings that are not part of the id, in the engine's own words (`Scenario.tuning`), and the mean pause
+    # before a transaction.
     tuning: Mapping[str, str] = field(default_factory=dict)
     think_ms: int = WorkloadSpec.think_ms
     # The word of that tuning in the id, if it has one.
@@ -278,5 +278,5 @@ class MeasuredScenario:
 
     @property
     def all_settings(self) -> dict[str, str]:
-        """Return settings and tuning: everything that the engine was told."""
+        """Return settings and tuning: everything with which the engine was configured."""
         return {**self.tuning, **self.settings}

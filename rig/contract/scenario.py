@@ -19,13 +19,13 @@ from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.orders import DROP_PREFIX, Orders, Shim
 from rig.contract.processors import Processor
 
-# The workloads that ids do not name: that of databases, and the one of engines whose transactions are their own.
+# The workloads that ids do not name: one for databases, and one for engines with transactions of their own.
 DEFAULT_WORKLOAD = "ledger"
 OWN_WORKLOAD = "own"
 
 
 def is_default(workload: str) -> bool:
-    """Return whether a workload is the one that an engine is measured with unless another is named."""
+    """Return whether this is a workload with which engines are measured if none is named."""
     return workload in {DEFAULT_WORKLOAD, OWN_WORKLOAD}
 
 

@@ -1,7 +1,7 @@
-"""Which of an engine's own transactions are there, as the engine says, and what that means.
+"""Which of an engine's own transactions are there, according to the engine, and what that means.
 
-A transaction that is there in part is not there. Whether that is a fault is for the promise to say. A transaction in
-flight is the last that was begun, so a gap means that one which had been acknowledged is missing.
+A transaction that is there in part counts as missing. The promise decides whether that is a fault. The transaction in
+flight is the last that was begun, so a gap means that an acknowledged transaction is missing.
 """
 
 from __future__ import annotations

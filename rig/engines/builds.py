@@ -13,9 +13,9 @@ from rig.contract.scenario import Scenario
 from rig.engines.engine import Engine
 from rig.engines.registry import named
 
-# Where the guest has them, each under its name.
+# The guest has the builds here, each under its name.
 FOLDER = "/run/code/libraries"
-# Where the guest has the name of the user's own recipe, if it was made by one.
+# A guest that was made by the user's own recipe has the recipe's name here.
 IMAGE = "/run/code/image"
 # Where Debian's packages put shared libraries.
 _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -48,7 +48,7 @@ class Builds(Protocol):
         """Return the build that the user names, fetched if necessary; raise UsageError for one that cannot be used."""
 
     def library_of_run(self, wanted: str, word: str | None) -> Library | None:
-        """Return the build of a run, which calls it `wanted`; `word` is the build that the user names, or None."""
+        """Return the build that a run calls `wanted`; `word` is the build that the user names, or None."""
 
     def require_loadable(self, found: Library, guest: Contents) -> None:
         """Raise UsageError if a build needs more than this guest has."""

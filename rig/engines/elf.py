@@ -1,6 +1,6 @@
 """Read from a shared library or a program whether it can run elsewhere: machine, needed libraries, symbols.
 
-Only 64-bit little-endian files with section headers are understood, as linkers write them and `strip` leaves them.
+It understands only 64-bit little-endian files with section headers, as linkers write them and `strip` leaves them.
 pyelftools reads the tables. A damaged file can make it raise anything or loop; both end in `ElfError`.
 """
 
@@ -49,7 +49,7 @@ class Executable:
 
     is_x86_64: bool
     needed: tuple[str, ...]
-    # As of a shared library.
+    # As in `SharedLibrary`.
     glibc: tuple[int, ...]
 
 
@@ -77,7 +77,7 @@ def _read_executable(data: bytes) -> Executable:
     file = ELFFile(io.BytesIO(data))
     is_x86_64 = file["e_machine"] == "EM_X86_64"
     kinds = {segment["p_type"] for segment in _bounded(file.iter_segments(), len(data) // _RECORD_BYTES_MIN)}
-    # Whoever has no program interpreter is static, or a shared library, which has no entry either.
+    # A file without an interpreter is a static program, or a shared library if it has no entry point.
     if file["e_type"] not in {"ET_EXEC", "ET_DYN"} or not file["e_entry"]:
         raise ElfError("it is an ELF file, but not a program")
     if "PT_INTERP" not in kinds:

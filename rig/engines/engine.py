@@ -1,8 +1,8 @@
 """An engine: a package with a spec (data), a driver, and optional parts.
 
 `spec.SPEC` is a `Spec`. `driver.open_database` opens a database. The host imports the driver too, so a driver imports
-what only the guest has inside functions. Optional: `syncs` knows the engine's system calls (`rig.engines.syncs`), and
-`builds`, which stays on the host, finds the user's own builds (`rig.engines.builds`).
+modules that only the guest has inside functions. Optional: `syncs` knows the engine's system calls
+(`rig.engines.syncs`), and `builds`, which stays on the host, finds the user's own builds (`rig.engines.builds`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Database(Protocol):
         """Create the tables and fill them, in one transaction."""
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction, or roll it back if it ends so; return after the engine has acknowledged that."""
+        """Carry out one transaction, or roll it back if it ends so; return after the engine has acknowledged it."""
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the given tables; leave out tables that do not exist."""
 
     def problems(self) -> list[str]:
         """Return what the engine's own checks complain about; empty if they find nothing."""
@@ -50,10 +50,10 @@ class Database(Protocol):
 
 @runtime_checkable
 class EventfulDatabase(Database, Protocol):
-    """What an engine needs in addition whose spec lists events that it carries out itself."""
+    """A database of an engine whose spec lists events that the engine carries out itself."""
 
     def happen(self, kind: EventKind, variant: str) -> bool:
-        """Carry out an event; return False if these settings have nothing of the kind."""
+        """Carry out an event; return False if it has no meaning under these settings."""
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ class ReadableDatabase(Database, Protocol):
     """A database in which a single row can be looked up."""
 
     def row(self, table: str, key: int) -> Row | None:
-        """Return the row under a key, without the key; None if there is none."""
+        """Return the row under a key, without the key, or None."""
 
 
 @runtime_checkable
@@ -72,12 +72,12 @@ class Session(Protocol):
         """Carry out one transaction; return after the engine has acknowledged it."""
 
     def row(self, table: str, key: int) -> Row | None:
-        """Return the row under a key, without the key; None if there is none."""
+        """Return the row under a key, without the key, or None."""
 
 
 @runtime_checkable
 class RevocableSession(Session, Protocol):
-    """One whose transactions the engine may refuse because another connection is at work."""
+    """A session whose transactions the engine may refuse because another connection is at work."""
 
     def rollback(self) -> None:
         """Roll back the transaction that was refused."""
@@ -92,7 +92,7 @@ class Sharing(StrEnum):
     PROCESSES = "processes"
     # Threads of one process use one open database, which is a `ReadableDatabase`.
     THREADS = "threads"
-    # It is a server; its driver is a `ServingDriver`.
+    # The engine is a server; its driver is a `ServingDriver`.
     SERVER = "server"
 
 
@@ -101,15 +101,15 @@ class LeavableDatabase(Database, Protocol):
     """A database that a reader can leave sooner than by closing it."""
 
     def leave(self) -> None:
-        """Close, but leave to the next opening what it can do as well, such as a checkpoint."""
+        """Close, but leave work to the next opening that it can do too, such as a checkpoint."""
 
 
 @runtime_checkable
 class ObservantDatabase(Database, Protocol):
-    """What an engine needs in addition whose spec lists situations."""
+    """A database of an engine whose spec lists situations."""
 
     def observe(self) -> None:
-        """Look at the files from now on. On some file systems looking changes what happens, so not before this call."""
+        """Watch the files from now on, not before: on some file systems looking changes what happens."""
 
     def seen(self) -> list[str]:
         """Return the situations, in words of `Spec.situations`, that came about since the last call."""
@@ -120,16 +120,16 @@ class CrowdedDatabase(Database, Protocol):
     """A database that several connections write to at a time; the engine decides in which order."""
 
     def claim(self, table: str, column: str) -> int | None:
-        """Begin a transaction as the only writer; return the largest value of a column, None if another is writing.
+        """Begin a transaction as the only writer; return a column's largest value, None if another connection writes.
 
-        Never wait for the other.
+        Never wait for the other connection.
         """
 
     def carry_out(self, operations: Sequence[Operation]) -> None:
         """Carry out operations in the transaction that was begun."""
 
     def finish(self) -> bool:
-        """Commit; return False if that has to be tried again because another connection is at work."""
+        """Commit; return False if the commit has to be retried because another connection is at work."""
 
     def rollback(self) -> None:
         """Roll back the transaction that was begun."""
@@ -137,7 +137,7 @@ class CrowdedDatabase(Database, Protocol):
 
 @runtime_checkable
 class EnduringDatabase(Database, Protocol):
-    """What the error arm needs in addition from a database whose requests fail."""
+    """What the error arm also needs from a database while requests to its disk fail."""
 
     def rollback(self) -> None:
         """Roll back the transaction that raised, if the engine has not done so itself."""
@@ -150,7 +150,7 @@ class EnduringDatabase(Database, Protocol):
         """Move the log into the database now."""
 
     def shrink_log(self) -> None:
-        """Free the space of the log, so that the next transaction has to allocate some."""
+        """Free the space of the log, so that the next transaction has to allocate space."""
 
     def forget(self) -> None:
         """Drop the pages that the connection holds in memory."""
@@ -174,10 +174,10 @@ class ServingDriver(Driver, Protocol):
 
 @runtime_checkable
 class ObservantDriver(Driver, Protocol):
-    """A driver that can tell what it would meet in the files of a closed database."""
+    """A driver that can say what an opening would meet in the files of a closed database."""
 
     def met(self, directory: str) -> list[str]:
-        """Return what opening the database will meet, in words of `Spec.met`; raise nothing, whatever is there."""
+        """Return what opening the database will meet, in words of `Spec.met`; never raise, whatever is there."""
 
 
 @runtime_checkable
@@ -197,7 +197,7 @@ class Program:
 
     # The module with its own `open_database`, see `Driver`.
     module: str
-    # The injections and the settings under which it is run.
+    # The injections and the settings under which the program is run.
     injections: tuple[str, ...]
     settings: tuple[str, ...]
 
@@ -207,17 +207,16 @@ Choices = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Tuning:
-    """Values of tuning that have a word of their own in ids, for example `page512` in `wal_full.page512`."""
+    """Tuning values that have a word of their own in ids, for example `page512` in `wal_full.page512`."""
 
     values: Mapping[str, str]
-    # setting -> choice -> why these values mean nothing there, as the end of a sentence: then there is nothing to
-    # measure.
+    # setting -> choice -> why these values have no effect there, as the end of a sentence; such a pair is not measured.
     pointless: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Settings, by name, that are measured with it at night even if no scenario is named.
+    # Settings, by name, that are measured with this tuning at night even if no scenario is named.
     nightly: tuple[str, ...] = ()
 
     def why_not(self, settings: Mapping[str, str]) -> str:
-        """Return why these values mean nothing at these settings; empty if they do."""
+        """Return why these values have no effect under these settings; empty if they have one."""
         reasons = (self.pointless.get(name, {}).get(value, "") for name, value in settings.items())
         return next(filter(None, reasons), "")
 
@@ -230,9 +229,9 @@ class Spec:
     # setting -> its choices; their values, in this order, make the settings part of a test id. The last setting says
     # how much is synced, and its choices begin with the weakest.
     settings: Choices
-    # setting -> default, for settings that matter to an experiment and are not part of its id.
+    # setting -> default, for settings that matter to an experiment but are not part of its id.
     tuning: Mapping[str, str] = field(default_factory=dict)
-    # The same for one workload; by the workload's name.
+    # Workload's name -> the same, for that workload only.
     tuning_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Word in ids -> other values of tuning, and of settings that have no default here because they are seldom named.
     tunings: Mapping[str, Tuning] = field(default_factory=dict)
@@ -241,7 +240,7 @@ class Spec:
     # ... and which events it knows, each with its variants in the engine's own words; ("",) if there is only one.
     events: Mapping[EventKind, tuple[str, ...]] = field(default_factory=dict)
     # Situations that its transactions and events can bring about, and that an opening can meet after a cut, in a few
-    # words each: the report counts them, so that what was never reached is said. See `ObservantDatabase` and
+    # words each. The report counts them and so shows which were never reached. See `ObservantDatabase` and
     # `ObservantDriver`.
     situations: tuple[str, ...] = ()
     met: tuple[str, ...] = ()
@@ -249,45 +248,44 @@ class Spec:
     unprotected: Choices = field(default_factory=dict)
     # ... and those under which it promises nothing even when only its process dies.
     volatile: Choices = field(default_factory=dict)
-    # Whether settings are ways to do the same, so that they can be compared by speed.
+    # Whether the settings are ways to do the same thing, so that their speeds can be compared.
     are_alternatives: bool = True
     # Settings documented as equal to others: name in ids -> name in ids.
     same_as: Mapping[str, str] = field(default_factory=dict)
-    # Settings that promise to lose nothing; if syncs do nothing they must lose something.
+    # Settings that promise to lose nothing. If syncs do nothing, these must lose something.
     strict: tuple[str, ...] = ()
-    # Settings that are measured under every fault, even if they promise nothing, and that the rig's own cross-checks
-    # use.
+    # Settings that are measured under every fault, even if they promise nothing. The rig's own cross-checks use them.
     cross_checks: tuple[str, ...] = ()
     # Name of a shim -> the program that is run in place of the engine.
     programs: Mapping[str, Program] = field(default_factory=dict)
     # Whether what the engine shows when it is opened depends only on the names, bytes and modes of its files and on the
     # clock. Then one opening answers for all crash states with the same file content; otherwise each state is opened.
     depends_on_files_alone: bool = True
-    # Above this processor time, in seconds of an emulated guest, one crash state counts as stuck: opening, checking,
-    # reading and closing. An engine that sleeps has three times as long.
+    # If opening, checking, reading and closing one crash state takes more than this processor time, in seconds of an
+    # emulated guest, the state counts as stuck. An engine that sleeps has three times as long.
     state_limit_s: int = 10
-    # How many files it may have at a time: some file systems have room for a number of files that is chosen when they
-    # are made. 0 for an engine that has a few dozen at most.
+    # How many files it may have at a time: some file systems fix their room for files when they are made. 0 for an
+    # engine that has a few dozen at most.
     file_count: int = 0
     # "modern" for an engine with native code that is built for SSE4, AVX or BMI; the guests are a tenth slower then.
     processor: str = Processor.PLAIN
-    # Whether a fork of a process that has opened a database can open it again. Threads that an engine keeps do not
-    # survive the fork, and it waits for them for ever. Then no workload has another process commit.
+    # Whether a fork of a process that has opened a database can open it again. An engine's threads do not survive the
+    # fork, and the engine waits for them for ever. If False, no workload lets another process commit.
     survives_fork: bool = True
-    # Whether its data files take their space at a checkpoint, if it has any, and not when a row is written.
+    # Whether its data files grow at a checkpoint, if it has any, and not when a row is written.
     grows_at_checkpoint: bool = True
-    # Fault -> why the engine cannot meet it, as the end of a sentence: then there is nothing to measure.
+    # Fault -> why the engine cannot meet it, as the end of a sentence; such a fault is not measured.
     immune: Mapping[str, str] = field(default_factory=dict)
-    # Whether it is no database: what it loses after a sync, the file system has lost (`rig.analysis.blame`).
+    # True if it is no database: data that it loses after a sync was lost by the file system (`rig.analysis.blame`).
     is_witness: bool = False
-    # How several connections write and read at a time, and if they cannot, why, as the end of a sentence.
+    # How several connections write and read at a time; if they cannot, the reason, as the end of a sentence.
     sharing: Sharing = Sharing.NONE
     alone_because: str = "one process at a time opens its database"
-    # Whether it is measured where no scenario is named.
+    # Whether it is measured if no scenario is named.
     is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).
     needs_build: bool = False
-    # Settings that are run once before a template is saved; together they must do everything that other settings do.
+    # Settings that run once before a template is saved; together they must do everything that any setting does.
     warm: tuple[str, ...] = ()
 
     def all_settings(self) -> Iterator[dict[str, str]]:
@@ -296,7 +294,7 @@ class Spec:
             yield dict(zip(self.settings, values, strict=True))
 
     def settings_named(self, name: str) -> dict[str, str]:
-        """Return the settings with this name in ids; raise KeyError if there are none."""
+        """Return the settings with this name in ids; raise KeyError for an unknown name."""
         return {settings_name(found): found for found in self.all_settings()}[name]
 
     def is_unprotected(self, settings: Mapping[str, str]) -> bool:
@@ -339,7 +337,7 @@ class Engine:
         return Path(found.origin).parent
 
     def driver(self, shim: str = "") -> Driver:
-        """Return the driver, or that of the program that replaces the engine under this shim."""
+        """Return the engine's driver, or the driver of the program that replaces the engine under this shim."""
         found = self.loaded(shim)
         if not isinstance(found, Driver):
             raise TypeError(f"{found.__name__} has no open_database; see docs/extending.md")
@@ -362,7 +360,7 @@ class Engine:
         return (OWN_WORKLOAD,) if self.own_driver else NAMES
 
     def part(self, name: str) -> object | None:
-        """Return a module of the package, for example `syncs`; None if there is none with this name."""
+        """Return a module of the package, for example `syncs`, or None if the package lacks it."""
         full = f"{self.module}.{name}"
         return importlib.import_module(full) if importlib.util.find_spec(full) else None
 

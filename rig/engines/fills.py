@@ -1,10 +1,10 @@
 """The load of db_bench through a Python binding: records are filled in order or at random, and read at random.
 
-As by the defaults of db_bench, one thread puts records with keys of 16 bytes, and values of 100 bytes that compress to
-half, one a batch or many. At random it draws as many keys with replacement, so that 63 % of all keys are there
-afterwards, and reads draw from all of them. Keys and values are made before time is taken. The loop around the calls is
-Python's, and is in the figures. The throughput of reads counts a whole record for each, found or not. Shipped to the
-guest: standard library only.
+By db_bench's defaults one thread puts records with keys of 16 bytes and values of 100 bytes that compress to half, one
+or many in a batch. To fill at random it draws as many keys with replacement, so 63 % of all keys are there afterwards;
+reads draw from all keys. Keys and values are made before the clock starts. The figures include the Python loop around
+the calls. The throughput of reads counts a whole record for each read, found or not. Shipped to the guest: standard
+library only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAUSE_S = 0.01
 
 @dataclass(frozen=True)
 class Load:
-    """One benchmark; what reads fills at random first, which is not in its throughput and latency."""
+    """One benchmark. If it reads, it first fills at random, outside its throughput and latency."""
 
     benchmark: str
     batch_records: int = 1
@@ -60,9 +60,9 @@ class Calls:
 
     put: Callable[[bytes, bytes], object]
     get: Callable[[bytes], bytes | None]
-    # Its `put` adds a record; what was added is written when the block ends.
+    # The batch's `put` adds a record; the end of the block writes all added records.
     write_batch: Callable[[], AbstractContextManager[Any]]
-    # Write to tables what is in memory, and wait until nothing is compacted.
+    # Write the content of memory to tables, and wait until compaction has ended.
     settle: Callable[[], None]
 
 
@@ -90,7 +90,7 @@ def carry_out(load: Load, calls: Calls, task: Task, watch: Stopwatch) -> int:
 def count_amplifications(
     watch: Stopwatch, user_bytes: int, *, space_bytes: int, log_bytes: int, table_bytes: int
 ) -> None:
-    """Count what tables take, and what was written to the log and to tables, each over the bytes of the records."""
+    """Count the space of tables, and the bytes written to log and tables, each divided by the records' bytes."""
     watch.count("space_amplification", space_bytes / user_bytes)
     watch.count("write_amplification", (log_bytes + table_bytes) / user_bytes)
     watch.count("write amplification without the log", table_bytes / user_bytes)
@@ -104,7 +104,7 @@ def missing(package: str) -> str:
 
 
 def wait_until(is_settled: Callable[[], bool]) -> None:
-    """Wait until a store no longer works in the background."""
+    """Wait until a store has no more work in the background."""
     end_s = time.monotonic() + _SETTLED_LIMIT_S
     while not is_settled():
         if time.monotonic() > end_s:

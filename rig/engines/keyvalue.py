@@ -2,7 +2,7 @@
 
 A row is a value under a key in the space of its table. A table with an index has a second space, with a key for each
 row: the indexed value, then the row's key. The space `tables` names the tables that exist. So a transaction of the
-ledger changes four spaces, and a row without its entry in the index, or the other way round, is damage.
+ledger changes four spaces. A row without its index entry, or an entry without its row, is damage.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Engines whose transactions are their own: the rig knows only their numbers, and what the engine says of each.
+"""Engines whose transactions are their own: the rig knows only their numbers, and what the engine says about each.
 
-Such a driver talks to processes. The guest starts them in the directory under test and holds them to their limits.
+The driver of such an engine talks to processes. The guest starts them in the directory under test and enforces their
+limits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rig.contract.findings import Finding, FindingKind
 
 
 class Grief(Exception):
-    """A process did what nothing can be made of; `words` go on after its name, for example `died by SIGSEGV`."""
+    """A process did something that leaves no result; `words` follow its name, for example `died by SIGSEGV`."""
 
     def __init__(self, kind: FindingKind, words: str) -> None:
         super().__init__(words)
@@ -25,7 +26,7 @@ class Process(Protocol):
     """A process of the engine, in the directory under test."""
 
     def line(self) -> str | None:
-        """Return the next line of its standard output, None after the last; raise Grief if there is no end to it."""
+        """Return the next line of its standard output, None after the last; raise Grief if it prints without end."""
 
     def has_more(self) -> bool:
         """Return whether it has printed more than was read."""
@@ -38,14 +39,14 @@ class Process(Protocol):
 
     @property
     def said(self) -> str:
-        """Return the last words on its standard error, as the end of a sentence; empty if there are none."""
+        """Return the last words on its standard error, as the end of a sentence; empty if it wrote nothing."""
 
     @property
     def left(self) -> str:
-        """Return what it left behind when it ended, as words that go on after its name; empty for nothing."""
+        """Return what it left behind when it ended, as words to put after its name; empty for nothing."""
 
 
-# Start a process with these arguments, the first of which is the path of the program.
+# Start a process with these arguments; the first one is the path of the program.
 Start = Callable[[Sequence[str]], Process]
 
 
@@ -80,4 +81,4 @@ class OwnDriver(Protocol):
         """Return the engine at work in an empty directory; nothing happens before the first transaction."""
 
     def recovered(self, start: Start, task: Task) -> Finding:
-        """Have the engine recover, and return what it found; raise Grief if it comes to grief over that."""
+        """Have the engine recover, and return what it found; raise Grief if a process fails."""

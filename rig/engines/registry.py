@@ -18,9 +18,9 @@ GROUP = "rig.engines"
 def engines(*, given: bool = False) -> tuple[Engine, ...]:
     """Return the engines, sorted by name; raise UsageError for an entry point that does not name an engine.
 
-    Those that are nothing without a build of the user's (`Spec.needs_build`) are among them only with `given`.
+    Engines that need a build from the user (`Spec.needs_build`) are included only with `given`.
     """
-    # Not above: a guest, which looks up none, would load a dozen modules more.
+    # Imported here, because a guest looks up no engine and would load a dozen more modules.
     from importlib.metadata import entry_points
 
     found = (_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))

@@ -4,8 +4,8 @@ A module `replications` of an engine's package has `REPLICATIONS`, each a `Repli
 carries out one arm once, in an empty directory, in a process of its own: on the user's disk, or in the guest. It tells
 a `Stopwatch` what is measured and what is not. Shipped to the guest: standard library only.
 
-Several may be about one document, in one package or in those of several engines, each with arms of its own: they have
-the document's name, and are measured together.
+Several replications may be about one document, in the packages of one or several engines, each with arms of its own.
+They share the document's name, and are measured together.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ class Metric:
 
     @property
     def is_of_bytes(self) -> bool:
-        """Return whether it is bytes over bytes ("x written"): how long a sync takes does not change it."""
+        """Return whether it is bytes divided by bytes ("x written"): the duration of a sync does not change it."""
         return self.unit.startswith("x ")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The ratio of two figures of a document; the figures are None where it gives only the ratio."""
+    """The ratio of two figures of a document; the figures are None if the document gives only the ratio."""
 
     arm: str
     base: str
     metric: str
     ratio: float
-    # Where in the document.
+    # Line in the document.
     line: int
     value: float | None = None
     base_value: float | None = None
@@ -97,9 +97,9 @@ class Replication:
     metrics: tuple[Metric, ...]
     figures: tuple[Figure, ...]
     carry_out: Callable[[Task, Stopwatch], None] = field(repr=False)
-    # Arm -> the arm with which it is compared; any other is compared with the first arm.
+    # Arm -> the arm with which it is compared; other arms are compared with the first arm.
     bases: Mapping[str, str] = field(default_factory=dict)
-    # Return why an arm cannot be carried out in a directory; empty if it can.
+    # Returns why an arm cannot be carried out in a directory; empty if it can.
     hindrance: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
     # Rows of the document that have no arm here -> why.
     absent: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""A database server as a process: its start, its log, and its end. It does not outlive whoever started it.
+"""A database server as a process: its start, its log, and its end. It does not outlive the process that started it.
 
-The log goes into a pipe, which each of the server's processes holds open: once it has ended, all of them have.
+The log goes into a pipe that every process of the server holds open: once the pipe has ended, all processes have ended.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _F_SETPIPE_SZ = 1031
-# Room for all that a server says while nobody reads it.
+# Room for everything that a server says while nobody reads its log.
 _LOG_BYTES = 1 << 20
 _WORDS_CHARS = 600
-# Longer than any recovery or copy of ours takes under emulation; whoever judges a crash state has a limit of its own.
+# Longer than any recovery or copy takes under emulation; the judge of crash states has a limit of its own.
 _LIMIT_S = 300
 _libc = ctypes.CDLL(None)
 Identity = Mapping[str, Any]
 
 
 class ServerDown(Exception):
-    """A server that does not start, or did not end as it should, in its own words."""
+    """A server did not start, or did not end as it should; the message has its own words."""
 
 
 class Server:
     """A server that is ready; raise ServerDown if it does not start.
 
-    `ready` is what its log says once it answers; `grave` finds what its log says of why it did not start or has ended.
+    `ready` is in its log once it answers; `grave` finds the lines that say why it did not start or has ended.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Server:
 
     @property
     def words(self) -> str:
-        """Return the gravest that its log says; if there is nothing grave, the end of what it says once it is ready."""
+        """Return the grave lines that its log has since it was ready, or the end of the log if no line is grave."""
         while self._log >= 0 and self._hears(0):
             pass
         lines = self._said.rpartition(self._ready)[2].decode(errors="replace").splitlines()
@@ -74,13 +74,13 @@ class Server:
         return " ".join(" ".join(grave or lines).split())[-_WORDS_CHARS:]
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal that ends it, and wait until it has ended; return the exit code."""
+        """Send a signal that ends the server, and wait for its end; return the exit code."""
         self._process.send_signal(number)
         self._says(None)
         return self._reap()
 
     def stop(self, number: signal.Signals) -> None:
-        """Shut down with a signal; raise ServerDown if the server does not manage to, or had ended."""
+        """Shut down with a signal; raise ServerDown if the server does not end well, or had ended before."""
         if exit_code := self.end(number):
             raise ServerDown(f"the server ended with exit code {exit_code}: {self.words}")
 
@@ -96,7 +96,7 @@ class Server:
         return True
 
     def _hears(self, limit_s: float) -> bool:
-        """Read what the log says within a limit; return False if that is nothing, or the end."""
+        """Read what the log says within a time limit; return False if it says nothing or has ended."""
         poll = select.poll()
         poll.register(self._log, select.POLLIN)
         if not poll.poll(max(0.0, limit_s) * 1e3):
@@ -117,11 +117,11 @@ def _die_with_parent() -> None:
 
 
 def copy_durably(made: str, folder: str) -> None:
-    """Put a copy of a data directory that was made before at a place; it is durable, and either whole or not there."""
+    """Put a copy of the data directory `made` at a place; the copy is durable, and either whole or not there."""
     new = f"{folder}.new"
     for old in (new, folder):
         shutil.rmtree(old, ignore_errors=True)
-    # Keeps owners and modes, and takes less time than Python, which matters under emulation.
+    # cp keeps owners and modes, and is faster than Python, which matters under emulation.
     subprocess.run(["cp", "-a", made, new], check=True, capture_output=True, timeout=_LIMIT_S)
     os.sync()
     os.rename(new, folder)

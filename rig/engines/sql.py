@@ -1,4 +1,4 @@
-"""The SQL of operations other than those on rows, as engines of several dialects understand it."""
+"""The SQL of operations that are not about rows, in the dialects of several engines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CONTROL = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a dialect calls the types of columns, and the marks around the name of a table, if it needs any."""
+    """The names of column types in a dialect, and the quotes around a table's name, if it needs any."""
 
     types: Mapping[type, str]
     quote: str = ""
 
     def quoted(self, name: str) -> str:
-        """Return the name of a table as it stands in a statement."""
+        """Return the name of a table as written in a statement."""
         return f"{self.quote}{name}{self.quote}"
 
     def of_table(self, table: Table, schema: str = "") -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What is known about an engine's system calls: the optional module `syncs` of the engine's package.
 
-An engine without this module can still be recorded, but its sync calls have no names, so none can be dropped.
+An engine without this module can still be recorded, but its sync calls have no names, so no sync can be dropped.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Syncs(Protocol):
 
 @runtime_checkable
 class BackgroundSyncs(Syncs, Protocol):
-    """What such a module offers in addition if threads of the engine sync too: its `word` leaves those calls out.
+    """What the module also offers if threads of the engine sync too; its `word` leaves out the calls of these threads.
 
-    Into which transaction such a call falls is a matter of timing, so no sequence is known that has it.
+    Timing decides into which transaction such a call falls, so no known sequence contains it.
     """
 
     def background(self, settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def syncs_of(engine: Engine) -> Syncs | None:
 
 
 def kinds(engine: Engine, settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the kinds of sync that transactions of these settings make, in the order of the engine's own list."""
+    """Return the kinds of sync that transactions with these settings make, in the order of the engine's own list."""
     syncs = syncs_of(engine)
     if syncs is None:
         return ()

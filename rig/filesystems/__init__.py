@@ -90,7 +90,7 @@ def is_served(word: str) -> bool:
 
 
 def holding(filesystem: FileSystem, file_count: int) -> FileSystem:
-    """Return a file system with room for so many files; 0 is as many as it has room for anyway."""
+    """Return a file system with room for `file_count` files (0: as many as by default), if its room can be chosen."""
     return filesystem.holding(file_count) if file_count and isinstance(filesystem, Numbered) else filesystem
 
 

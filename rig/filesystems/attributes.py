@@ -14,7 +14,7 @@ from pathlib import Path
 # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_NOCOW_FL of include/uapi/linux/fs.h, where a long has 8 bytes.
 _GETFLAGS, _SETFLAGS, _NOCOW = 0x80086601, 0x40086602, 0x00800000
 NOCOW = "C"
-# As lsattr shows that there is none.
+# What lsattr shows in place of an attribute that is not set.
 PLAIN = "-"
 
 

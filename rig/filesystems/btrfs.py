@@ -4,9 +4,9 @@ By default it copies on write, with a checksum of all data. `nodatacow` overwrit
 of it; so do files with the attribute C, which `nocow` gives to the directory of the database. An fsync writes what it
 needs to a log tree; all else waits for a commit, every 30 s.
 
-`raid1` keeps all data and metadata on each of two disks. By its checksums it knows which copy is right, returns that,
-and writes it over the wrong one. If one of the disks no longer has a sound superblock, it is mounted without that disk
-(`degraded`), as an administrator would do.
+`raid1` keeps all data and metadata on each of two disks. By its checksums it knows which copy is right, returns that
+copy, and writes it over the wrong one. If one of the disks no longer has a sound superblock, the file system is mounted
+without that disk (`degraded`), as an administrator would do.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MADE = ("csum_type", "total_bytes", "sectorsize", "nodesize", "num_devices", "c
 # KERN_WARNING, the level at which a wrong checksum is logged.
 _WARNING_LEVEL = 4
 _DEVICES = Path("/sys/fs/btrfs", _UUID, "devinfo")
-# On a disk that takes discards, as the one that is recorded does, the default would be discard=async.
+# The recorded disk takes discards, so the default would be discard=async.
 _NO_DISCARDS = "nodiscard"
 # include/uapi/linux/btrfs.h: make known a disk of several, and forget all disks that are not mounted. Otherwise what
-# the kernel knows of the disks of the last crash state would count for those of the next.
+# the kernel knows about the disks of one crash state would count for the disks of the next.
 _CONTROL = "/dev/btrfs-control"
 _SCAN, _FORGET = 0x50009404, 0x50009405
 _ARGUMENTS = struct.Struct("q4088s")
-# fs/btrfs/accessors.h, struct btrfs_super_block: the checksum is of what follows it.
+# fs/btrfs/accessors.h, struct btrfs_super_block: the checksum covers what follows it.
 _SUPERBLOCK_AT, _SUPERBLOCK_BYTES = 64 << 10, 4096
 _CHECKSUM_BYTES, _MAGIC_AT, _MAGIC = 32, 64, b"_BHRfS_M"
 
@@ -140,10 +140,10 @@ class MirroredBtrfs(Btrfs):
 
     @contextmanager
     def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
-        """Make both disks known; give one of them, and `degraded` if the other is not a disk of it any more."""
+        """Make both disks known; give one of them, and `degraded` if the other is no longer part of the file system."""
         _forget()
         try:
-            # The kernel makes a disk known without a look at the checksum, by which the mount then fails.
+            # The kernel makes a disk known without a look at the checksum; the mount then fails if it is wrong.
             known = [disk for disk in (first, second) if _is_sound(disk) and _scan(disk)]
             yield (known or [first])[0], "" if len(known) == len((first, second)) else "degraded"
         finally:
@@ -227,7 +227,7 @@ def _is_sound(disk: str) -> bool:
 
 
 def _scan(disk: str) -> bool:
-    """Make a disk known; return whether it is one of a file system."""
+    """Make a disk known; return whether it is part of a file system."""
     with suppress(OSError):
         _control(_SCAN, disk)
         return True

@@ -1,8 +1,8 @@
 """ext2, ext3 and ext4, as e2fsprogs makes them and the ext4 driver of Linux mounts them: one driver, three formats.
 
-ext2 has no journal, so it is repaired before each mount, as every distribution does at boot. The driver flushes the
-disk at an fsync all the same. Without barriers nothing does: the journal commits in an order that the disk's cache need
-not keep. The kernel's documentation allows that on a disk whose cache survives a power cut
+ext2 has no journal, so it is repaired before each mount, as every distribution does at boot. For ext2, too, the driver
+flushes the disk at an fsync. Without barriers nothing flushes the disk: the journal commits in an order that the disk's
+cache need not keep. The kernel's documentation allows that on a disk whose cache survives a power cut
 (Documentation/admin-guide/ext4.rst, `barrier`).
 """
 
@@ -75,7 +75,7 @@ class Ext:
     extended: str = _EXTENDED
     # Features, in the words of mkfs, beyond the defaults of the format.
     features: str = ""
-    # How many files it has room for, some of which it needs itself.
+    # How many files it has room for; it needs some of these itself.
     inode_count: int = 256
 
     def make(self, device: str) -> None:
@@ -83,7 +83,7 @@ class Ext:
         _run(f"mkfs.{self.kernel_type}", *self._common, *self._journal, device)
 
     def holding(self, file_count: int) -> Self:
-        """Return the same format with room for as many files, if it has less."""
+        """Return the same format with room for at least `file_count` files."""
         return replace(self, inode_count=max(self.inode_count, file_count))
 
     def made_as(self, device: str) -> str:
@@ -108,7 +108,7 @@ class Ext:
 
     def error_count(self, device: str) -> int:
         """Return the number of errors that the driver has counted."""
-        # Asked after each crash state, where a Path would take three times as long under emulation.
+        # This runs after each crash state; a Path would take three times as long under emulation.
         name = device.rpartition("/")[2]
         with open(f"/sys/fs/ext4/{name}/errors_count", "rb", buffering=0) as file:
             return int(file.read())
@@ -167,7 +167,7 @@ class JournaledExt(LoggedExt):
 
     @contextmanager
     def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
-        """Give the disk with the data, and the option that names the journal's."""
+        """Give the disk with the data, and the option that names the journal's disk."""
         yield first, f"journal_path={second}"
 
     def damage_on_two(self, device: str, second: str) -> str:

@@ -17,7 +17,7 @@ from rig.filesystems import md
 Figures = Mapping[str, int]
 
 _BLOCK = 4096
-# Every other block, so that none continues the one before, which would be read from the same disk.
+# Every other block: a block that continues the one before would be read from the same disk.
 _PLACES = tuple(range(32 << 20, 33 << 20, 2 * _BLOCK))
 _COPIES = {"first": b"\1" * _BLOCK, "second": b"\2" * _BLOCK}
 _LIMIT_S = 120
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def resync(disks: Sequence[str], folder: str) -> Figures:  # noqa: ARG001 - nothing is mounted
     """Read a mirror whose copies differ, dirty and then clean; count the blocks that come from each copy.
 
-    `copied` is how many blocks of the second disk are those of the first once any resync has ended.
+    `copied` counts the blocks of the second disk that equal the first disk's once any resync has ended.
     """
     md.make(disks[0], disks[1])
     begin, found = md.data_begins_at(disks[0]), {"blocks": len(_PLACES)}

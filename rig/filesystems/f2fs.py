@@ -26,12 +26,12 @@ _SAID_CHARS = 400
 _COMPLAINT = re.compile(r"\[(?:ASSERT|FIX)\]|\[Fail\]|\s*Error:")
 # The lines of dump.f2fs that say how it was made.
 _MADE = ("superblock features", "Segments per section", "Sections per zone", "total FS sectors")
-# KERN_ERR. A mount after a crash may warn: a checkpoint that was being written at the cut has a wrong checksum, and
-# then the one before it counts.
+# KERN_ERR. A mount after a crash may warn: a checkpoint that was being written at the cut has a wrong checksum, so the
+# checkpoint before it counts.
 _ERROR_LEVEL = 3
 # SBI_NEED_FSCK of fs/f2fs/f2fs.h: the driver has found something that only a check can repair.
 _NEEDS_CHECK = 1 << 2
-# On a disk that takes discards, as the one that is recorded does, they would be sent some seconds after a checkpoint.
+# The recorded disk takes discards. Without this option they would be sent some seconds after a checkpoint.
 _NO_DISCARDS = "nodiscard"
 _NO_BARRIERS = dict.fromkeys(CACHE_LOSING_FAULTS, "its fsync does not flush the disk (fsync_mode=nobarrier)")
 
@@ -48,7 +48,7 @@ class F2fs:
     # The driver asks for the checksum by name.
     modules: tuple[str, ...] = ("crc32_generic", "lz4_compress", "lz4hc_compress", "f2fs")
     kernel: str = "generic"
-    # A log needs room: of the smallest possible disk, 44 MiB, mkfs.f2fs sets 95 % aside, of this one 25 %.
+    # A log needs room: mkfs.f2fs sets aside 95 % of the smallest possible disk, 44 MiB, and 25 % of this one.
     disk_mib_min: int = 128
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard"})
     keeps_order: bool = False

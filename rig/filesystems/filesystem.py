@@ -28,7 +28,7 @@ class FileSystem(Protocol):
 
     @property
     def kernel(self) -> str:
-        """Return the kernel that has its driver, a file in `vm-images/kernels`; empty for that of the base image."""
+        """Return the kernel that has its driver, a file in `vm-images/kernels`; empty for the base image's kernel."""
 
     @property
     def disk_mib_min(self) -> int:
@@ -121,7 +121,7 @@ class Numbered(Protocol):
     """What a file system offers if the number of files that it has room for is chosen when it is made."""
 
     def holding(self, file_count: int) -> Self:
-        """Return the same file system with room for at least so many files."""
+        """Return the same file system with room for at least `file_count` files."""
 
 
 @runtime_checkable
@@ -165,7 +165,7 @@ class TwoDisks(Protocol):
         """Return the size of the second disk; the first has the rest of `disk_mib_min`."""
 
     def make_on_two(self, first: str, second: str, first_mib: int) -> None:
-        """Make it on both disks, of which the first has `first_mib`."""
+        """Make it on both disks; the first disk has `first_mib`."""
 
     def united(self, first: str, second: str) -> AbstractContextManager[tuple[str, str]]:
         """Give, for the length of a block, the device to mount and the options with which both disks are mounted."""
@@ -180,7 +180,7 @@ class Mirrored(TwoDisks, Protocol):
 
     @property
     def knows_copies(self) -> bool:
-        """Return whether it knows which copy is right: an error that it counts then harmed one copy and was mended.
+        """Return whether it knows which copy is right: then an error that it counts harmed one copy and was mended.
 
-        That holds if what was read is right; otherwise its errors are damage, as anywhere.
+        This holds if what was read is right; otherwise its errors are damage, as anywhere.
         """

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-# syslog(2): everything since the messages were last cleared; clear them. The console shows them all the same.
+# syslog(2): everything since the messages were last cleared; clear them. The console still shows cleared messages.
 _READ_ALL, _CLEAR = 3, 5
 # As large as the kernel's own buffer can be in the guest.
 _BUFFER_BYTES = 1 << 20
@@ -50,7 +50,7 @@ def _buffer() -> ctypes.Array[ctypes.c_char]:
 def said(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
     """Return the kernel's messages that begin like this and are at least as severe as a level.
 
-    The levels are those of include/linux/kern_levels.h: the lower, the more severe.
+    include/linux/kern_levels.h lists the levels: the lower, the more severe.
     """
     found = [match for line in text.splitlines() if (match := _MESSAGE.fullmatch(line))]
     return [match[2] for match in found if int(match[1]) & 7 <= level_max and beginning.match(match[2])]

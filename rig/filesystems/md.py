@@ -1,8 +1,8 @@
 """Linux md RAID1 as mdadm makes it, with a superblock of format 1.2 on each of two disks and without a bitmap.
 
 md has no checksums of data, so it does not know which of two copies is right. Its superblocks say whether the array is
-clean: it is dirty from before the first write until 0.2 s have passed without one. A dirty array reads the first disk,
-while a resync copies that over the second. A clean one reads either.
+clean: it is dirty from before the first write until 0.2 s have passed without a write. A dirty array reads the first
+disk, while a resync copies this disk over the second. A clean array reads either disk.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make(first: str, second: str) -> None:
     if made.returncode:
         raise OSError(f"mdadm makes no array of {first} and {second}: {made.stderr}")
     _stop()
-    # mdadm gives each disk a random one, and has no option for another.
+    # mdadm gives each disk a random UUID, and has no option for another.
     for disk, name_of_disk in zip((first, second), _DISK_UUIDS, strict=True):
         _change(disk, _DISK_UUID_AT, uuid.UUID(name_of_disk).bytes)
 
@@ -51,7 +51,8 @@ def make(first: str, second: str) -> None:
 def assembled(first: str, second: str) -> Iterator[str]:
     """Assemble the array for the length of a block; give its node.
 
-    A disk whose superblock is not sound is left out. If there is none, give a node from which nothing can be mounted.
+    A disk whose superblock is not sound is left out. If neither is sound, give a node from which nothing can be
+    mounted.
     """
     if not any(is_sound(_superblock(disk)) for disk in (first, second)):
         yield first

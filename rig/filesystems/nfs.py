@@ -1,12 +1,12 @@
 """NFS 4.2 over the loopback network: one machine is server and client, and the server's disk is recorded and cut.
 
-The server is that of the kernel. By default it answers a change of names, and a COMMIT, when they are on its disk. With
-the export option `async` it answers before (exports(5)): then a client's fsync means nothing, and a crash of the server
-may lose whatever it had acknowledged.
+The server is the kernel's. By default it answers a change of names, and a COMMIT, when they are on its disk. With the
+export option `async` it answers before (exports(5)): then a client's fsync means nothing, and a crash of the server may
+lose whatever it had acknowledged.
 
-A recording is of a crash that ends server and client. Neither remembers anything, and no program did survive that could
-send again what the server had not yet on its disk (RFC 8881, section 18.3). So a crash state is what the server's own
-file system holds: a new client would see the same files, and the engine is opened on them without NFS.
+A recording is of a crash that ends server and client. Neither remembers anything, and no program survives that could
+send again what the server did not yet have on its disk (RFC 8881, section 18.3). So a crash state is what the server's
+own file system holds: a new client would see the same files, and the engine is opened on them without NFS.
 
 The kernel asks user space who may mount what, through caches in /proc/net/rpc (nfs-utils, support/export/cache.c);
 `serve` fills them in before it is asked, so no other program is needed.
@@ -29,7 +29,7 @@ from rig.filesystems import ext, kernel
 
 _SERVER = Path("/proc/fs/nfsd")
 _CACHES = Path("/proc/net/rpc")
-# The server's own memory of its clients, which on a real one is on its system disk.
+# The server's own memory of its clients; a real server has it on its system disk.
 _RECOVERY = Path("/run/nfs-recovery")
 _ADDRESS, _PORT = "127.0.0.1", 2049
 _THREAD_COUNT = 8
@@ -58,8 +58,8 @@ class Nfs(ext.LoggedExt):
     # FIEMAP does not work through NFS.
     maps_files: bool = False
     is_async: bool = False
-    # nfs(5), close-to-open cache consistency; before it releases a lock, the client sends what it has as well. A server
-    # that answers before it writes makes nothing of that durable.
+    # nfs(5), close-to-open cache consistency; before it releases a lock, the client sends what it has as well. If the
+    # server answers before it writes, none of this is durable.
     syncs_on_close: bool = True
     serving_modules: tuple[str, ...] = (
         "sunrpc", "auth_rpcgss", "grace", "lockd", "nfs_acl", "nfsd", "netfs", "dns_resolver", "nfs", "nfsv4",
@@ -100,8 +100,8 @@ class Nfs(ext.LoggedExt):
 
         With another version the server takes it for another client, as the version is part of a client's name
         (nfs4_init_uniform_client_string in fs/nfs/nfs4proc.c). With `nosharecache` alone it would be the same client:
-        the server would neither recall what it delegated to the first mount, nor see the locks that this then keeps to
-        itself.
+        the server would neither recall what it delegated to the first mount, nor see the locks that the first mount
+        then keeps to itself.
         """
         kernel.mount(f"{_ADDRESS}:/", "nfs4", f"vers=4.1,nosharecache,{_CLIENT}", directory)
 
@@ -118,7 +118,7 @@ class Nfs(ext.LoggedExt):
         """Wait until the connections of the server before are gone, start it, and bring the network up.
 
         A client finds its connection gone, connects anew, says what it has open and locked, and sends again what the
-        server before had not committed, since the new one has another write verifier (RFC 8881, section 18.32).
+        old server had not committed, since the new server has another write verifier (RFC 8881, section 18.32).
         """
         until_s = time.monotonic() + _GONE_LIMIT_S
         while connections := served_connections(_CONNECTIONS.read_text()):

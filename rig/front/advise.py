@@ -133,8 +133,8 @@ def _pieces(
 
 
 def _fits(scenario_id: str, filesystem: str | None, engine: str | None, faults: Sequence[str]) -> bool:
-    """Return whether a scenario is of this file system and engine, if any are named, under one of these faults."""
-    # Whoever made a folder that is no scenario may have named it otherwise.
+    """Return whether a scenario has this file system and engine, if they are named, and one of these faults."""
+    # A folder that is no scenario may have a name of any form.
     of_engine, _, rest = scenario_id.partition("-")
     of_filesystem = rest.partition("-")[0]
     is_of_both = engine in {None, of_engine} and filesystem in {None, of_filesystem}
@@ -184,7 +184,7 @@ def _print(advice: Advice, commands: Sequence[str]) -> None:
 
 
 def _commands(advice: Advice, device: str, filesystem: str | None, engine: str | None) -> list[str]:
-    """Return the commands that would settle what is unproven and could be the answer."""
+    """Return the commands that would settle the unproven candidates that could be the answer."""
     from rig.engines import engines
     from rig.filesystems import default_filesystems
 
@@ -206,7 +206,7 @@ def _ids(one: Assessment) -> list[str]:
 
 
 def _options(one: Assessment, exposure_min: int) -> tuple[str, ...]:
-    """Return the options to measure a candidate with: a closer profile if the same run again would not suffice."""
+    """Return the options to measure a candidate with; use a closer profile if the same run again would not suffice."""
     from rig.planning.matrix import PROFILES
 
     showings = {showing.fault: showing for showing in one.candidate.showings}

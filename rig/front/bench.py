@@ -1,6 +1,6 @@
 """Measure the rig against the budgets of its design: absolute times of this machine, and ratios within one run.
 
-Times of a clone and of the steps of a state are medians; a clone and its cold boot are measured in turn. Prints
+Times of a clone and of the steps of a state are medians. Each clone is measured right after a cold boot. Prints
 Markdown.
 """
 
@@ -118,7 +118,7 @@ def _lengths(say: Callable[[str], None], machines: Machines, scratch: Path, leng
 
 
 def _fault(say: Callable[[str], None], machines: Machines, folder: Path, fault: str) -> None:
-    """Time the scenario of a fault in the quick profile: first its recording, then everything else."""
+    """Time the scenario of a fault in the quick profile: first its recording, then all other steps."""
     profile = matrix.profile("quick")
     (scenario,) = matrix.configured([_subject(fault)], profile)
     run = Run.create(folder, {"bench": fault})

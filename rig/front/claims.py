@@ -88,7 +88,7 @@ def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None
 
 
 def _stored(run_dir: Path | None) -> Path | None:
-    """Return the run directory that holds the evidence, if there is one; raise StoreError if the one named is none."""
+    """Return the run directory that holds the evidence, or None; raise StoreError if the named folder is no run."""
     from rig.store import Run
 
     if run_dir:
@@ -122,7 +122,7 @@ def _evidence(folder: Path | None, wanted: Sequence[Document]) -> Evidence:
 
 
 def _facts(folder: Path | None, speeds: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return what the answers rest on."""
+    """Return the evidence that the answers rest on."""
     from rig.analysis.claims.probes import library
 
     return [

@@ -184,7 +184,7 @@ def measured(
     added: str = "",
     jobs: int = 0,
 ) -> Run:
-    """Measure scenarios in a new run directory or in that of a stopped run, and return it; `added` is printed first."""
+    """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first."""
     from rig.front.progress import shown
     from rig.machines import campaign
     from rig.machines.guests import guests
@@ -249,7 +249,7 @@ def bench(*, quick: bool) -> None:
 
 
 def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
-    """Return the scenarios to measure, and a line naming the controls that were added, empty if none were."""
+    """Return the scenarios to measure, and a line naming the controls that were added, or an empty line."""
     from rig.front import selection
 
     asked = selection.chosen(patterns, profile)

@@ -17,7 +17,7 @@ def image() -> None:
 @image.command("build")
 @click.argument("name", default="base")
 def image_build(name: str) -> None:
-    """Build the guest image NAME, or that of your own recipe NAME.toml, unless the cache has it."""
+    """Build the guest image NAME, or the image of your own recipe NAME.toml, unless the cache has it."""
     from rig.cache import require_cache
     from rig.machines import needs, recipes
     from rig.machines.image import build

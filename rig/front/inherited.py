@@ -66,7 +66,7 @@ def _limit(what: str, number: int, least: int, fix: str) -> Check:
 
 
 def _shared_memory() -> Check:
-    """Check that memory of machines can lie in /dev/shm: that it has room, and that code there may be executed."""
+    """Check that the memory of machines can lie in /dev/shm: it needs room, and code there must be executable."""
     what = str(_SHARED_MEMORY)
     try:
         free = host.free_bytes(_SHARED_MEMORY)

@@ -12,7 +12,8 @@ workers of a session share one run directory.
     def test_my_program(durability_of):
         durability_of("./mydb", filesystem="FILESYSTEM", fault="powercut", promise="durable").check()
 
-measures a user's program; `image="recipe.toml"` says what it needs in the guest. README.md says what it has to do.
+measures a user's program; `image="recipe.toml"` says what the program needs in the guest. README.md says what the
+program has to do.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Measured:
         """Fail the test, with the table and a line to replay each loss, unless the result is the expected one.
 
         A promise must be kept. Under a shim that swallows fsync it must be broken, which proves that the rig notices.
-        Where the sync left out does not matter to the promise, either is right.
+        Where the omitted sync does not matter to the promise, either result is right.
         """
         result = self.row.judgement.result
         if result not in self._right:
@@ -96,7 +97,7 @@ class Measured:
 
         lines = [table_text(self.summary, 110)]
         if self.row.is_sabotaged:
-            # The table leaves it out, as its promise is meant to break.
+            # The table leaves this out, because the scenario's promise is meant to break.
             lines += explanation(self.row)
         lines += [f"not measured {scenario}: {message}" for scenario, message in self.failures.items()]
         return "\n".join(lines)
@@ -113,8 +114,8 @@ class Measured:
             return {Result.KEPT, Result.BROKEN}
         if self.row.is_sabotaged:
             return {Result.BROKEN}
-        # Where the documentation promises nothing, a test of the setting has nothing to fail for. Where a promise could
-        # not be held against the engine, it has proven nothing.
+        # Where the documentation promises nothing, a test of the setting has no reason to fail. Where a promise could
+        # not be held against the engine, the test has proven nothing.
         return {Result.KEPT} if self.row.is_withheld else {Result.KEPT, Result.NOT_JUDGED}
 
 
@@ -134,7 +135,7 @@ def rig_library(request: pytest.FixtureRequest) -> Library | None:
 
 @pytest.fixture(scope="session")
 def rig_guests(rig_library: Library | None) -> Iterator[Guests]:
-    """Hold the guest images and the templates for the session; make whatever the cache lacks once it is needed."""
+    """Hold the guest images and the templates for the session; make what the cache lacks when it is needed."""
     from rig.machines.guests import guests
 
     with guests([rig_library] if rig_library else []) as source:
@@ -173,7 +174,7 @@ def durability(
     return measured
 
 
-def _measure(  # noqa: PLR0917 - all types but those of two scenarios differ; mypy catches a swap
+def _measure(  # noqa: PLR0917 - the types differ, except for two scenarios; mypy catches a swap
     config: pytest.Config, machines: Machines, library: str, run_dir: Path, scenario: Scenario, together: list[Scenario]
 ) -> Measured:
     """Measure a scenario together with others, which are its controls."""

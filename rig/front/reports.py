@@ -1,4 +1,4 @@
-"""What ends a run: its files, its table, its exit code; and the command that makes them again, for several runs too."""
+"""What ends a run: its files, its table, its exit code; and the command that makes them again for one or more runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _INCONCLUSIVE = 3
 def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
     """Print the table of a run and write its report again, or write one report of several runs.
 
-    Each run is judged with its own controls. Of a scenario that several have on one device, the run named last counts.
+    Each run is judged with its own controls. If several runs have a scenario on the same device, the run named last
+    counts.
     """
     from rig.planning import matrix
     from rig.store import Run
@@ -45,7 +46,7 @@ def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
 
 def conclude(target: Run, exposure_min: int) -> int:
     """Write the Parquet file and the report, print the table, and return the exit code."""
-    # Files first: whatever reads the table may close the pipe halfway.
+    # Files first: the reader of the table may close the pipe halfway.
     summary, damaged = written(target, exposure_min)
     return _said(summary, target.failures(), damaged, target.folder / REPORT)
 

@@ -9,7 +9,7 @@ from rig.contract.errors import StoreError
 
 RUNS = Path("runs")
 REPORT = "report.html"
-# Of a run that the user did not name: local time, because people read it.
+# The name of a run that the user did not name: local time, because people read it.
 NAME = "%Y-%m-%d-%H%M%S"
 # Begins the name of a folder that holds the runs of one `rig sweep`.
 SWEEP = "sweep-"
@@ -21,7 +21,7 @@ def runs() -> list[Path]:
 
 
 def finished_runs() -> list[Path]:
-    """Return the runs that were measured to the end, those of sweeps last; raise StoreError if there are none."""
+    """Return the runs that were measured to the end, runs of sweeps last; raise StoreError if no run was."""
     of_sweeps = sorted(path.parent for path in RUNS.glob(f"{SWEEP}*/*/manifest.json"))
     found = [folder for folder in (*runs(), *of_sweeps) if (folder / REPORT).exists()]
     if not found:
@@ -32,7 +32,7 @@ def finished_runs() -> list[Path]:
 
 
 def newest_run(having: str = "") -> Path:
-    """Return the newest run directory, or the newest with a scenario; raise StoreError if there is none."""
+    """Return the newest run directory, or the newest with a scenario; raise StoreError if no run fits."""
     for folder in runs():
         if not having or (folder / "scenarios" / having).exists():
             return folder

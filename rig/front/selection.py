@@ -27,12 +27,12 @@ def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
 
 
 def with_own_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Return the scenarios and those controls of their groups that have the same settings."""
+    """Return the scenarios and the controls of their groups that have the same settings."""
     return _with(scenarios, lambda control: any(control.settings == scenario.settings for scenario in scenarios))
 
 
 def tuning_of(words: Sequence[str]) -> dict[str, str]:
-    """Return the tuning in words such as `page_size=1024`; raise UsageError for one that is not of this form."""
+    """Return the tuning in words such as `page_size=1024`; raise UsageError for a word of another form."""
     found = {}
     for word in words:
         name, separator, value = word.partition("=")
@@ -68,7 +68,7 @@ def _with(scenarios: Sequence[Scenario], is_wanted: Callable[[Scenario], bool]) 
 
 
 def added_line(asked: Sequence[Scenario], measured: Sequence[Scenario]) -> str:
-    """Return a line naming the controls that are measured as well, empty if there are none."""
+    """Return a line naming the controls that are measured too, empty if none are added."""
     ids = {scenario.id for scenario in asked}
     added = [scenario for scenario in measured if scenario.id not in ids]
     if not added:

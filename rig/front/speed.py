@@ -116,8 +116,8 @@ def speed(
     run and every host, and about the software alone.
 
     ARM is a setting as in the names of scenarios, such as wal_full or 'wal_*', or with its engine: ENGINE-SETTING. The
-    others are compared with the first. Without any, all settings of the default engine are measured. With --document,
-    ARM is one of its arms, such as 'wal-*', and those that it is compared with are measured too.
+    other arms are compared with the first. Without any, all settings of the default engine are measured. With
+    --document, ARM is one of its arms, such as 'wal-*', and the arms that it is compared with are measured too.
     """
     from rig.analysis.speedtable import print_speeds
     from rig.front.progress import shown
@@ -167,7 +167,7 @@ def _require_consistent(folder: Path | None, filesystem: str | None, device: str
 
 
 def _require_possible(load: Load) -> None:
-    """Raise UsageError for a load that nobody can carry out."""
+    """Raise UsageError for a load that cannot be carried out."""
     if not load.rows and (load.filled or load.is_shared):
         raise UsageError("--filled, --writers and --readers go with --rows: the ledger is the work of one connection")
     if load.readers and not load.filled:
@@ -196,7 +196,7 @@ def _bench(
     on, disk, first = filesystem_named(filesystem), device_named(device), next(iter(plan.arms.values()))[0]
     if isinstance(on, Mirrored):
         raise UsageError(f"rig speed measures on one disk, and {on.word} lies on two")
-    # Any scenario of an engine on this file system has the machine that both need.
+    # Every scenario of an engine on this file system has the machine that the engine and the file system need.
     scenarios = {
         module: matrix.select([f"{load(module).name}-{filesystem}-*_powercut"])[0]
         for module in {orders.engine_module for orders, _ in plan.arms.values()}
@@ -207,7 +207,7 @@ def _bench(
 
 
 def _require_storable(file: Path) -> None:
-    """Raise an error if nothing can be stored there, before minutes of measuring are lost for it."""
+    """Raise an error if nothing can be stored there, before any time is spent on measuring."""
     from rig import host
 
     folder = file.absolute().parent

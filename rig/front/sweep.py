@@ -43,7 +43,7 @@ class _Asked:
     controls: bool
 
     def scenarios(self, value: str) -> list[Scenario]:
-        """Return the scenarios at a value, and their controls; raise UsageError if it cannot be measured."""
+        """Return the scenarios at a value, and their controls; raise UsageError if the value cannot be measured."""
         from rig.contract.devices import device_named
         from rig.front import selection
         from rig.planning import matrix
@@ -62,7 +62,7 @@ class _Asked:
             tuning=self.tuning | ({self.over: value} if is_tuned else {}),
             think_ms=_pause(value) if self.over == _PAUSE else self.pause_ms,
         )
-        # A random instant is one of the work, not of the pause after it.
+        # A random instant lies in the work, not in the pause after it.
         return [replace(one, workload=replace(one.workload, rest_ms=0)) for one in found]
 
     def name(self, row: Row) -> str:
@@ -111,7 +111,7 @@ def sweep(
 ) -> None:  # fmt: skip
     """Measure scenarios at several values of one thing, and show how the loss at a random instant depends on it.
 
-    Each value is a run of its own, as of `rig run`. The same command again measures what is missing.
+    Each value is a run of its own, like one of `rig run`. The same command again measures what is missing.
     """
     from rig.analysis import pages
     from rig.analysis.sweep import CAPTION, Sweep, page_html, steps, tables
@@ -125,7 +125,7 @@ def sweep(
     name, values = _varied(over)
     closely = replace(matrix.profile(profile), transaction_count=transactions, instants=instants)
     asked = _Asked(scenarios, name, closely, device, seed, selection.tuning_of(tunes), pause_ms, controls=controls)
-    # All before the first, so that a value that cannot be measured costs nothing.
+    # Check all values before the first is measured, so that one that cannot be measured costs nothing.
     wanted = {value: asked.scenarios(value) for value in values}
     folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted, closely)}"
     require_runs(folder.absolute())
@@ -154,7 +154,7 @@ def sweep(
 
 
 def _varied(over: str) -> tuple[str, tuple[str, ...]]:
-    """Return what is varied and its values, in the order given; raise UsageError if that is not to be understood."""
+    """Return what is varied and its values, in the order given; raise UsageError if the text is invalid."""
     name, _, text = over.partition("=")
     values = tuple(dict.fromkeys(text.split(",")))
     if not name or not all(values) or len(values) < 2:
@@ -173,7 +173,7 @@ def _file_name(value: str) -> str:
 
 
 def _digest(wanted: dict[str, list[Scenario]], closely: Profile) -> str:
-    """Return a name for what is measured, and how closely: the same command finds its runs again."""
+    """Return a name for the measured scenarios and the profile, so that the same command finds its runs again."""
     orders = {value: [[one.id, one.orders.message] for one in chosen] for value, chosen in wanted.items()}
     return hashlib.blake2b(json.dumps([orders, asdict(closely)], sort_keys=True).encode(), digest_size=4).hexdigest()
 

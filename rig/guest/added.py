@@ -1,4 +1,4 @@
-"""What a machine gets after it has booted: an archive on the recording's disk, unpacked beside our code."""
+"""Code that a machine gets after it has booted: an archive on the recording's disk, unpacked next to our code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOLDER = Path("/run")
 
 
 def unpack() -> None:
-    """Unpack the archive over what is there, and forget the disk, which every clone has with another content."""
+    """Unpack the archive over existing files, and drop the disk's cache: the disk differs from clone to clone."""
     with open(disks.RECORDING_DISK, "rb") as disk:
         unpacked = subprocess.run(
             ["busybox", "cpio", "-i", "-d", "-u"], stdin=disk, cwd=_FOLDER, capture_output=True, check=False

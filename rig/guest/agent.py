@@ -36,7 +36,7 @@ from rig.guest.judge import Judge
 from rig.guest.site import Site
 from rig.guest.watch.forks import EngineFailed
 
-# Part of the code archive, see `rig.machines.template`; a machine that nobody will clone has none.
+# Part of the code archive, see `rig.machines.template`; a machine that is never cloned has no such file.
 _WARM_ORDERS = Path("/run/code/warm.json")
 _ORDERS = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/rig/orders/raw")
 _PADDING = b"\0 \n"
@@ -44,7 +44,7 @@ _PADDING = b"\0 \n"
 # instructions. This many empty rounds outlast that; all clones then wait for the multiple after next of _MEETING_NS.
 _SPIN_ROUNDS = 300_000
 _MEETING_NS = 10_000_000_000
-# Everything is loaded for the first time, on a host that may be busy; whoever boots us has a limit of its own.
+# Everything is loaded for the first time, on a host that may be busy. The host has its own limit for booting.
 _WARM_PATIENCE = 60
 _READ_BYTES = 1 << 20
 # Where copies of a label may be: at the beginning, here, and at the end.
@@ -85,7 +85,7 @@ def _record(port: int) -> None:
         _send(port, speedtrial.answer(**message["trial"]))
         return
     orders = Orders.of(message)
-    # Only where it is needed: before the save, all machines would pay for it.
+    # Loaded here, where it is needed: loading it before the save would cost every machine.
     serving.require_modules(filesystem_named(orders.filesystem))
     if orders.injection is Injection.SERVERCRASH:
         record: Callable[[Orders, recorder.Keep], dict[str, Any]] = servercrash.record
@@ -101,10 +101,10 @@ def _record(port: int) -> None:
 
 
 def awaited(read: Callable[[], bytes], known: bytes = b"") -> bytes:
-    """Return the orders once there are any, other than those that are known.
+    """Wait until there are orders other than the known ones, and return them.
 
-    The machine may have been saved in the middle of a read, of which a clone then reads the rest: it gets the end of
-    the orders without their beginning. So what is read first only says that there are some.
+    The machine may have been saved in the middle of a read. A clone then reads only the rest: the end of the orders
+    without their beginning. So the first read only shows that there are new orders, and a second one reads them.
     """
     while read().strip(_PADDING) in {b"", known}:
         time.sleep(0.01)
@@ -116,7 +116,7 @@ def _warm_recorder() -> None:
         try:
             recorder.record(orders, _forget)
         except EngineFailed:
-            # A program of the user's may fail: its own recording is to say so.
+            # A user's program may fail; its own recording will report that.
             if not load(orders.engine_module).own_driver:
                 raise
     print(READY, flush=True)
@@ -164,7 +164,7 @@ def _verify(port: int) -> None:
 def _warm_verifier(judge: Judge) -> None:
     for orders in _warm_orders():
         with tempfile.TemporaryDirectory() as folder:
-            # As a mounted file system is: a server that is not root has to get there.
+            # Like a mounted file system: a server that is not root must be able to enter it.
             os.chmod(folder, 0o755)  # noqa: S103 - nobody else is here
             site = Site(orders, folder)
             os.makedirs(site.engine_directory, exist_ok=True)
@@ -179,8 +179,8 @@ def _warm_verifier(judge: Judge) -> None:
 def _read_everything() -> None:
     """Read the whole root file system before the save, since a clone must not read from the host's disk.
 
-    Folders and links too: to look for a file that does not exist is to read its folder. And where the root disk would
-    have the label of any file system, since a program that looks for the disks of one reads these places of all disks.
+    That includes folders and links, because looking for a missing file reads its folder. It includes the places where
+    the root disk could have a file system's label, because programs that look for a file system read them on all disks.
     """
     root_disk = os.stat("/").st_dev
     files = []
@@ -191,7 +191,7 @@ def _read_everything() -> None:
                 os.readlink(path)
             elif os.path.isfile(path):
                 files.append(path)
-    # All are asked for before the first is waited for, and nothing is copied.
+    # Request all files before waiting for the first; copy nothing.
     with open(os.devnull, "wb") as nowhere:
         for path in files:
             with open(path, "rb") as file:
@@ -200,7 +200,7 @@ def _read_everything() -> None:
             with open(path, "rb") as file:
                 while os.sendfile(nowhere.fileno(), file.fileno(), None, _READ_BYTES):
                     pass
-    # Without a limit: while the host reads from its disk, the clock of a guest that waits jumps to the next timer.
+    # No time limit: while the host reads from its disk, the clock of a waiting guest jumps to the next timer.
     subprocess.run(["blkid", "-c", "/dev/null"], capture_output=True, check=False)
     with open(disks.ROOT_DISK, "rb") as disk:
         for begin, whence in ((0, os.SEEK_SET), (_LABEL_BYTES, os.SEEK_SET), (-_LABEL_SPAN_BYTES, os.SEEK_END)):
@@ -239,7 +239,7 @@ def _requests(port: int, judge: Judge) -> Iterator[dict[str, Any]]:
 
 
 def _mailed(offset: int, length: int) -> bytes:
-    """Return what lies on the disk for messages, past the page cache."""
+    """Return a message from the disk for messages, bypassing the page cache."""
     size = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
     disk = os.open(os.environ["RIG_MAIL"], os.O_RDONLY | os.O_DIRECT)
     try:

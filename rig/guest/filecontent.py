@@ -4,8 +4,8 @@ It covers the relative path, kind and mode of everything below the directory, th
 target of each symbolic link. It leaves out what an engine has no reason to read: times, owners, inode numbers, sizes
 of directories, extended attributes, and where on the disk the bytes are.
 
-The digest is MD5, under emulation five times as fast as BLAKE2 or SHA-2. Nobody attacks it, and 128 bits are enough to
-tell contents apart that differ by chance.
+The digest is MD5, which under emulation is five times as fast as BLAKE2 or SHA-2. Nobody attacks it, and 128 bits are
+enough to tell contents apart that differ by chance.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _buffer = bytearray(_READ_BYTES)
 def digest(directory: str) -> str:
     """Return the digest of what is below a directory: 32 hexadecimal digits.
 
-    Empty if something cannot be listed or opened, or a read fails other than by EIO: then the file system is damaged,
-    and nothing can be said of what an engine sees.
+    It is empty if something cannot be listed or opened, or a read fails with an error other than EIO: the file system
+    is then damaged, and its content says nothing about what an engine sees.
     """
     try:
         return _digest(directory)
@@ -74,7 +74,7 @@ def _add_file(path: str, add: Callable[[bytes | memoryview], None]) -> None:
 
 
 def _read(file: int, offset: int, length: int, add: Callable[[bytes | memoryview], None]) -> int:
-    """Add a part of a file, page by page where the disk refuses some; return how far it went."""
+    """Add a part of a file, page by page where the disk refuses to read; return how many bytes were covered."""
     view = memoryview(_buffer)[:length]
     try:
         size = os.preadv(file, [view], offset)

@@ -1,8 +1,8 @@
 """Carry out one experiment with a file system in this guest, on two empty disks in its RAM.
 
-Three are for any file system: `places`, whether a file is where FIEMAP says; `repair`, whether a damaged one is whole
-after its repair; and `client`, whether a client sees the files that its server has. `ENGINE.NAME` is of an engine on
-two hosts, in the module `hosts` of its package. The others are in the module `probes` of the file system.
+Three experiments work with any file system. `places`: is a file where FIEMAP says? `repair`: is a damaged file system
+whole after its repair? `client`: does a client see the files that its server has? `ENGINE.NAME` runs an engine on two
+hosts and is in the module `hosts` of the engine's package. Other experiments are in the file system's module `probes`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rig.guest.devices import disks, mounts, serving
 _DISK_COUNT = 2
 # Sparse: only what is written takes memory.
 _DISK_MIB = 256
-# It stands in a directory, so what is flipped there is metadata.
+# The name is stored in a directory, so the flipped bits are metadata.
 _NAME = "a-name-that-is-nowhere-else"
 _BLOCK_BYTES = 4096
 _FILE_BYTES = 16 * _BLOCK_BYTES
@@ -49,7 +49,7 @@ def carried_out(filesystem: str, name: str) -> dict[str, Any]:
 
 
 def _places(filesystem: FileSystem, node: str) -> dict[str, int]:
-    """Write a file, and a part of it again; count its bytes that FIEMAP finds, and those that are there on the disk."""
+    """Write a file and rewrite a part of it; count the bytes that FIEMAP finds, and how many the disk has there."""
     content = bytearray(random.Random(1).randbytes(_FILE_BYTES))
     found = []
     filesystem.make(node)
@@ -87,7 +87,7 @@ def _written(file: int, data: bytes | bytearray, offset: int) -> None:
 
 
 def _repair(filesystem: FileSystem, node: str) -> dict[str, Any]:
-    """Flip a bit wherever the disk has the name of a file; say what the check and the repair find, and what is left."""
+    """Flip a bit wherever the disk has a file's name; return what check and repair say, and how many files are left."""
     filesystem.make(node)
     with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
         file = os.open(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT, 0o644)
@@ -103,7 +103,7 @@ def _repair(filesystem: FileSystem, node: str) -> dict[str, Any]:
 
 
 def _flipped(node: str) -> int:
-    """Flip a bit of each place on a disk that has the name; return how many there are."""
+    """Flip a bit at each place where the disk has the name; return the number of places."""
     name, places = _NAME.encode(), []
     with open(node, "r+b") as disk:
         for begin in range(0, os.lseek(disk.fileno(), 0, os.SEEK_END), _READ_BYTES):
@@ -119,7 +119,7 @@ def _flipped(node: str) -> int:
 
 
 def _client(filesystem: FileSystem, node: str) -> dict[str, Any]:
-    """Write files through one client; say what the server itself has then, and what a client sees that is new."""
+    """Write files through one client; return what the server then has, and what a new client sees."""
     filesystem.make(node)
     with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
         found = {"empty": filecontent.digest(folder)}

@@ -1,13 +1,13 @@
-"""Judge databases in a process apart, because an engine may do anything on a damaged file.
+"""Judge databases in a separate process, because an engine may do anything on a damaged file.
 
 The agent is process 1: if it died, so would the machine. So another process, forked from it, opens, checks, reads and
-closes one database after the other. It reports through shared memory what it is doing; what it prints is kept. If it
-dies, takes too long or runs out of memory, that is the finding, and the next database gets a new process. The same
-holds after a process that kept files open (`kill`). The agent itself never opens a database: threads that an engine
-starts would be missing in every later fork.
+closes one database after the other. It reports through shared memory what it is doing, and what it prints is kept. If
+it dies, takes too long or runs out of memory, that is the finding, and the next database gets a new process. A process
+that kept files open is also replaced (`kill`). The agent itself never opens a database: threads that an engine starts
+would be missing in every later fork.
 
-A database that computes for longer than `Spec.state_limit_s` is stuck, and so is one that has given no answer in
-`_WALL_FACTOR` times as long, because it sleeps or its helpers compute. When the guest has no memory left, the kernel
+A database that computes for longer than `Spec.state_limit_s` is stuck. So is one that gives no answer within
+`_WALL_FACTOR` times that limit, because it sleeps or its helpers compute. When the guest has no memory left, the kernel
 kills this process before any other.
 """
 
@@ -51,7 +51,7 @@ _LOADING_LIMIT_S = 60
 _LOOK_MS = 500
 # `struct timeval`, see socket(7).
 _LOOK = struct.pack("ll", 0, _LOOK_MS * 1000)
-# A finding's detail is cut to this: a message must fit into the buffer of a socket, and in JSON a character takes up
+# A finding's detail is cut to this length, so that a message fits into a socket's buffer: in JSON a character takes up
 # to twelve bytes.
 _DETAIL_CHARS = 10_000
 _MESSAGE_BYTES = 1 << 17
@@ -84,11 +84,11 @@ class Judge:
         self._site: Site | None = None
         self._limit_s = 0
         self._worker: _Worker | None = None
-        # How many times as long as the engine's spec says a database may take.
+        # A database may take this many times the limit in the engine's spec.
         self.patience = 1
 
     def assign(self, site: Site) -> None:
-        """Judge this site from now on; load what that needs. Raise RuntimeError if our own code fails to."""
+        """Judge this site from now on, and load what that needs. Raise RuntimeError if our own code fails."""
         self._site = site
         self._limit_s = load(site.orders.engine_module).spec.state_limit_s
         self._ready()
@@ -98,14 +98,14 @@ class Judge:
         return self._ready() or self._told(_LEAVE if leaves else _CLOSE, self._limit_s * self.patience)
 
     def aftermath(self) -> Finding | None:
-        """Return what has happened to the process since its last answer, if it has died."""
+        """Return how the process has died since its last answer, or None if it has not."""
         if not (self._worker and self._worker.has_ended):
             return None
         worker, self._worker = self._worker, None
         return worker.lost()
 
     def unmounted(self, finding: Finding) -> Finding:
-        """Unmount; return the finding, which is another one if the engine still had files open or has died since."""
+        """Unmount; return the finding, replaced if the engine still had files open or has died since."""
         try:
             mounts.unmount()
         except OSError as error:
@@ -123,7 +123,7 @@ class Judge:
         return worker.kill() if worker else ""
 
     def _ready(self) -> Finding | None:
-        """Make sure that a process knows the site; return what happened if that fails."""
+        """Make sure that a process has loaded the site; return the finding if that fails."""
         assert self._site, "no site was assigned"
         self.aftermath()
         if self._worker is None:
@@ -146,7 +146,7 @@ class Judge:
 
 
 def kept_open(finding: Finding, words: str = KEPT_OPEN) -> Finding:
-    """Return the finding of an engine that kept files open: damage stays what it is, and a loss is not hidden."""
+    """Return the finding of an engine that kept files open; a finding other than a prefix keeps its kind."""
     kind = FindingKind.KEPT_OPEN if finding.kind is FindingKind.PREFIX else finding.kind
     return replace(finding, kind=kind, detail=f"{finding.detail}; {words}" if finding.detail else words)
 
@@ -164,7 +164,7 @@ class _Worker:
         self._phase = mmap.mmap(-1, mmap.PAGESIZE)
         self._oom_kill_count = oom_kill_count()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # So one system call waits for an answer, instead of a poll of several descriptors; it happens in every state.
+        # With this timeout one system call waits for an answer in each state, instead of a poll of several descriptors.
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _LOOK)
         self._printed = os.memfd_create("printed")
         self._printed_before = 0
@@ -193,7 +193,7 @@ class _Worker:
             try:
                 if answer := self._channel.recv(_MESSAGE_BYTES):
                     return answer
-                wait_ms = _LOOK_MS  # it has closed the channel: it has ended, or will not answer any more
+                wait_ms = _LOOK_MS  # it has closed the channel: it has ended, or will never answer
             except BlockingIOError:
                 wait_ms = 0
             if self._poll.poll(wait_ms):
@@ -254,13 +254,13 @@ class _Bench:
             self._settle()
             while request := self._channel.recv(_MESSAGE_BYTES):
                 self._channel.send(self._answer(request))
-        except BaseException:  # noqa: BLE001 - an engine may raise what is no Exception; those are its last words
+        except BaseException:  # noqa: BLE001 - an engine may raise something that is no Exception; these are its last words
             self._say(traceback.format_exc(limit=-3).encode())
         finally:
             os._exit(1)
 
     def _settle(self) -> None:
-        """Become a session, the first process to be killed if memory runs out, and hold nothing of the agent's."""
+        """Start a session, be the first process killed if memory runs out, and close the agent's descriptors."""
         os.setsid()
         first_to_be_killed()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -279,16 +279,16 @@ class _Bench:
         self._at(Phase.LOADING)
         try:
             self._load(Site.of(json.loads(request)))
-        except Exception:  # noqa: BLE001 - nothing has been opened: it is the rig or the package that is wrong
+        except Exception:  # noqa: BLE001 - nothing has been opened yet, so the rig or the package is at fault
             return json.dumps(traceback.format_exc()).encode()
-        # Everything allocated so far stays for good, so the garbage collector need not scan it again and again.
+        # Everything allocated so far stays for good, so spare the garbage collector from scanning it again and again.
         gc.collect()
         gc.freeze()
         self._at(Phase.WAITING)
         return _message(Finding(FindingKind.PREFIX))
 
     def _load(self, site: Site) -> None:
-        # The package may have come after this process.
+        # The package may have been added after this process was started.
         importlib.invalidate_caches()
         engine = load(site.orders.engine_module)
         self._site, self._own = site, engine.own_driver
@@ -322,7 +322,7 @@ class _Bench:
 
 
 class _Told:
-    """An open database that says what it is doing."""
+    """An open database that reports each phase of its work."""
 
     def __init__(self, database: Database, at: Callable[[Phase], None]) -> None:
         self.database = database
@@ -354,12 +354,12 @@ def _keep_freed_memory() -> None:
 
 
 def _message(finding: Finding) -> bytes:
-    """Return what the agent has to be told of a finding: it is asked for in every state, so only that."""
+    """Encode the four fields of a finding that the agent needs. This runs once per state."""
     return json.dumps((finding.kind, finding.recovered, finding.detail[:_DETAIL_CHARS], finding.met)).encode()
 
 
 def _finding(message: bytes) -> Finding:
-    """Return the finding of a message; raise RuntimeError if the message is a traceback of our own code."""
+    """Decode a finding from a message; raise RuntimeError if the message is a traceback of our own code."""
     match json.loads(message):
         case [kind, recovered, detail, met]:
             return Finding(FindingKind(kind), recovered, detail, met=met)
@@ -372,5 +372,5 @@ def _close(database: Database) -> None:
 
 
 def _leave(database: Database) -> None:
-    """Close a database that is thrown away, without the work that the next opening could do as well."""
+    """Close a database that is about to be thrown away, and skip work that the next opening could do."""
     getattr(database, "leave", database.close)()

@@ -1,19 +1,19 @@
 """Cuts that really happen, in the recorder's guest: a disk loses its power while the workload runs.
 
-The devices are those of `rig.guest.devices.stack`, with a layer that cuts. The layer's table is swapped while the
-workload runs. A swap waits for the requests in flight; before it lets later requests through, the mark `inject-N` says
+`rig.guest.devices.stack` builds the devices, with a layer that cuts. The layer's table is swapped while the workload
+runs. A swap waits for the requests in flight; before it lets later requests through, the mark `inject-N` says
 that round N has been cut. The layer counts the requests that completed before the mark.
 
 `livecut-drop`: from the cut on, dm-flakey drops all writes and reports success. Everything completed before the cut
-remains: a cut that does not lose the cache. The workload runs a few more transactions, which are lost.
+remains, so this cut does not lose the cache. The workload runs a few more transactions, which are lost.
 
 `livecut-cache`: from the cut on, every request fails, so that nothing more reaches the disk. Once the disk is closed,
 null_blk is powered off and on again: only what had been flushed remains. (With a file system directly on null_blk,
 powering off would first have synced it.)
 
-`servercrash` is `rig.guest.servercrash`.
+`servercrash` is in `rig.guest.servercrash`.
 
-A recording is several rounds. Each goes from an empty disk to one cut at a place drawn from the seed: inside a commit,
+A recording has several rounds. Each goes from an empty disk to one cut at a place drawn from the seed: inside a commit,
 or after an acknowledgement. The guest sends what remains to the host, and also reopens and judges it.
 """
 
@@ -45,14 +45,14 @@ from rig.guest.site import LOG, Site, filesystem_of
 from rig.guest.watch.forks import Fork, Send
 
 _ROUNDS_MIN = 3
-# The first two only check what crash states are made of; the last has no other states than its rounds.
+# The first two only check what crash states are made of; the last has no states besides its rounds.
 _ROUNDS_MAX = {Injection.LIVECUT_DROP: 6, Injection.LIVECUT_CACHE: 6, Injection.SERVERCRASH: 16}
 # Transactions that the workload attempts after a cut.
 _VOID = 2
-# The last transaction that may be cut. After a server's crash the program goes on, so that only the transaction tells
-# one content from another.
+# The last transaction that may be cut. After a server's crash the program goes on, so only the transaction tells one
+# content from another.
 _LAST = {Injection.LIVECUT_DROP: 10, Injection.LIVECUT_CACHE: 10, Injection.SERVERCRASH: 36}
-# A workload of this length or more has all rounds.
+# A workload with at least this many transactions has all rounds.
 _TRANSACTIONS_OF_ALL = 36
 _ZEROS = bytes(CHUNK_BYTES)
 _OFFSET = struct.Struct("<Q")
@@ -77,9 +77,9 @@ class CutPoint:
 
 
 def cut_point(orders: Orders, number: int) -> CutPoint:
-    """Return where a round is cut; the rounds of a recording are spread over its transactions, none of them the first.
+    """Return where a round is cut.
 
-    Each round has its own part of them.
+    The rounds of a recording share its transactions after the first: each round is cut in its own range of them.
     """
     choice = random.Random(f"livecut {orders.seed} {number}")
     last = max(2, min(orders.transaction_count - _VOID, _LAST[orders.injection]))
@@ -98,7 +98,7 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-# Carries out a round, of this number: returns its facts, and adds its log and what was left of its disk to a list.
+# Carries out the round of this number: returns its facts, and appends its log and the rest of its disk to a list.
 CarryOut = Callable[[Orders, int, list[bytes]], dict[str, Any]]
 
 
@@ -116,14 +116,14 @@ class Round:
 def record(orders: Orders, keep: recorder.Keep, carried_out: CarryOut | None = None) -> dict[str, Any]:
     """Record and cut; for each round send its log and then what was left of its disk; return facts.
 
-    `carried_out` carries out a round; by default it is one of this module.
+    `carried_out` carries out a round; by default this module does.
     """
     root_reads = disks.request_counts(disks.ROOT_DISK)["reads"]
     parts: list[bytes] = []
     carry_out = carried_out or _round
     count = round_count(orders.transaction_count, orders.injection)
     rounds = [carry_out(orders, number, parts) for number in range(1, count + 1)]
-    # Only now: the time that the host takes to receive them would affect the clock of later rounds.
+    # Sent only now: the time that the host takes to receive them would affect the clock of later rounds.
     for part in parts:
         keep(len(part), [part])
     return {
@@ -160,7 +160,7 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
 
 
 def together(messages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the facts of a round that was carried out in a fork."""
+    """Merge the messages of a round that ran in a fork into its facts."""
     return {name: fact for message in messages for name, fact in message.items()}
 
 

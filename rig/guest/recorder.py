@@ -1,6 +1,6 @@
 """Record one scenario: a write log that begins before the file system is made and ends after the last unmount.
 
-The devices below the file system are those of `rig.guest.devices.stack`. A second disk has a second stack.
+`rig.guest.devices.stack` builds the devices below the file system. A second disk has a second stack.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Keep = Callable[[int, Iterable[bytes]], None]
 
 
 def record(orders: Orders, keep: Keep) -> dict[str, Any]:
-    """Record; send the log of each disk, then the block trace of each; return facts. Raise if a log is void."""
+    """Record; send the log of each disk, then the block trace of each disk; return facts. Raise if a log is void."""
     on_two = orders.injection is Injection.TWODISK
     sizes_mib = disks_mib(filesystem_of(orders), on_two=on_two)
     with disks_in_ram(len(sizes_mib)):
@@ -49,14 +49,14 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
             ]
             second = others[0] if others else None
             facts = _run(orders, stack, second)
-        # Reads from the host's disk void a recording: the moment of their completion changes what follows.
+        # Reads from the host's disk void a recording, because the moment when they complete changes what follows.
         root_reads = disks.request_counts(disks.ROOT_DISK)["reads"] - root_reads
         facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
         if second:
             facts["second"] = _kept(keep, second)
         for each in filter(None, (stack, second)):
             keep(len(each.requests), [bytes(each.requests)])
-    # Last of all, so that it cannot influence the recording. What a transaction syncs is documented for plain ones.
+    # The sample comes last, so that it cannot influence the recording. The documented syncs are for plain workloads.
     is_plain = orders.shim == Shim.NONE and not orders.injection and is_default(orders.workload)
     facts["syncs"] = sample(orders).syncs if is_plain else {}
     return facts
@@ -70,7 +70,7 @@ def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
         options = mounts.joined(orders.mount_options, uniting)
         with mounts.mounted(device, filesystem.kernel_type, options) as directory:
             furnish(filesystem, directory)
-            # Everything that the mount wrote is durable from here on, whatever is written to the same blocks later.
+            # From here on everything that the mount wrote is durable, whatever is written to the same blocks later.
             for each in filter(None, (stack, second)):
                 disks.settle(each.top)
             with serving.served(filesystem, directory):
@@ -88,7 +88,7 @@ def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
 
 
 def _made(filesystem: FileSystem, stack: Stack, second: Stack | None) -> AbstractContextManager[tuple[str, str]]:
-    """Make the file system; give the device to mount, and what the mount options need beside those of the orders."""
+    """Make the file system; give the device to mount, and mount options to add to the orders' own."""
     if not second:
         filesystem.make(stack.top)
         return nullcontext((stack.top, ""))
@@ -107,7 +107,7 @@ def _carried_out(site: Site) -> dict[str, Any]:
 
 
 def _is_supervised(site: Site) -> bool:
-    """Whether syncs are left out by supervision: those of one kind, or all where nothing can be preloaded."""
+    """Whether supervision leaves out syncs: one kind, or all if nothing can be preloaded."""
     shim = site.orders.shim
     return shim.startswith(DROP_PREFIX) or (shim == Shim.EATMYDATA and site.is_own)
 
@@ -130,7 +130,7 @@ def _run_apart(site: Site) -> dict[str, Any]:
 def _kept(keep: Keep, stack: Stack) -> dict[str, Any]:
     """Send a log; return the facts that the host checks it against."""
     digest = disk_digest(disks.chunks_of(stack.disk))
-    # Its length is known now that the target is gone, which then logged whatever was not flushed.
+    # Only now is its length known: when the target was removed, it logged whatever was not flushed.
     log = recovery.content(stack.log_disk)
     keep(len(log), [log])
     return {"requests": dict(stack.counts), "device_digest": digest}

@@ -1,10 +1,10 @@
 """Record the recovery of a crash state: dm-log-writes above its throw-away layer while it is mounted and reopened.
 
 The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
-FLUSH and FUA reach it and are logged. The code checks this, and checks that the log is complete: it has as many bytes
-as were written to the layer. Between log and layer is a device whose block trace says when requests were submitted
-(`faults.submissions`). It is dm-log-writes too, though nobody reads its log: any other target there would have no write
-cache either, and the block layer strips FLUSH and FUA before it traces requests to such a device.
+FLUSH and FUA reach it and are logged. The code checks this. It also checks that the log is complete, that is, has as
+many bytes as were written to the layer. Between log and layer is a device whose block trace says when requests were
+submitted (`faults.submissions`). It is dm-log-writes too, though nobody reads its log: any other target there would
+have no write cache either, and the block layer strips FLUSH and FUA before it traces requests to such a device.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Recording:
 def recorded(mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int) -> Iterator[Recording]:
     """Yield a node above a device; requests to it are recorded until the end of the block.
 
-    Raise RuntimeError, because the recording is void, if flushes would not be logged, the log is full, or something
-    was written to the layer that is not in the log.
+    Raise RuntimeError if the recording is void: flushes would not be logged, the log is full, or something was written
+    to the layer that is not in the log.
     """
     made = Recording()
     log_disk, unread_disk = log_disks
@@ -63,7 +63,7 @@ def recorded(mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sect
 
 
 def packed(part: bytes | bytearray) -> str:
-    """Return a log or a trace compressed, as text."""
+    """Compress a log or a trace, and return it as text."""
     return base64.b64encode(zlib.compress(part, 1)).decode()
 
 

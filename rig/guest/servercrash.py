@@ -2,9 +2,9 @@
 
 The workload runs on a client. In the middle of it the network goes down, then the disk of the server fails and loses
 its cache, as under `livecut-cache`. The server forgets everything; its file system is mounted again, which recovers
-it, and the server starts anew. The program on the client has only waited. The client still has what the server had
-not committed, and sends it again. So nothing that was acknowledged to the program may be missing in the end, synced or
-not; only a server that had called something committed that was not (the export option `async`) loses it.
+it, and the server starts anew. The program on the client has only waited. The client still has everything that the
+server had not committed, and sends it again. So in the end nothing may be missing that was acknowledged to the program,
+synced or not. Only a server that reported data as committed before it was (the export option `async`) loses data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rig.guest.site import LOG, Site, filesystem_of
 from rig.guest.watch.forks import Fork
 
 _EXPORTED = Path("/run/exported")
-# What the crash left of the disk; written in one process, read in another.
+# The remains of the disk after the crash; one process writes them, another reads them.
 _LEFT = Path("/run/left")
 
 
@@ -79,7 +79,7 @@ def _carried_out(orders: Orders, number: int, parts: list[bytes]) -> dict[str, A
             round_ = livecuts.Round(number, site, stack, filesystem.isolate, server.come_back)
             ending = Fork(partial(livecuts.run, round_)).wait()
             if ending.exit_code:
-                # A file that is mapped may be shorter on a server that has lost something.
+                # A mapped file may have become shorter on a server that has lost data.
                 _mark_the_end(mapper, livecuts.together(ending.messages))
             mounts.release(mounts.MOUNT_POINT)
             filesystem.stop()
@@ -89,7 +89,7 @@ def _carried_out(orders: Orders, number: int, parts: list[bytes]) -> dict[str, A
             ending.require(f"the workload whose server lost power (round {number})")
         parts += [recovery.content(stack.log_disk), _LEFT.read_bytes()]
         found = Finding(FindingKind.DIED, detail=ending.why) if ending.exit_code else livecuts.judged(stack.disk, site)
-        # What the engine raised is part of what the program met.
+        # The errors that the engine raised are part of what the program met.
         words = "; ".join(filter(None, [found.detail, told["words"]]))
         told["finding"] = replace(found, detail=words).message
     return told | {"filesystem": read_back}
@@ -100,7 +100,7 @@ def _mount(orders: Orders, device: str) -> None:
 
 
 def _mark_the_end(mapper: DeviceMapper, told: Mapping[str, Any]) -> None:
-    """Mark the log as the workload would have, had it not died."""
+    """Mark the log as the workload would have marked it if it had not died."""
     mark = marker(mapper, LOG)
     if begun := told.get("begun"):
         mark(f"fail-{begun}")

@@ -24,7 +24,7 @@ def filesystem_of(orders: Orders) -> FileSystem:
 
 @dataclass(frozen=True)
 class Site:
-    """The place of a workload. Device nodes are empty if it has no device below it: a sample runs on a tmpfs."""
+    """The place of a workload. Device nodes are empty if there is no device below: a sample runs on a tmpfs."""
 
     orders: Orders
     directory: str
@@ -46,7 +46,7 @@ class Site:
 
     @property
     def engine_directory(self) -> str:
-        """Return the directory of the engine's files; an engine whose transactions are its own has one to itself."""
+        """Return the directory of the engine's files; an engine whose transactions are its own has it to itself."""
         return f"{self.directory}/{_OWN_FOLDER}" if self.is_own else self.directory
 
     @property
@@ -60,7 +60,7 @@ class Site:
 
     @cached_property
     def _opener(self) -> Callable[[], Database]:
-        """Found once: a verifier opens a database for each crash state."""
+        """Cached, because a verifier opens a database for each crash state."""
         return opener(self.orders.engine_module, self.orders.settings, self.orders.shim, self.directory)
 
     @property

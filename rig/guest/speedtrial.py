@@ -1,7 +1,7 @@
 """Carry out one trial of speed in this guest, on a file system of its own, in virtual time.
 
-The disk is that of a recording without the log, see `rig.guest.devices.stack`: in guest RAM, with the delays of the
-device.
+The disk is the same as in a recording, without the log: in guest RAM, with the delays of the device. See
+`rig.guest.devices.stack`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rig.trials.busy import pollers
 from rig.trials.probe import probe
 from rig.trials.trial import Orders
 
-# Of virtual time. A document's own workload may take minutes of it, and looking wakes the machine.
+# In virtual time. A document's own workload may take minutes of it, and each look wakes the machine.
 _LIMITS = Limits(processor_s=10_000, wall_s=100_000, memory_mib=600, look_s=10)
 
 
@@ -35,7 +35,7 @@ def answer(
 ) -> Any:
     """Return what is asked for: the `survey` of the bench, the `hindrances` of all orders, or the facts of one trial.
 
-    The orders are of one engine.
+    All orders are for one engine.
     """
     asked = [Orders.of(each) for each in orders]
     modelled = Device.of(device)
@@ -47,7 +47,7 @@ def answer(
         (one,) = asked
         facts = _apart(lambda: trial.carry_out(one, directory, [disk]))
         if modelled.has_delays and not pollers():
-            # Whatever passes the delays cannot be told apart from the rest.
+            # No thread that polls during delays is visible, so its time cannot be subtracted.
             facts["busy_ns"] = None
         return {"facts": facts}
 
@@ -78,7 +78,7 @@ def _survey(directory: str, disk: str, options: str) -> dict[str, Any]:
 
 
 def _apart(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what a fork measured, or `error` with the reason: an engine that dies must not take us along."""
+    """Return what a fork measured, or `error` with the reason: an engine that dies must not kill us too."""
     ending = Fork(lambda send: send(measured()), _LIMITS).wait()
     if ending.exit_code or not ending.messages:
         return {"error": ending.why.strip().splitlines()[-1]}

@@ -4,16 +4,16 @@ The base is in guest RAM and only moves forward. A request names extents: `advan
 state's epoch, `extents` makes the state. Each extent is (offset on the device, offset on the recording's disk, length),
 three little-endian 64-bit words in base64, because JSON lists take long to parse under emulation. A source offset of
 `LITERALS_FROM` or more points into the request's own `literals`: bytes that no entry of the log holds. `clock` is the
-time, in seconds since 1970, with which the machine comes back; the answer has the time that it read after the check.
+time, in seconds since 1970, with which the machine comes back; the answer has the time that was read after the check.
 `unreadable` lists ranges (offset, length) of the device that give EIO: an error target covers the layer there.
 `patience` says how many times as long as usual a database may take. With `recover` true, the recovery itself is
 recorded, see `rig.guest.recovery`.
 
 Once the engine has shown a prefix of the transactions on some file content (`rig.guest.filecontent`), that finding
-answers for the other states with this content; a sample of them is opened all the same and must show the same. Always
-opened are engines whose spec says that they depend on more than their files, and damaged states (`open` in the
-request): damage to blocks of the file system may show only when these are used. So every finding other than a prefix
-comes from an opening of its own.
+answers for the other states with this content. A sample of those states is opened anyway and must show the same. Two
+kinds of state are always opened: all states of an engine whose spec says that it depends on more than its files, and
+damaged states (`open` in the request), because damage to the file system's blocks may show only when they are used. So
+every finding other than a prefix comes from an opening of its own.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Verifier:
         self._judge = judge
         judge.assign(self._site)
         self._known = _Known() if load(orders.engine_module).spec.depends_on_files_alone else None
-        # While a state on two disks is checked: the node of the second, and the options that mount both.
+        # While a state on two disks is checked: the node of the second disk, and the options that mount both.
         self._second = self._uniting = ""
 
     def end(self) -> None:
-        """Leave the base empty and nothing of the recording in memory, for the next recording."""
+        """Empty the base and drop the cached recording, for the next recording."""
         zeros = mmap.mmap(-1, CHUNK_BYTES)
         for number in self._written:
             os.pwrite(self._base, zeros, number * CHUNK_BYTES)
@@ -113,7 +113,7 @@ class Verifier:
         return told.message | ({"sha256": sha256} if sha256 else {})
 
     def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
-        """Judge a crash state, recording its recovery; return the finding, the recording, digest and files after it."""
+        """Judge a crash state and record its recovery; return the finding, the recording, the new digest and files."""
         with recovery.recorded(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
             finding = self._reopened(made.node, self._recorded_as, clock, lambda _: self._judged_and_synced())
         places: list[tuple[int, int]] = []
@@ -128,9 +128,9 @@ class Verifier:
         return told | recording | {"digest": digest, "places": places}
 
     def _judged_and_synced(self) -> Finding:
-        """Judge the database; then sync its directory, as it or any other program may do next.
+        """Judge the database; then sync its directory, as the engine or any other program may do next.
 
-        That makes it durable that a journal was removed, but not what was restored from it and never synced.
+        The sync makes the removal of a journal durable, but not data that was restored from it and never synced.
         """
         finding = self._judge.judge()
         with suppress(OSError):  # the file system may have failed
@@ -143,7 +143,7 @@ class Verifier:
 
     @contextmanager
     def _split(self, device: str) -> Iterator[str]:
-        """Give what is to be mounted. If there are two disks, each is a part of the device."""
+        """Give the node to mount. If there are two disks, each is a part of the device."""
         if not self._site.has_two_disks:
             yield device
             return
@@ -228,7 +228,7 @@ class Verifier:
         self._written = set(self._chunks(*((offset, length) for offset, _, length in _unpacked(packed))))
 
     def _chunks(self, *spans: tuple[int, int]) -> list[int]:
-        """Return the numbers of the chunks of the base that were written, and those of these (offset, length)."""
+        """Return the numbers of the chunks of the base that were written, and of the chunks in these spans."""
         numbers = set(self._written)
         for offset, length in spans:
             numbers.update(range(offset // CHUNK_BYTES, -(-(offset + length) // CHUNK_BYTES)))
@@ -260,13 +260,13 @@ class _Known:
         self._hit_count = 0
 
     def forget(self, key: tuple[str, int | None]) -> None:
-        """Know nothing of a content: it is opened again in each state."""
+        """Forget a content, so that every state with it is opened."""
         self._findings.pop(key, None)
 
     def judged(
         self, key: tuple[str, int | None], judge: Callable[[], Finding], judge_again: Callable[[], Finding]
     ) -> Finding:
-        """Return what a content showed before, or shows now: the first time, and in a sample of the others."""
+        """Return what a content showed before; judge it the first time, and again in a sample of the later times."""
         before = self._findings.get(key)
         if before is None:
             found = judge()
@@ -299,10 +299,10 @@ class _Clock:
 def serve(
     layer: Layer, judge: Judge, requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Answer requests until the machine is killed: a scenario, one crash state after the other, another scenario."""
+    """Answer requests until the machine is killed: a scenario, its crash states one by one, then the next scenario."""
     verifier: Verifier | None = None
     for request in requests:
-        # An error here must end this machine: half a copy would leave a base on which every later verdict is wrong.
+        # An error here must end this machine: half a copy would leave a base that makes every later verdict wrong.
         if verifier and "state" in request:
             reply(verifier.check(request) | {"state": request["state"]})
             continue
@@ -315,7 +315,7 @@ def serve(
 def _begun(orders: Orders, layer: Layer, judge: Judge) -> Verifier:
     gc.unfreeze()
     verifier = Verifier(orders, layer, judge)
-    # Everything allocated so far stays as long as it does, so the garbage collector need not scan it again and again.
+    # Everything allocated so far lives as long as the verifier, so spare the garbage collector from scanning it again.
     gc.collect()
     gc.freeze()
     return verifier

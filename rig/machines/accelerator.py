@@ -1,7 +1,8 @@
 """Choose the accelerator of the verifiers: KVM if a machine under it has answered, else emulation, with the reason.
 
 `/dev/kvm` may exist, open and create a vCPU, and still not run a kernel, so the only probe is a machine that says
-READY. If QEMU fails on a processor register that the guest can do without, the probe is repeated with that hidden.
+READY. If QEMU fails on a processor register that the guest can do without, the probe is repeated with that register
+hidden.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def best_accelerator(guest: Image) -> Choice:
 
 def note_of(guest: Image) -> Path:
     """Return the file of the cache with the result of the probe. Remove it to have the probe made again."""
-    # What answers is the kernel, which several images may have; a run may need several kernels.
+    # The kernel answers the probe. Several images may share a kernel, and a run may need several kernels.
     kernel = hashlib.blake2b(guest.kernel.read_bytes(), digest_size=8).hexdigest()
     return cache_folder() / f"kvm-probe-{kernel}"
 

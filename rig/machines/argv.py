@@ -1,6 +1,6 @@
 """The QEMU command line, as a pure function of a frozen spec and of what is plugged in.
 
-A template and its clones have the same devices in the same order, because a saved state fits nothing else. Only the
+A template and its clones have the same devices in the same order, because a saved state fits no other machine. Only the
 backends differ: files, and sockets passed as open descriptors.
 """
 
@@ -41,12 +41,12 @@ class Use(StrEnum):
 
     @property
     def is_saved(self) -> bool:
-        """Whether it writes its RAM to the file, and may start `cat` to save its state."""
+        """Whether the machine writes its RAM to the file, and may start `cat` to save its state."""
         return self is not Use.CLONE
 
     @property
     def is_restored(self) -> bool:
-        """Whether it waits for a saved state."""
+        """Whether the machine waits for a saved state."""
         return self is not Use.BOOT
 
 
@@ -84,8 +84,8 @@ ORDERS_BYTES = 4096
 RECORDING = "recording"
 
 # QEMU 7.2 mis-emulates cmpxchg16b: with it, 1 of 6 boots died in early kernel code. The plainest CPU model is the
-# fastest to emulate (a crash state takes a tenth less time than with "max"). None has an instruction that reads host
-# randomness.
+# fastest to emulate (a crash state takes a tenth less time than with "max"). Neither model has an instruction that
+# reads host randomness.
 _TCG_CPU = {Processor.PLAIN: "qemu64,cx16=off", Processor.MODERN: "max,cx16=off,rdrand=off,rdseed=off"}
 _KVM_CPU = {Accelerator.KVM: "host", Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES: "host,-arch-capabilities"}
 # Virtual time advances by 2 ns with each guest instruction, and jumps to the next timer when the guest sleeps.

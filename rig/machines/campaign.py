@@ -1,7 +1,7 @@
 """A campaign: record every scenario once, cut it many times, and store a verdict for every cut.
 
 Work proceeds recording by recording, and verdicts are stored as they come. A void recording or a lost machine costs
-only its own scenarios a result.
+only its own scenarios their results.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Campaign:
                 self._progress.planned(sum(len(same) for part in parts for same in part.contents))
                 verify = partial(self._verify_part, judge=judge, is_emulated=bool(why_emulated))
                 futures: list[Future[None]] = [vms.submit(verify, part) for part in parts]
-                # Logs and files are in use until the last part is done, also when another has failed.
+                # Logs and files are in use until the last part is done, even if another part has failed.
                 wait(futures)
                 _raise_worst(futures)
                 planned = self._grown(planned, planner)
@@ -175,7 +175,7 @@ class Campaign:
         return planner.of_recoveries(scenario, kept, stack)
 
     def _begin(self, one: Planned, facts: RecordingFacts) -> None:
-        """Note a plan, and store what needs no machine."""
+        """Store a plan, and the findings that need no machine."""
         scenario = one.scenario
         self._run.write_plan(scenario, replace(one.facts, state_count=one.facts.state_count + len(facts.live)))
         for damage in self._run.mend(scenario.id):
@@ -183,7 +183,7 @@ class Campaign:
         self._store_live(scenario, facts, self._run.verdicts(scenario.id)[0])
 
     def _parts(self, first: Scenario, planned: Sequence[Planned], logs: Logs) -> list[_Part]:
-        """Return jobs for all cuts without a verdict; those of the recording itself are shared by its scenarios."""
+        """Return jobs for all cuts without a verdict; scenarios share the jobs for cuts of the recording itself."""
         found: list[Cut] = []
         parts: list[_Part] = []
         for one in planned:
@@ -213,7 +213,7 @@ class Campaign:
 
     @contextmanager
     def _costs_only(self, scenario: Scenario) -> Iterator[None]:
-        """Note an error as that of one scenario: the others are cut from a recording that is sound."""
+        """Blame an error on one scenario only: the others are cut from a sound recording."""
         try:
             yield
         except (RigError, LogError, TimeoutError) as error:
@@ -248,7 +248,7 @@ class Campaign:
 
 
 def _raise_worst(futures: Sequence[Future[None]]) -> None:
-    """Raise an error of finished futures, if there is any: one that voids what the others found before all others."""
+    """Raise an error of the finished futures, if any failed; an error that voids the others' findings goes first."""
     errors = [error for future in futures if (error := future.exception())]
     if errors:
         raise min(errors, key=lambda error: not isinstance(error, _VOIDING))

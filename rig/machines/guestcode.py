@@ -1,8 +1,8 @@
 """Our code in a guest, and the engines and builds that it serves, as archives for the agent's `/run`.
 
-A template is booted with `common`, which holds the project's own engines only. What comes from elsewhere, and changes
-from run to run while its author works on it, is `added` to a machine that has booted already. A user-mode machine is
-booted for each use and gets the `whole` at once.
+A template is booted with `common`, which holds the project's own engines only. Code from elsewhere changes from run to
+run while its author works on it, so it is `added` to a machine that has booted already. A user-mode machine is booted
+for each use and gets the `whole` at once.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from rig.machines.image import recipe as base_recipe
 from rig.machines.warmup import warm_orders
 
 _ROOT = Path(rig.__file__).parent
-# Of this project, below `_ROOT`.
+# Files of this project, below `_ROOT`.
 _CODE = (
     "__init__.py", "contract/*.py", "guest/**/*.py", "engines/*.py", "filesystems/*.py", "trials/*.py",
     "workloads/*.py",
 )  # fmt: skip
-# Of an engine's package.
+# Files of an engine's package.
 _PACKAGE = ("**/*.py", "**/*.so", "**/*.so.*")
 _Files = dict[str, tuple[bytes, int]]
 
 
 def common(image_digest: str, processor: Processor = Processor.PLAIN) -> bytes:
-    """Return our code and those of our engines that are measured in an image and that the processor can run."""
+    """Return our code, and our engines that are measured in an image and that the processor can run."""
     ours = _ours(image_digest, processor)
     return cpio.archive(_code() | _packages(ours) | _warm((), ours))
 
 
 def added(image_digest: str, libraries: Sequence[Library], processor: Processor = Processor.PLAIN) -> bytes:
-    """Return what a machine lacks that was booted with `common`: other engines, and builds; empty if it lacks none."""
+    """Return what a machine booted with `common` lacks: other engines, and builds; empty if it lacks nothing."""
     ours = _ours(image_digest, processor)
     others = [engine for engine in _served(image_digest, libraries, processor) if engine not in ours]
     if not others and not libraries:
@@ -46,7 +46,7 @@ def added(image_digest: str, libraries: Sequence[Library], processor: Processor 
 
 
 def whole(image_digest: str, libraries: Sequence[Library], processor: Processor = Processor.PLAIN) -> bytes:
-    """Return our code with everything that the machines of an image serve; nothing of it is loaded before its use."""
+    """Return our code with everything that the machines of an image serve; each part is loaded only when it is used."""
     return cpio.archive(_code() | _packages(_served(image_digest, libraries, processor)) | _builds(libraries))
 
 
@@ -56,9 +56,9 @@ def _ours(image_digest: str, processor: Processor) -> list[Engine]:
 
 
 def _served(image_digest: str, libraries: Sequence[Library], processor: Processor) -> list[Engine]:
-    """Return the engines of a guest: those of its image that the processor can run, or those that are only a build.
+    """Return a guest's engines: the given ones that need a build, else its image's engines that the processor can run.
 
-    An image that no engine asks for serves those of the base image, of which it has everything.
+    An image that no engine asks for has everything of the base image, so it serves the base image's engines.
     """
     given = [named(name) for name in sorted({library.engine for library in libraries})]
     if alone := [engine for engine in given if engine.spec.needs_build]:
@@ -78,13 +78,13 @@ def _code() -> _Files:
 
 
 def _warm(libraries: Sequence[Library], served: Sequence[Engine]) -> _Files:
-    """Return what has the agent load everything before it is ready."""
+    """Return the warm-up orders that the agent carries out before READY."""
     warm = [orders.message for orders in warm_orders(libraries, served)]
     return {"code/warm.json": (json.dumps(warm, sort_keys=True).encode(), 0o644)}
 
 
 def _builds(libraries: Sequence[Library]) -> _Files:
-    """Return builds; for one that comes with a user's own recipe, also its name and the files beside the build."""
+    """Return builds; a build with a user's own recipe brings the recipe's name and files too."""
     found: _Files = {}
     for library in sorted(libraries, key=lambda library: library.name):
         found[f"code/libraries/{library.name}"] = (library.path.read_bytes(), 0o755)

@@ -1,6 +1,7 @@
 """The templates that scenarios are measured in: a pair for each guest image and processor that they need.
 
-A pair is made when it is first asked for, and held until the end: a run of one engine waits for no image of another.
+A pair is made when it is first asked for, and held until the end, so a run of one engine does not wait for another's
+image.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
 from rig.machines.usermode import UserMode
 
-# The machines of the scenarios that need no more than the base image.
+# The name of the machines for scenarios that need only the base image.
 BASE = "base"
 
 
@@ -35,7 +36,7 @@ class Machines:
 
     recorder: Template
     verifier: Template
-    # Where there is no KVM and it works.
+    # Set if there is no KVM and user mode works.
     user_mode: UserMode | None = None
 
     @property
@@ -49,7 +50,7 @@ class Machines:
 
 
 class Source(Protocol):
-    """What gives each scenario its machines."""
+    """Gives each scenario its machines."""
 
     def of(self, scenario: Scenario) -> Machines:
         """Return the machines that a scenario is measured in."""
@@ -80,12 +81,12 @@ class Guests:
             return self._made[key]
 
     def recorder_of(self, scenario: Scenario) -> Template:
-        """Return the recorder alone, where nothing is verified; raise what `of` raises."""
+        """Return only the recorder, for a command that verifies nothing; raise what `of` raises."""
         with self._lock:
             return self._recorder(needs.recipe_of(scenario), scenario.processor)
 
     def verifier_of(self, scenario: Scenario) -> Template:
-        """Return the verifier alone, where nothing is recorded; raise what `of` raises."""
+        """Return only the verifier, for a command that records nothing; raise what `of` raises."""
         with self._lock:
             return self._verifier(needs.recipe_of(scenario), scenario.processor)
 
@@ -125,7 +126,7 @@ class Guests:
     def _working(self, guest: Image, own: Sequence[Library], processor: Processor) -> Template:
         """Return the template of the verifiers under the accelerator that works here.
 
-        A virtual host can be moved while it runs, and KVM that has answered before may not answer any more.
+        A virtual host can be moved while it runs, and KVM that has answered before may stop answering.
         """
         best = best_accelerator(guest)
         self._tell_accelerator(best)
@@ -167,7 +168,7 @@ def name_of(scenario: Scenario) -> str:
 
 @contextmanager
 def guests(libraries: Sequence[Library] = (), says: Callable[[str], None] = lambda _: None) -> Iterator[Guests]:
-    """Give the machines for any scenario, and hold them for the length of a block; `says` is told what is made."""
+    """Give the machines for any scenario, and hold them for the length of a block; `says` takes lines of progress."""
     require_qemu()
     require_cache()
     with ExitStack() as stack:

@@ -28,7 +28,7 @@ from rig.wheels import wheel
 _BUILD_LIMIT_S = 1800
 _LOOK_LIMIT_S = 60
 _BUILD_BYTES = 1500 << 20
-# Part of the digest: raise it when the steps below build something else from the same recipe.
+# Part of the digest: raise the number when the steps below build something else from the same recipe.
 _BUILDER_VERSION = 3
 # The types of a recipe's fields, in TOML's terms.
 _KINDS = {"str": (str, "a text"), "int": (int, "a number"), "tuple[str, ...]": (tuple, "a list of texts")}
@@ -84,12 +84,12 @@ class Image:
 
     @property
     def contents(self) -> Contents:
-        """Return what a program may find in it."""
+        """Return what a program may find in the image."""
         return Contents((self.folder / "packages.txt").read_text(), self._has)
 
     def _has(self, path: str) -> bool:
         """Return whether the root disk has a file at an absolute path without blanks."""
-        # It exits with 0 in either case.
+        # debugfs exits with 0 in either case.
         found = host.run(["debugfs", "-R", f"stat {path}", str(self.root_disk)], timeout_s=_LOOK_LIMIT_S)
         return b"Inode:" in found
 
@@ -119,7 +119,7 @@ def as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe_of(path: Path, values: dict[str, Any]) -> Recipe:
-    """Return the recipe with these values, which a file says; raise UsageError that names the file and the field."""
+    """Return the recipe with these values from a file; raise UsageError that names the file and the field."""
     try:
         found = Recipe(**values)
     except TypeError as error:
@@ -151,7 +151,7 @@ def is_built(wanted: Recipe) -> bool:
 def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image:
     """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once.
 
-    `says` is told what is being done. Raise UsageError, with the name of the image, for a package or wheel that does
+    `says` takes a line about each step. Raise UsageError, with the name of the image, for a package or wheel that does
     not exist.
     """
     require_cache()
@@ -170,7 +170,7 @@ def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image
                 shutil.rmtree(Path(scratch, "root"))
                 Path(scratch).chmod(0o755)
                 Path(scratch).rename(folder)
-                # TemporaryDirectory removes its folder, so that must exist.
+                # TemporaryDirectory removes its folder, so the folder must exist.
                 Path(scratch).mkdir()
     return image
 

@@ -14,15 +14,15 @@ RECIPES = Path(__file__).parents[1] / "vm-images"
 
 
 class Wanted(Protocol):
-    """What a recipe says of modules."""
+    """What a recipe says about modules."""
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Those that are loaded at boot, in this order."""
+        """The modules that are loaded at boot, in this order."""
 
     @property
     def modules_on_demand(self) -> tuple[str, ...]:
-        """Those that the agent loads when needed."""
+        """The modules that the agent loads when needed."""
 
 
 def made(root: Path, tree: Path, wanted: Wanted) -> bytes:

@@ -1,15 +1,15 @@
 """Limit the time that a machine can use, not the wall-clock time, so that a busy host does not make it late.
 
-Beside twelve other programs a machine gets a tenth of a processor, and a wall-clock limit mistakes that for a hang.
-This clock therefore stops while the machine waits for a processor. It counts the time in which the machine ran, and
-the time in which it neither ran nor wanted to: a guest that hangs asleep is late as soon as one that spins. Of a time
-in which we did not run either, in a frozen container for example, only the first second or so counts. A limit on the
-wall clock, many times as long, catches a machine that gets almost no processor time. A process counts with its
-children: a user-mode machine is a kernel and, as its children, the processes of the guest.
+Among twelve other programs a machine gets a tenth of a processor, and a wall-clock limit mistakes that for a hang. This
+clock therefore stops while the machine waits for a processor. It counts the time in which the machine ran, and the time
+in which it neither ran nor wanted to: a sleeping guest times out as soon as a spinning one. If this process did not run
+either, in a frozen container for example, only the first second or so of that time counts. A limit on the wall clock,
+many times as long, catches a machine that gets almost no processor time. A process counts with its children: a
+user-mode machine is a kernel and, as its children, the processes of the guest.
 
 Both times are in proc(5): `stat` has the processor time of a process, `schedstat` the time that a thread waited for a
-processor. A kernel without CONFIG_SCHED_INFO has no `schedstat`; no wait is known there, and the limit applies to the
-wall clock.
+processor. A kernel without CONFIG_SCHED_INFO has no `schedstat`; there the wait is unknown, and the limit applies to
+the wall clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 _WALL_FACTOR = 10
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of the fields of `stat` after the name: user and system time, and those of the children that have ended.
+# Indices of fields of `stat` after the name: user and system time, and the same of children that have ended.
 _OWN = (11, 12)
 _OWN_AND_REAPED = (*_OWN, 13, 14)
 # How often a waiter checks the limit. Two spinning threads use up the limit in half its time.
@@ -31,7 +31,7 @@ _PAUSE_S = _LOOK_S + 1
 
 
 class Limit:
-    """The time that a process has, from now on, to do what is awaited.
+    """The time that a process has, from now on, to do what we wait for.
 
     Nothing is measured until the first check: all time before that counts as time that the process could use.
     """

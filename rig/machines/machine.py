@@ -47,7 +47,7 @@ class Machine:
         self.process = process
         # The monitor's socket.
         self.control = control
-        # Whether something was done to it that no other job may find.
+        # Whether the machine was changed in a way that no other job may see.
         self.is_spent = False
         self._channel = channel
         self._console = console
@@ -75,7 +75,7 @@ class Machine:
             raise self.lost(f"cannot send to the agent: {error}") from None
 
     def receive(self, limit_s: float) -> dict[str, Any]:
-        """Return the agent's next JSON line; raise VmError or EngineError if that reports one."""
+        """Return the agent's next JSON line; raise VmError or EngineError if the line reports one."""
         self._awaited = limit = self.limit(limit_s, "answer")
         while (end := self._received.find(b"\n")) < 0:
             self._read(limit)
@@ -137,7 +137,7 @@ class Machine:
                 raise TimeoutError(str(self.lost(str(limit))))
         try:
             chunk = self._channel.recv(1 << 20)
-        except ConnectionResetError:  # it ended before it had read all our requests
+        except ConnectionResetError:  # the machine ended before it had read all our requests
             chunk = b""
         if not chunk:
             _has_ended(self.process, self.limit(_EXIT_CODE_LIMIT_S, "end"))
@@ -157,13 +157,13 @@ def started(
 ) -> Iterator[Machine]:
     """Start a machine for the length of a block; give it as a `kind` of machine.
 
-    `command` is called with the descriptors of its ends of the channel and of the monitor.
+    `command` is called with the descriptors of the machine's ends of the channel and the monitor.
 
-    `one_cpu` keeps all of QEMU's threads on one host processor under SCHED_BATCH, where a thread that wakes does not
+    `one_cpu` keeps all of QEMU's threads on one host processor under SCHED_BATCH, where a waking thread does not
     preempt another. Otherwise recordings on a busy host differ by a few virtual nanoseconds (QEMU 7.2, measured). The
-    likely cause, inferred and not proven: under icount the main loop advances the clock of a guest that has just
-    halted (icount_start_warp_timer). If it runs in parallel with the vCPU thread, or preempts it, it may do so before
-    the last instructions are counted.
+    likely cause, inferred and not proven: under icount the main loop advances the clock of a guest that has just halted
+    (icount_start_warp_timer). If it runs in parallel with the vCPU thread, or preempts it, it may do so before the last
+    instructions are counted.
     """
     with ExitStack() as stack:
         channel, channel_end = map(stack.enter_context, socket.socketpair())

@@ -25,7 +25,7 @@ _IGNORE_SHARED = {"capabilities": [{"capability": "x-ignore-shared", "state": Tr
 
 
 def save(monitor: socket.socket, state: Path, limit: Limit, *, is_restored: bool = False) -> None:
-    """Stop a machine, which was restored itself or not, and save its state to a file; raise VmError or TimeoutError."""
+    """Stop a machine and save its state; `is_restored` if it was itself restored. Raise VmError or TimeoutError."""
     asyncio.run(_within(limit, _save(monitor, state, is_restored=is_restored)))
 
 
@@ -75,7 +75,7 @@ async def _plug(monitor: socket.socket, path: Path, turn: int) -> None:
         await client.execute("blockdev-add", node)
         above = {"driver": "raw", "node-name": RECORDING, "read-only": True, "file": _file_node(turn)}
         await client.execute("blockdev-reopen", {"options": [above]})
-        # The first file came with the command line, and goes with its node.
+        # The first file came with the command line, and disappears with its node.
         if turn > 1:
             await client.execute("blockdev-del", {"node-name": _file_node(turn - 1)})
 
@@ -108,7 +108,7 @@ async def _wait_for_migration(client: QMPClient) -> None:
 
 @asynccontextmanager
 async def _connected(monitor: socket.socket, *, is_known: bool = False) -> AsyncIterator[QMPClient]:
-    """Connect; QEMU greets and negotiates once only, so not if it is known from an earlier connection."""
+    """Connect; QEMU greets and negotiates only once, so skip that if it `is_known` from an earlier connection."""
     from qemu.qmp import QMPClient
 
     client = QMPClient()

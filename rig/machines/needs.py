@@ -1,10 +1,10 @@
 """What a user's program needs in its guest: a recipe of the user's own, with keys as in an engine's `image.toml`.
 
-    name = "mydb"                   the name of the image; without it that of the recipe's file
-    files = ["mydb.conf", "lib"]    files and folders, which the guest has beside the program
+    name = "mydb"                   the name of the image; by default the name of the recipe's file
+    files = ["mydb.conf", "lib"]    files and folders that the guest gets next to the program
     packages, wheels, exclude, root_disk_mib    as in `rig.machines.recipes`
 
-The recipe is kept in the cache with the content of its files, under a digest of it all: a run can be replayed after
+The cache keeps the recipe with the content of its files, under a digest of everything. So a run can be replayed after
 the user has changed any of them.
 """
 
@@ -53,7 +53,7 @@ def of_file(path: Path) -> Needs:
 
 
 def kept(name: str) -> Needs:
-    """Return the recipe that scenarios call by this name; raise StoreError if the cache has it no longer."""
+    """Return the recipe that scenarios call by this name; raise StoreError if the cache no longer has it."""
     try:
         content = _cached(name).read_bytes()
     except OSError:
@@ -93,7 +93,7 @@ def _needs(content: bytes) -> Needs:
 
 
 def _name(content: bytes) -> str:
-    """Return the name of a kept recipe, or one that no recipe has if that is damaged."""
+    """Return the name of a kept recipe; for damaged content, return a name that no recipe has."""
     try:
         name = json.loads(content)["values"]["name"]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,8 @@
 """Clones that outlive their job: a fresh one takes more than half a second of processor time until it is warm.
 
 Translated code, page tables and the guest's caches come with the first crash states, and a job may have few. So a
-machine that has answered everything waits for the next job and then gets another recording. One that was lost, or
-interrupted in the middle of a job, or whose clock was set, is stopped.
+machine that has answered everything waits for the next job and then gets another recording. A machine is stopped if it
+was lost, if it was interrupted in the middle of a job, or if its clock was set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Verifying(Protocol):
 
     @property
     def verifier(self) -> Clones:
-        """What can do all else, and check crash states as well."""
+        """What does everything else, and can check crash states too."""
 
 
 class Pool:
@@ -67,7 +67,7 @@ class Pool:
         return stack.enter_context(self._source.clone(recording=recording)), stack
 
     def _taken(self, recording: Path | None) -> tuple[Machine, ExitStack] | None:
-        """Return a machine at rest, with the recording; None if there is none, or if it has died meanwhile."""
+        """Return a machine at rest, with the recording; None if no machine rests, or if it has died meanwhile."""
         with self._lock:
             if recording is None or not self._resting:
                 return None
@@ -94,7 +94,7 @@ class Pooled:
 
 
 class Pools:
-    """The pools of each guest image. Machines at rest of one image are stopped when another is asked for."""
+    """The pools of each guest image. When another image is asked for, the machines at rest are stopped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,18 +1,18 @@
 """Which guest image a scenario is measured in: the base image, or one that has more.
 
-The package of an engine may hold `image.toml`, which says what its image has besides the base image:
+The package of an engine may hold `image.toml`, which says what its image adds to the base image:
 
-    name = "mydb"              the name of the image; without it that of the package
+    name = "mydb"              the name of the image; by default the name of the package
     packages = ["libmydb1"]    from Debian, with their dependencies
     wheels = ["mydb==1.2 --hash=sha256:..."]    from PyPI, for the guest's Python, without their dependencies
     exclude = ["/usr/lib/big*"]    files of these packages that nothing needs, as patterns
-    root_disk_mib = 800        the size of the root disk, if that of the base image is too small
+    root_disk_mib = 800        the size of the root disk, if the base image's is too small
     like = "other.package"     alone: the image of another engine's package, which both share
 
-All are optional. A file system may need another kernel than that of the base image. `vm-images/kernels` has a file for
-each: its package is `kernel`, `modules` and `modules_on_demand` are what it adds to those of the base image, and it may
-say the same as `image.toml`. Each pair of an engine's image and a kernel is an image of its own. An image is built when
-something is first measured in it.
+All are optional. A file system may need another kernel than the base image's. `vm-images/kernels` has a file for each
+such kernel: `kernel` names its package, `modules` and `modules_on_demand` are added to the base image's, and it may
+have the keys of `image.toml` too. Each pair of an engine's image and a kernel is an image of its own. An image is built
+when something is first measured in it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def named(name: str) -> Recipe:
 def extended(path: Path, values: Mapping[str, Any], keys: Sequence[str] = KEYS) -> Recipe:
     """Return the recipe of the base image and what a file adds to it; raise UsageError that names the file and the key.
 
-    `keys` are those that the file may have.
+    `keys` are the keys that the file may have.
     """
     for key in values:
         if key not in keys:
@@ -79,7 +79,7 @@ def extended(path: Path, values: Mapping[str, Any], keys: Sequence[str] = KEYS) 
 
 
 def with_kernel(recipe: Recipe, kernel: str) -> Recipe:
-    """Return the recipe of the same image with a kernel; empty is that of the base image."""
+    """Return the recipe of the same image with a kernel; an empty name means the base image's kernel."""
     if not kernel:
         return recipe
     path = initrd.RECIPES / "kernels" / f"{kernel}.toml"

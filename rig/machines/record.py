@@ -21,7 +21,7 @@ from rig.recordings import archive, livecuts, soundness
 from rig.recordings.archive import Recording
 from rig.recordings.soundness import Origin
 
-# Of processor time: a hundred deaths of a server take more than fourteen minutes of it on a slow host.
+# Processor time: a hundred deaths of a server take more than fourteen minutes of it on a slow host.
 _RECORD_LIMIT_S = 1800
 _RUNS_MAX = 8
 # Everything that live cuts left, kept if no honest disk could have left it.
@@ -88,7 +88,7 @@ def run(scenario: Scenario, template: Template) -> tuple[dict[str, Any], list[by
 def _proven_live(
     scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes], folder: Path
 ) -> list[LiveFinding]:
-    """Return the findings of live cuts; if no honest disk could leave this, keep it all and raise LegalityError."""
+    """Return the findings of live cuts; if no honest disk could leave this, keep everything and raise LegalityError."""
     try:
         return livecuts.proven(scenario, told, parts)
     except LegalityError as error:

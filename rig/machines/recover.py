@@ -28,7 +28,7 @@ def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
     kept: Recoveries,
     stopped: threading.Event | None = None,
 ) -> None:
-    """Record the recoveries of a scenario, and recoveries from cuts in those; raise RecordingError if none succeeds."""
+    """Record a scenario's recoveries, and recoveries from cuts during them; raise RecordingError if none succeeds."""
     candidates = recoverycuts.candidates(scenario, profile, logs)
     found = recover(scenario, machines, logs.first, candidates, stopped)
     addresses = [state.id for state in candidates]

@@ -26,8 +26,8 @@ READY_LIMIT_S = 60
 # A database of a few megabytes recovers in tens of milliseconds, even under emulation.
 STATE_LIMIT_S = 60
 _AHEAD = 3
-# A guest whose processor is taken away believes that it computes. So an engine is stuck only if the machine really had
-# this share of the time that a crash state may take.
+# A guest does not notice that its processor was taken away. So an engine is stuck only if the machine really had this
+# share of the time that a crash state may take.
 _STUCK_SHARE = 0.8
 
 
@@ -40,7 +40,7 @@ class Recovered:
     log: bytes
     # The block trace of the same requests, see `rig.faults.submissions`.
     trace: bytes
-    # Of the whole disk after the recovery, see `rig.contract.geometry.disk_digest`.
+    # The digest of the whole disk after the recovery, see `rig.contract.geometry.disk_digest`.
     digest: str
     # Where the files are on the disk after the recovery: (offset, length) in bytes, sorted.
     places: tuple[tuple[int, int], ...]
@@ -64,7 +64,7 @@ class Session:
         waiting: list[CrashState] = []
         for state, clock in zip(states, clocks, strict=True):
             if clock:
-                # It keeps the time that it is given.
+                # The machine keeps the time that it was given.
                 self._machine.is_spent = True
             self._machine.send(self.request(state) | ({"clock": clock.seconds} if clock else {}))
             waiting.append(state)

@@ -1,7 +1,7 @@
 """Trials of speed in virtual machines: a recorder's clock counts instructions, and the disk has modelled delays.
 
-So a figure is the same on every run, on any host, and is about the software and the model of the disk: nothing of the
-host's own disk or processor is in it.
+So a figure is the same on every run and every host. It depends on the software and the model of the disk, and not on
+the host's own disk or processor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rig.trials.probe import Probe
 from rig.trials.trial import Orders
 
 _LIMIT_S = 3600
-# Of the memory of a recorder, with which the guest has to do as well.
+# The disk is part of a recorder's memory, and the guest must do with the rest.
 _DISK_MIB_MAX = 640
 
 
@@ -31,16 +31,16 @@ _DISK_MIB_MAX = 640
 class InGuest:
     """A file system on a modelled disk, anew for each trial."""
 
-    # For the module of an engine.
+    # Gives the recorder for the module of an engine.
     recorder_of: Callable[[str], Template]
     filesystem: FileSystem
     device: Device
-    # Those of any trial: the bench is surveyed in its machine.
+    # The orders of any trial; the bench is surveyed in its machine.
     first: Orders
     disk_mib: int
 
     def survey(self) -> Survey:
-        """Return what is said of the machine and its disk, once its sync has been measured."""
+        """Measure a sync, and return the facts about the machine and its disk."""
         told = self._told("survey", [self.first])
         device = self.device
         virtual = {
@@ -56,7 +56,7 @@ class InGuest:
         return Survey(self.filesystem.kernel_type, options, [], versions, Probe(**told["probe"]), virtual=virtual)
 
     def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
-        """Return which trials cannot be carried out here, and why; one machine tells it of all those of an engine."""
+        """Return which trials cannot be carried out here, and why; one machine answers for all trials of an engine."""
         found: dict[str, str] = {}
         for module in dict.fromkeys(one.engine_module for one in orders.values()):
             asked = {arm: one for arm, one in orders.items() if one.engine_module == module and one.document}
@@ -82,7 +82,7 @@ class InGuest:
 
 def disk_mib(filesystem: FileSystem, needed_bytes: int) -> int:
     """Return how large a disk a load gets; raise UsageError if a machine's memory has no room for it."""
-    # A file system that copies on write needs room to do so.
+    # A file system that copies on write needs room for the copies.
     found = max(filesystem.disk_mib_min, 4 * (needed_bytes >> 20))
     if found > _DISK_MIB_MAX:
         raise UsageError(

@@ -5,8 +5,8 @@ it under a digest of all of these. Its RAM is a sparse file that clones map copy
 rest. All clones of one template are identical, random numbers included. Two templates of the same digest that were
 booted separately differ, so each has an `identity` that is part of every result.
 
-What comes from outside the project, a user's program for example, does not cost a boot: a clone of the template without
-it is given it (`rig.machines.guestcode.added`) and saved as another template, under a digest of both.
+Code from outside the project, a user's program for example, does not cost a boot. A clone of the template without that
+code gets it (`rig.machines.guestcode.added`) and is saved as another template, under a digest of both.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.recordings.archive import RECORDING_BYTES
 
 PROGRAM = "qemu-system-x86_64"
-# A recorder that starts a database server first takes some 15 s alone, and 130 s beside two machines on two processors.
+# A recorder that starts a database server first takes some 15 s alone, and 130 s with two more machines on two
+# processors.
 _BOOT_LIMIT_S = 300
 _BOOT_TRIES = 3
 _SAVE_LIMIT_S = 60
 _RESTORE_LIMIT_S = 30
-# Beside the newest: as many as there are images of ours. A recorder's takes some 500 MiB, a verifier's 250.
+# Kept in addition to the newest: as many as the project has images. A recorder's takes some 500 MiB, a verifier's 250.
 SPARED_COUNT = 7
 # When we see READY, the guest's serial driver is still sending it. Clones of a machine saved at that moment differ.
 _SETTLE_S = 0.5
 _RAM = "ram"
-# In the folder of a template.
+# Files in the folder of a template.
 IDENTITY, INITRD, _STATE = "identity", "initrd.cpio", "state"
 _NO_RECORDING = "no-recording"
-# What a recorder does not touch costs nothing; the longest workload with an unlucky seed needs more than 1280.
+# Memory that a recorder does not touch costs nothing; the longest workload with an unlucky seed needs more than 1280.
 _MEMORY_MIB = {Role.RECORDER: 2560, Role.VERIFIER: 640}
 _log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) 
     folder = cache_folder() / "probe"
     spec = MachineSpec(role, accelerator, _MEMORY_MIB[role], image.kernel, folder / INITRD, image.root_disk)
     with locked(folder):
-        # Here if an earlier probe was killed.
+        # The folder exists if an earlier probe was killed.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
@@ -211,7 +212,7 @@ def qemu_version() -> str:
 
 def _prepare(spec: MachineSpec, folder: Path) -> None:
     """Make an empty folder for a template."""
-    # A user alternates among images, and between another build of an engine and the guest's own.
+    # Some are spared: a user alternates among images, and between another build of an engine and the guest's own.
     remove_templates(keep=folder, role=spec.role, spared_count=SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
@@ -221,7 +222,7 @@ def _prepare(spec: MachineSpec, folder: Path) -> None:
 def _save(
     spec: MachineSpec, folder: Path, ready: Callable[[], AbstractContextManager[Machine]], *, is_restored: bool = False
 ) -> None:
-    """Save the machine that `ready` gives; where that fails, try again."""
+    """Save the machine that `ready` gives; try again if that fails."""
     for attempt in range(1, _BOOT_TRIES + 1):
         try:
             with ready() as machine:
@@ -342,7 +343,7 @@ def _padded(orders: bytes) -> bytes:
 def _digest(spec: MachineSpec, image: Image, code: bytes) -> str:
     program = shutil.which(PROGRAM) or PROGRAM
     place = Path("placeholder")
-    # The image's digest says what these are, wherever the cache is.
+    # The image's digest determines these files, wherever the cache is.
     spec = replace(spec, kernel=place, initrd=place, root_disk=place)
     plugs = Plugs(place, Use.CLONE, console=place, orders=place, recording=place, channel_fd=0, monitor_fd=0)
     line = argv.argv(program, spec, plugs)

@@ -1,13 +1,13 @@
 """User-mode machines: Linux as a process of the host, which runs the guest's programs at the host's own speed.
 
 Without KVM, QEMU emulates every instruction of a verifier. User-mode Linux does not: its kernel is a program, and each
-process of the guest is one of the host whose system calls it carries out (ptrace). It is the same agent with the same
-root disk; the kernel is Debian's `user-mode-linux`, built from the same series of Linux. It has neither an instruction
-counter nor block tracepoints, so all recordings are made in QEMU; and crash states judged here are judged again there
-in a sample, see `rig.machines.verification`.
+process of the guest is a process of the host whose system calls the kernel carries out (ptrace). The agent and the root
+disk are the same; the kernel is Debian's `user-mode-linux`, built from the same series of Linux. It has neither an
+instruction counter nor block tracepoints, so all recordings are made in QEMU; and a sample of the crash states judged
+here is judged again in QEMU, see `rig.machines.verification`.
 
-Its serial line is no place for requests: with more than 4 KiB in it the line stopped for good in one of four tests
-(Linux 6.12). So messages lie on a disk, a file in memory, and the line carries where they are. Documentation:
+Its serial line cannot carry requests: with more than 4 KiB in it the line stopped for good in one of four tests (Linux
+6.12). So messages lie on a disk, a file in memory, and the line carries only their places. Documentation:
 Documentation/virt/uml/user_mode_linux_howto_v2.rst of the kernel.
 """
 
@@ -49,7 +49,7 @@ _MESSAGE_BYTES_MAX = _MAIL_BYTES // 8
 _PAGE_BYTES = 4096
 _ANSWER_LIMIT_S = 30
 _SAID_CHARS = 200
-# What an engine may count on beside a plain processor, as under the emulator's own (`rig.machines.argv`).
+# What an engine may count on beyond a plain processor, as with the emulator's modern one (`rig.machines.argv`).
 _MODERN = frozenset({"avx2", "bmi2", "fma", "movbe", "popcnt"})
 _COPY_BYTES = 1 << 24
 _TMPFS = Path("/dev/shm")  # noqa: S108 - its file there has no name
@@ -57,13 +57,13 @@ _TMPFS = Path("/dev/shm")  # noqa: S108 - its file there has no name
 
 @dataclass(frozen=True)
 class UserMode:
-    """What machines for crash states are started from, in place of a verifier's template."""
+    """What machines for crash states are started from, instead of a verifier's template."""
 
     # The kernel: an image with a program, its C library and an initrd.
     kernel: Image
     # Has the root disk.
     guest: Image
-    # That of the kernel and our code.
+    # The kernel's initrd, followed by our code.
     initrd: Path
 
     @property
@@ -90,8 +90,8 @@ class UserMode:
                 command,
                 console=by_descriptor(console),
                 memory_mib=_MEMORY_MIB,
-                # Each system call of the guest passes from one process to another, which takes twice as long if these
-                # are on two processors.
+                # Each system call of the guest passes from one process to another, which takes twice as long between
+                # two processors.
                 one_cpu=True,
                 pass_fds=files,
                 kind=lambda *plugs: _UserModeMachine(*plugs, disk=disk, mail=mail),
@@ -107,7 +107,7 @@ class UserMode:
         return [
             "env", "-C", str(self.kernel.folder), f"LD_LIBRARY_PATH={LIBRARIES}", f"TMPDIR={_memory_folder()}",
             f"./{PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={initrd}", "root=/dev/ram0",
-            # "c": without a lock on the file, for QEMU reads the root disk as well.
+            # "c": without a lock on the file, because QEMU reads the root disk too.
             f"ubd0rc={root}", f"ubd1rc={recording}", f"ubd2rc={mail}",
             "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
             # No socket for a management console, and no folder for it.
@@ -171,7 +171,7 @@ def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) 
 
 
 def hindrance(guest: Image, processor: Processor, says: Callable[[str], None] = lambda _: None) -> str:
-    """Return why no machine answers on this host; empty if one does, which holds until the host reboots."""
+    """Return why no machine answers on this host; empty if one does. The answer is cached until the host reboots."""
     if processor is Processor.MODERN and (lacking := _MODERN - flags()):
         return f"this host's processor lacks {', '.join(sorted(lacking))}"
     try:
@@ -216,18 +216,18 @@ def built(says: Callable[[str], None] = lambda _: None) -> Image:
 
 
 def _memory_folder() -> Path:
-    """Return where the memory of a machine can be: a file without a name, which only grows with what is used."""
+    """Return the folder for a machine's memory: a file without a name, which grows only as memory is used."""
     return _TMPFS if _TMPFS.is_dir() and host.free_bytes(_TMPFS) >= _MEMORY_MIB << 20 else cache_folder()
 
 
 def _data(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of what a sparse file holds."""
+    """Yield (begin, end) of each part of a sparse file that holds data."""
     end = 0
     while True:
         try:
             begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # there is nothing more
+            if error.errno == errno.ENXIO:  # there is no more data
                 return
             raise
         end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)

@@ -10,7 +10,7 @@ from rig.machines import initrd
 from rig.machines.initrd import Wanted
 
 PROGRAM = "linux"
-# A folder beside it.
+# A folder next to the program.
 LIBRARIES = "lib"
 _LOADER = f"{LIBRARIES}/ld.so"
 _HOME = "usr/lib/x86_64-linux-gnu"
@@ -31,8 +31,9 @@ def fill(folder: Path, root: Path, wanted: Wanted) -> None:
     (folder / LIBRARIES).mkdir()
     for name, place in (("ld-linux-x86-64.so.2", _LOADER), ("libc.so.6", f"{LIBRARIES}/libc.so.6")):
         shutil.copy(root / _HOME / name, folder / place)
-    # The host's C library may be older than the kernel needs. Started by another loader the kernel would lie where it
-    # does not expect to, so it is made to ask for that loader itself: a path relative to the folder it is started in.
+    # The host's C library may be older than the kernel needs. If another loader started the kernel, it would lie at an
+    # address that it does not expect. So the program is changed to ask for that loader itself, by a path relative to
+    # the folder that it is started in.
     program = (root / _KERNEL).read_bytes()
     if program.count(_INTERPRETER) != 1:
         raise HostError(f"{_KERNEL} does not name its loader once, as a program does")

@@ -5,10 +5,10 @@ process or machine that has the file. After a panic, a hang or a lost machine, t
 clone. If that fails too, the failure is the verdict of that state; the other states are unaffected.
 
 States may be checked in machines of one kind and, as a `reference`, some of them again in machines of another, with
-another kernel. A state whose machine was lost, or whose engine died, hung or ran out of memory, is judged there: such
-an end may be the machine's doing. Once a few machines were lost, so are all states left: what ended those is no matter
-of one state. And of each file of logs the last state, and the first of each finding that is no
-prefix, must show the same in both, in findings and in every byte of the files, or nothing counts.
+another kernel. A state is judged in the reference if its machine was lost, or if its engine died, hung or ran out of
+memory: the machine may be the cause. After three lost machines the rest of the job runs in the reference: the cause is
+not one state. For each job the last state with a prefix, and the first state of each other kind of finding, are checked
+in both. They must show the same findings and the same bytes in the files, or nothing counts.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rig.machines.pool import Clones
 from rig.machines.session import Session
 
 _TRIES = 2
-# A guest on a busy host believes that an engine is stuck which only waits for a processor. So it waits longer the
-# second time; whether the engine is stuck is for `Session` to say.
+# A guest on a busy host takes an engine for stuck that only waits for a processor. So the guest waits longer the second
+# time, and `Session` decides whether the engine is stuck.
 _PATIENCE = 6
 _PANIC = "Kernel panic"
-# So many lost machines of a job are enough, if there is a reference.
+# Lost machines after which a job moves to the reference, if there is one.
 _LOST_MAX = 3
-# Ends that may be a machine's doing.
+# Ends that a machine may have caused.
 _ASKED_AGAIN = {FindingKind.DIED, FindingKind.STUCK, FindingKind.OUT_OF_MEMORY}
 
 
@@ -70,9 +70,9 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
 ) -> Generator[Finding, None, None]:
     """Check states of the logs of one file, sorted so that the base only moves forward; yield a finding for each.
 
-    `clocks` has, for each state, the clock that the machine comes back with; None, or no clocks at all, leaves it
-    unchanged. `stopped` means that machines are lost because we are being stopped: that is an error, not a verdict.
-    After the last finding raise VmError if a `reference` shows something else.
+    `clocks` has, for each state, the clock that the machine comes back with; None, or no clocks at all, leaves the
+    clock unchanged. If `stopped` is set, machines are lost because we are being stopped: that is an error, not a
+    verdict. After the last finding raise VmError if a `reference` shows something else.
     """
     clocks = clocks or list(repeat(None, len(states)))
     compared: dict[FindingKind, tuple[int, Finding]] = {}

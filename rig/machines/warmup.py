@@ -14,15 +14,15 @@ from rig.workloads import MEASURED
 
 # A disk on which every operation takes time, so that the warm-up takes every code path.
 _DEVICE = DEVICES["hdd7200"]
-# What loads code does so in its first transactions.
+# All code is loaded in the first transactions.
 _TRANSACTION_COUNT = 2
 
 
 def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iterator[Orders]:
     """Yield orders in which each engine's settings to warm, its workloads and each kind of build occur.
 
-    Not every combination of them, nor other file systems: those load nothing more, and a recorder takes seconds for
-    each. Builds of one kind are opened by the same code and are in memory from the start, so one of each is enough.
+    Other combinations and other file systems are left out: they load no more code, and each takes a recorder seconds.
+    Builds of one kind are opened by the same code and are in memory from the start, so one of each is enough.
     """
     for engine in engines:
         names, workloads = engine.spec.warm, _measured(engine)

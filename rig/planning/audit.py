@@ -3,9 +3,9 @@
 A state that the checker does not call legal is a fault of the rig. Its scenario cannot be trusted and is void: its
 promise is neither kept nor broken.
 
-With two disks each is checked against its own log, and both instants against the marks, see `faults.jointlegality`. The
-cut of a recovery is checked against that recovery's log. The content at the head of that log, from which it recovered,
-is checked against the log from which it was cut, and so on back to the recording.
+Each of two disks is checked against its own log, and both instants against the marks, see `faults.jointlegality`. The
+cut of a recovery is checked against that recovery's log. The head of that log holds the content from which it
+recovered. This content is checked against the log from which it was cut, and so on back to the recording.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Auditor:
     def audit(self, scenario: Scenario, cuts: Sequence[Cut], count: int) -> int:
         """Check a seeded sample of the cuts of a scenario and return how many were found legal.
 
-        Raise LegalityError for the first that is not. Return 0 for a scenario without cuts of an honest disk.
+        Raise LegalityError for the first that is not legal. Return 0 for a scenario without cuts of an honest disk.
         """
         rule = _rule(scenario)
         if rule is None:
@@ -60,7 +60,7 @@ class Auditor:
             else:
                 complaint = _complaint(self._checker, content, cut.entry, rule)
                 if complaint and cut.entry < cut.state.latest_instant:
-                    # Judged earlier it answers for fewer acknowledgements, which can only soften the verdict.
+                    # Judged earlier, a state answers for fewer acknowledgements, which can only soften the verdict.
                     complaint = _complaint(self._checker, content, cut.state.latest_instant, rule)
             _require_none(complaint, scenario, cut.address, cut.entry)
         return len(chosen)
@@ -68,9 +68,9 @@ class Auditor:
     def audit_recoveries(
         self, scenario: Scenario, recoveries: Sequence[tuple[OpenRecovery, Sequence[Cut]]], count: int
     ) -> int:
-        """Check a seeded sample of the cuts of recorded recoveries, spread over these; return how many were legal.
+        """Check a seeded sample of cuts, spread over the recorded recoveries; return how many were legal.
 
-        Check too every state that was recovered from on the way. Raise LegalityError for the first illegal one.
+        Also check every state that was recovered from on the way. Raise LegalityError for the first illegal state.
         """
         rule = _rule(scenario)
         if rule is None:
@@ -107,7 +107,7 @@ class Auditor:
         _require_none(complaint, scenario, recovery.state, entry)
 
     def _joint_complaint(self, content: ByteArray, state: JointState, entry: int) -> str:
-        """Return why two disks are not known to hold this after all marks before an entry of the first log, if so."""
+        """Return why a content is not known to be legal after all marks before an entry of log `a`; empty if it is."""
         joint, second_begin = self._joint_checker, self._disks_bytes[0]
         late, instant = list(Disk).index(state.late), state.states[state.late].instant
         seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
@@ -130,7 +130,7 @@ def _random(scenario: Scenario) -> random.Random:
 def _spread(
     draw: random.Random, recoveries: Sequence[tuple[OpenRecovery, Sequence[Cut]]], count: int
 ) -> list[tuple[OpenRecovery, list[Cut]]]:
-    """Draw up to `count` cuts, one of each recovery in turn, sorted so that bases and checkers only move forward."""
+    """Draw up to `count` cuts, recoveries taking turns, sorted so that bases and checkers only move forward."""
     shuffled = [(recovery, draw.sample(cuts, len(cuts))) for recovery, cuts in draw.sample(recoveries, len(recoveries))]
     turns = sorted((turn, rank) for rank, (_, cuts) in enumerate(shuffled) for turn in range(len(cuts)))
     used = [sum(rank == own for _, rank in turns[:count]) for own in range(len(shuffled))]

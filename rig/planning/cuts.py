@@ -38,7 +38,7 @@ class Cut:
     weight_ns: int
     # The clock with which the machine comes back, if the fault sets it.
     clock: Clock | None = None
-    # The states that were recovered from on the way, that of the recording first; `state` is of the last one's log.
+    # The states recovered from on the way, the state of the recording first; `state` is of the last recovery's log.
     way: tuple[str, ...] = ()
 
     @property
@@ -56,7 +56,7 @@ class Cuts:
 
 
 def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, states_max: int = 0) -> Cuts:
-    """Plan the cuts of one scenario, as many states as the profile asks for or `states_max`; deterministic."""
+    """Plan the cuts of one scenario, with `states_max` states (0: as many as the profile asks for); deterministic."""
     if not SPECS[scenario.fault].model:
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = _planned(scenario, states_max or profile.states_max_of(scenario), logs, timeline)
@@ -74,9 +74,9 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
 
 
 def phases(scenario: Scenario, logs: Logs, timeline: Timeline, found: Sequence[Cut]) -> tuple[PhaseFacts, ...]:
-    """Return what these cuts have tried of each phase of a commit; nothing where the fault does not lose whole writes.
+    """Return what these cuts have tried of each phase of a commit; nothing if the fault does not lose whole writes.
 
-    Other faults choose among parts of writes or prefixes, so of their pairs most are not to be tried.
+    Other faults choose among parts of writes or prefixes, so most pairs are not theirs to try.
     """
     if SPECS[scenario.fault].model != Fault.POWERCUT:
         return ()

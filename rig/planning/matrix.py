@@ -54,7 +54,7 @@ class Profile:
     reproduce_all: bool
     # Whether the whole matrix is measured if no scenario is named.
     is_whole: bool = True
-    # The same for all but the main faults; half as many states if there is no promise to break.
+    # The same for all faults but the main ones; half as many states if there is no promise to break.
     side_transaction_count: int = 40
     side_states_max: int = 160
     kill_transaction_count: int = 68
@@ -132,9 +132,10 @@ PROFILES = {
 
 
 def profile(name: str, states: int = 0) -> Profile:
-    """Return a profile, with no more than this many states planned at first; raise UsageError naming the choices.
+    """Return a profile that plans at most `states` states at first (0: its own number).
 
-    How many contents a zero needs stays as it is, so where too few are seen more states follow.
+    A zero still needs the same number of contents, so more states follow if too few contents are seen. Raise UsageError
+    naming the choices.
     """
     if name not in PROFILES:
         raise UsageError(f"unknown profile {name!r}; there are: {', '.join(PROFILES)}")
@@ -151,7 +152,7 @@ def profile(name: str, states: int = 0) -> Profile:
 
 
 def all_scenarios() -> list[Scenario]:
-    """Return every scenario of the engines that need nothing of the user's, sorted by id."""
+    """Return every scenario of the engines that need nothing from the user, sorted by id."""
     return scenarios_of(engines())
 
 
@@ -162,7 +163,7 @@ def scenarios_of(measured: Iterable[Engine], on: Iterable[FileSystem] | None = N
 
 
 def _of_pair(engine: Engine, filesystem: FileSystem) -> tuple[Scenario, ...]:
-    # There are tens of thousands, and an engine of the same name may be another one.
+    # There are tens of thousands of scenarios, so they are kept; the key is not the name, which engines may share.
     key = (repr(engine), filesystem.word)
     if key not in _KNOWN:
         _KNOWN[key] = tuple(
@@ -356,7 +357,7 @@ def _why_none(pattern: str) -> str:
     parts = pattern.split("-", 2)
     if len(parts) == 3 and (reason := _why_no_part(pattern, *parts)):
         return reason
-    # Of file systems that the pattern does not name, the one that is measured by default is meant.
+    # A pattern that names no file system means the ones that are measured by default.
     on = [found for found in filesystems() if found.word in pattern] or default_filesystems()
     ids = [one.id for one in _near(engines(), on, parts[-1])]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []

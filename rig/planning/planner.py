@@ -1,9 +1,10 @@
 """The states of a scenario that are checked: as many as the profile asks for, and more until enough contents were seen.
 
-A zero rests on the distinct file contents that the engine was opened on. How many of these some crash states have is
-known only when they were judged, so states are planned in rounds: each doubles them, until the file contents are as
-many as the profile wants, a round shows no new one, there are no more states, or they are `_GROWTH_MAX` times as many.
-The plan depends on verdicts of its own states alone: a run that goes on plans what it would have planned.
+A zero rests on the distinct file contents that the engine was opened on. How many contents the states have is known
+only after the states were judged, so states are planned in rounds. Each round doubles the states. Rounds end when the
+profile has the file contents it wants, a round shows no new content, there are no more states, or there are
+`_GROWTH_MAX` times as many as at first. The plan depends only on verdicts of its own states, so a run that is continued
+plans what it would have planned anyway.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _GROWTH_MAX = 4
 
 @dataclass(frozen=True)
 class Planned:
-    """The cuts of a scenario, each batch with the recovery it is cut from, None for the recording itself."""
+    """The cuts of a scenario, each batch with the recovery it is cut from, or None for the recording itself."""
 
     scenario: Scenario
     batches: Sequence[tuple[OpenRecovery | None, Sequence[Cut]]]
     facts: PlanFacts
     states_max: int = 0
-    # The distinct file contents that had been seen when these were planned.
+    # The number of distinct file contents that had been seen when these cuts were planned.
     seen_count: int = 0
 
 
@@ -66,7 +67,7 @@ class Planner:
         return Planned(scenario, recoveries, replace(facts, audited_count=audited_count))
 
     def more(self, one: Planned, verdicts: Sequence[Verdict]) -> Planned | Ending | None:
-        """Plan twice as many states where more file contents are wanted, else return why not; None if enough."""
+        """Plan twice as many states if more file contents are wanted, or return why not; None if there are enough."""
         wanted = self._profile.exposure_of(one.scenario)
         if not wanted:
             return None

@@ -42,7 +42,7 @@ _CANDIDATES = 2
 
 
 def first_count(profile: Profile) -> int:
-    """Return how many first cuts of a scenario have their recovery cut."""
+    """Return how many first cuts of a scenario have their recovery recorded and cut."""
     return min(max(_FIRSTS_MIN, profile.side_states_max // 20), _FIRSTS_MAX)
 
 
@@ -63,7 +63,7 @@ def deeper(profile: Profile, firsts: Sequence[Recovery]) -> Sequence[Recovery]:
 
 
 def amid(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: Recovery) -> Sequence[CrashState]:
-    """Return the crash state of a recovery from which to record the next one, well into its work; empty if none."""
+    """Return a crash state well into the work of a recovery, from which to record the next; empty without one."""
     planned = _later_plan(scenario, profile, opened, recovery)
     inside = [state for state in planned.states if is_inside(state, opened, recovery)]
     return inside[len(inside) // 2 :][:1]
@@ -96,7 +96,7 @@ def cuts(
             raise RecordingError(f"the recovery from {recovery.state} starts on another content: not of this recording")
         entry = _parsed(address.first, logs).instant
         planned = _later_plan(scenario, profile, opened, recovery)
-        # A state in which the recovery changed nothing is the one that it recovered from.
+        # A state in which the recovery changed nothing equals the state that it recovered from.
         planned = replace(planned, states=tuple(state for state in planned.states if digest(state) != start))
         inside_count += sum(is_inside(state, opened, recovery) for state in planned.states)
         plans.append(planned)

@@ -1,7 +1,7 @@
 """Tunings that have a word in ids (`rig.engines.Tuning`): where they are measured, and why not elsewhere.
 
 They are not multiplied with the rest of the matrix: only settings with a promise of their own, the default workload and
-cuts of one recording. Each has the control of swallowed syncs, and mutants of those syncs that only it makes.
+cuts of one recording. Each tuning has the control of swallowed syncs, and mutants of the syncs that only it makes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def tuned(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
 
 
 def is_nightly(scenario: Scenario) -> bool:
-    """Return whether a tuned scenario is one of those that stand for its tuning, or their control."""
+    """Return whether a tuned scenario represents its tuning at night, or is the control of one that does."""
     spec = named(scenario.engine).spec
     chosen = spec.tunings[scenario.tuned].nightly
     return bool(chosen) and (scenario.shim == Shim.EATMYDATA or settings_name(scenario.settings) in chosen)
 
 
 def configured(scenario: Scenario, tuning: Mapping[str, str], library: str) -> dict[str, str]:
-    """Return the tuning of a scenario with those of the options that its engine knows, and with the user's build."""
+    """Return the tuning of a scenario, with the options in `tuning` that its engine knows and with the user's build."""
     own = {name: value for name, value in tuning.items() if name in known(scenario)}
     build = {"library": library} if library and named(scenario.engine).part("builds") else {}
     return {**scenario.tuning, **own, **build}
@@ -62,7 +62,7 @@ def known(scenario: Scenario) -> set[str]:
 def why_not(engine: Engine, wanted: str, fault: str) -> str:
     """Return why an engine is not measured at these settings, tuning included, under this fault.
 
-    Empty if they are no settings with a tuning that has a word, or there is no such fault.
+    Empty if these are not settings with a tuning that has a word, or the fault does not exist.
     """
     spec = engine.spec
     offered = ((settings, word) for settings in spec.all_settings() for word in spec.tunings)

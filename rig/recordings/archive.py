@@ -2,8 +2,8 @@
 
 A recording owns one write log for each disk: `log-a.zst`, and `log-b.zst` if the file system lies on two
 disks; and for each the block trace of the same requests, `trace-a.zst` and `trace-b.zst`, except for live cuts.
-`facts.json` is written last. Only sound ones are kept, see `rig.recordings.soundness`. Unpacked, all are in one file at
-fixed offsets, as on a clone's recording disk.
+`facts.json` is written last. Only sound recordings are kept, see `rig.recordings.soundness`. Unpacked, all logs and
+traces are in one file at fixed offsets, as on a clone's recording disk.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rig.faults import LogFile, Logs
 
 # The size of a clone's recording disk; a saved template works with no other size.
 RECORDING_BYTES = 4 << 30
-# Where the block trace begins behind the beginning of its log, which is shorter.
+# Where a block trace begins, counted from the beginning of its log; the log is shorter than this.
 _TRACE_BEGIN_BYTES = 1 << 30
 _FACTS = "facts.json"
 # What a disk may write atomically.
 _UNITS_BYTES = [512 << shift for shift in range(12)]
 _LOGS_MAX = 2
-# The size of every disk, and of every second disk, in recordings from before facts said it.
+# The size of every disk, and of every second disk, in older recordings, whose facts do not say it.
 _DISK_MIB_BEFORE, _SECOND_DISK_MIB_BEFORE = 64, 8
 # The sizes that a disk can have.
 _DISKS_MIB = range(_SECOND_DISK_MIB_BEFORE + 1, (RECORDING_BYTES >> 20) + 1)

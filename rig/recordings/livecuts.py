@@ -5,12 +5,12 @@ of a disk or of its log is wrong and the whole recording is void:
 - The log, truncated at the cut, is one that the kernel could have left: its tail is the part of the batch in progress
   that had completed. The independent checker calls what remained of the disk legal at the end of that log.
 - A generator makes the same content from this log, byte for byte. If the cache was kept, it is the state of
-  `faults.oscrash` in which everything that had completed is there. If it was lost, it is one of `faults.powercut` with
-  those members of the batch that are there (they completed after a FLUSH had been submitted and before it was done, and
-  were flushed with it).
+  `faults.oscrash` in which everything that had completed is there. If the cache was lost, it is a state of
+  `faults.powercut` with the members of the batch that are there (they completed after a FLUSH had been submitted and
+  before it was done, and were flushed with it).
 - The disk counted as many flushes as the log holds up to the cut.
 
-If the cache was lost the checker may answer undecided, and then no state need be found: the order of an ordinary write
+If the cache was lost, the checker may answer undecided, and then no state need be found: the order of an ordinary write
 and a FUA write of one sector is open, no replay settles it, and the disk holds one of the two.
 """
 
@@ -93,7 +93,7 @@ def prove(injection: Injection, one: Round) -> LiveCut:
             entry = _cut_entry(log)
             acked, issued = timeline.acked(entry), timeline.issued(entry)
             acked_after = timeline.acked(log.entry_count) - acked
-            if injection is Injection.SERVERCRASH:  # the client went on, and everything that it was told must be there
+            if injection is Injection.SERVERCRASH:  # the client went on: all that was acknowledged to it must be there
                 acked, issued = timeline.acked(log.entry_count), timeline.issued(log.entry_count)
         with WriteLog.open(until_cut, device_bytes=len(one.device)) as log:
             state = _proven_state(injection, one, log)
@@ -108,8 +108,8 @@ def prove(injection: Injection, one: Round) -> LiveCut:
 def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], path: Path) -> int:
     """Write the log as a cut would have left it, and return how many unflushed writes had completed.
 
-    The layer that cuts counted the completed writes. Those that the log does not hold before the mark of the cut are
-    the first of the batch in progress. Raise LegalityError if the batch is shorter.
+    The layer that cuts counted the completed writes. Completed writes that the log does not hold before the mark of the
+    cut are the first of the batch in progress. Raise LegalityError if the batch is shorter.
     """
     cut = _cut_entry(log)
     flags, sizes = log.flags, log.payload_bytes

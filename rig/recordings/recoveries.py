@@ -113,8 +113,8 @@ class Recoveries:
     def save(self, text: str, log: bytes, digest: str, trace: bytes = b"") -> None:
         """Store a self-contained log under the state that it recovers from; raise RecordingError if it is void.
 
-        `digest` is that of the guest's disk after the recovery, see `rig.contract.geometry.disk_digest`; `trace` is the
-        block trace of what the recovery did.
+        `digest` is the `rig.contract.geometry.disk_digest` of the guest's disk after the recovery; `trace` is the block
+        trace of what the recovery did.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)

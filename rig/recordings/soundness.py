@@ -1,10 +1,10 @@
-"""Checks that a recording is sound, and the facts that are kept of it.
+"""Checks that a recording is sound, and the facts that are kept about it.
 
-A recording is void, and never kept, unless for each of its disks a replay of every log entry equals the device byte for
-byte, the disk counted as many flushes as the log holds, and the block trace agrees with the log entry by entry (that is
-checked whenever they are opened); no log was truncated; nothing was read from the host's disk meanwhile; the engine's
-settings, the mount options and the attributes of files, read back, are those asked for; and, for two disks, both logs
-hold the same marks.
+A recording is void, and never kept, unless all of this holds. For each of its disks, a replay of every log entry equals
+the device byte for byte, the disk counted as many flushes as the log holds, and the block trace agrees with the log
+entry by entry (this is checked whenever they are opened). No log was truncated. Nothing was read from the host's disk
+meanwhile. The engine's settings, the mount options and the attributes of files, read back, are the ones asked for. The
+logs of two disks hold the same marks.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> Non
 
 @dataclass(frozen=True)
 class _Counts:
-    """Of one log: FLUSH entries and FUA writes between begin and ack of all transactions, bytes from setup to end."""
+    """Counts of one log: FLUSHes and FUA writes between begin and ack of all transactions, bytes from setup to end."""
 
     flush: int
     fua: int

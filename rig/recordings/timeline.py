@@ -3,7 +3,7 @@
 A mark is a sound lower bound: its writer had seen every earlier flush and FUA complete. So a transaction counts as
 acknowledged at a cut just before log entry `e` if its ack mark has an index below `e`.
 A transaction that raised an error has a `fail` mark instead. It may still be in the database, so the program looks, and
-goes on with the same number or with the next. So acks may skip numbers, and each covers all lower numbers.
+goes on with the same number or with the next. So acks may skip numbers, and each ack covers all lower numbers.
 Times are virtual nanoseconds of the guest.
 """
 
@@ -32,7 +32,7 @@ class _Mark(Protocol):
 
 @dataclass(frozen=True)
 class Moment:
-    """One timed mark; `number` is that of the transaction or event, or 0 for a mark without one."""
+    """One timed mark; `number` identifies its transaction or event, 0 for a mark without one."""
 
     kind: str
     number: int
@@ -79,7 +79,7 @@ class Timeline:
         return found[0], found[-1]
 
     def lost_ns(self, recovered: int, entry: int) -> int:
-        """Return the time from the ack of the first lost transaction to the last mark before the cut; 0 if none is."""
+        """Return the time from the first lost transaction's ack to the last mark before the cut; 0 if none is lost."""
         if recovered >= self.acked(entry):
             return 0
         last = self.moments[bisect.bisect_left(self._entries, entry) - 1]

@@ -28,11 +28,11 @@ class Arm:
 
 
 def arms_of(patterns: Sequence[str], loads: Sequence[Load], changed: Mapping[str, str]) -> list[Arm]:
-    """Return the arms that patterns name, under each load; raise UsageError for a pattern that names none.
+    """Return the arms that patterns name, under each load; raise UsageError for a pattern without an arm.
 
-    A pattern is `SETTINGS` or `ENGINE-SETTINGS`, as in the ids of scenarios; without an engine it is the default one.
-    Without patterns: every distinct setting of the default engine that promises something when a process dies, those
-    that lose nothing first. `changed` are settings that are not part of a name, such as a page size.
+    A pattern is `SETTINGS` or `ENGINE-SETTINGS`, as in the ids of scenarios; without an engine it means the default
+    engine. Without patterns: every distinct setting of the default engine that promises something when a process dies,
+    with the settings that lose nothing first. `changed` are settings that are not part of a name, such as a page size.
     """
     chosen = [one for pattern in patterns for one in _named(pattern)] if patterns else _usual(_default())
     chosen = list({(engine.name, settings_name(settings)): (engine, settings) for engine, settings in chosen}.values())

@@ -1,7 +1,7 @@
 """Trials on the user's own disk, as that user.
 
-Everything that is written lies in one folder below the user's directory, which is removed at the end, even after an
-error or an interrupt.
+All files lie in one folder below the user's directory. The folder is removed at the end, even after an error or an
+interrupt.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SPACE_BYTES = 256 << 20
 
 
 class OnDisk:
-    """A folder of ours on the user's disk."""
+    """A folder of the rig on the user's disk."""
 
     def __init__(self, place: Place, scratch: Path, elsewhere: Path) -> None:
-        """Take the place, a folder there, and one for what is not measured, such as the sockets of a server."""
+        """Take the place, a folder there, and a folder for unmeasured files, such as the sockets of a server."""
         self._place = place
         self._scratch = scratch
         self.environment = {"TMPDIR": str(elsewhere)}
 
     def survey(self) -> Survey:
-        """Return what is said of the place, once its sync has been measured."""
+        """Measure a sync, and return the facts about the place."""
         place = self._place
         found = probe(self._scratch, place.disks)
         described = [disks.described(disk) for disk in place.disks]
@@ -81,7 +81,7 @@ def on_disk(folder: Path, needed_bytes: int) -> Iterator[OnDisk]:
     made = Path(tempfile.mkdtemp(prefix="rig-speed-", dir=folder))
     elsewhere = Path(tempfile.mkdtemp(prefix="rig-speed-"))
     for each in (made, elsewhere):
-        # A server that refuses to run as root runs as a user that has to get to its files.
+        # A server that refuses to run as root runs as another user, who must be able to reach its files.
         each.chmod(0o711)
     try:
         yield OnDisk(place, made, elsewhere)

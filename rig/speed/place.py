@@ -31,7 +31,7 @@ class Mount:
     point: str
     kind: str
     source: str
-    # Of the mount and of the file system.
+    # Options of the mount and of the file system.
     options: tuple[str, ...]
 
 
@@ -47,7 +47,7 @@ class Place:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what a reader of the figures has to know about the place."""
+        """Return what a reader of the figures needs to know about the place."""
         found = []
         if not self.disks:
             found.append(f"no disk can be seen below {self.filesystem}: its flushes are not counted")
@@ -64,12 +64,12 @@ def place_of(folder: Path, mounts: Path = _MOUNTS) -> Place:
 
 
 def mounts_in(text: str) -> list[Mount]:
-    """Return the mounts of a mountinfo file; raise ValueError for a line that is not of that format."""
+    """Return the mounts of a mountinfo file; raise ValueError for a line in another format."""
     return [_mount(line) for line in text.split("\n") if line]
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """Return the mount that holds a path: the one with the longest mount point, and of several there the last."""
+    """Return the mount that holds a path: the one with the longest mount point; of several mounts there, the last."""
     found = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
@@ -118,7 +118,7 @@ def _lower(path: str, what: str, mounts: list[Mount], seen: set[str]) -> tuple[P
 
 
 def _device(mount: Mount, path: str) -> str:
-    """Return `MAJOR:MINOR`; if the files have a number of their own, as on Btrfs, it is that of the mount's source."""
+    """Return `MAJOR:MINOR`, from the mount's source if the files have a number of their own, as on Btrfs."""
     number, source = Path(path).stat().st_dev, Path(mount.source)
     if os.major(number) == 0 and source.is_block_device():
         number = source.stat().st_rdev

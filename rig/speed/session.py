@@ -1,8 +1,8 @@
 """A measurement from its first trial to its last: rounds in random order, each trial in a fresh folder and process.
 
 A round holds every arm once, in an order drawn from the seed, so that other activity on the host affects all arms
-alike. Round 0 is the warm-up and is stored, but not counted: in it the disk space is watched, which slows it down.
-Virtual figures repeat to the digit; where they do not, a run is made again.
+alike. Round 0 is the warm-up and is stored, but not counted: the disk space is watched meanwhile, which slows it down.
+Virtual figures repeat to the digit; if they do not, a run is made again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rig.trials.trial import Orders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
 _READS_PER_SECOND = Metric("reads_per_s", "reads/s", more_is_better=True)
-# As of a recording: a race in QEMU makes a rare run differ, see docs/design.md.
+# As for a recording: a race in QEMU makes a rare run differ, see docs/design.md.
 _FURTHER_RUNS_MAX = 8
 
 
@@ -38,7 +38,7 @@ class Progress(Protocol):
         """Show a line."""
 
     def planned(self, cut_count: int) -> None:
-        """Expect so many trials."""
+        """Expect `cut_count` trials."""
 
     def judged(self, cut_count: int) -> None:
         """Count trials that are over."""
@@ -53,7 +53,7 @@ class Plan:
     arms: Mapping[str, tuple[Orders, ArmFacts]]
     # Roughly how much one trial keeps on the disk.
     needed_bytes: int
-    # Of a document: its file, its figures, and its rows that have no arm -> why.
+    # For a document: its file, its figures, and its rows without an arm -> why.
     document: str = ""
     figures: Sequence[Figure] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Survey:
-    """What is said of a bench beside the figures; of a virtual one more, see `rig.speed.speeds`."""
+    """The facts about a bench that are stored with the figures; see `rig.speed.speeds`."""
 
     filesystem: str
     options: Sequence[str]
@@ -76,10 +76,10 @@ class Bench(Protocol):
     """Where trials are carried out: a directory on the user's disk, or a virtual machine."""
 
     def survey(self) -> Survey:
-        """Return what is said of it, once its sync has been measured."""
+        """Measure a sync, and return the facts about the bench."""
 
     def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
-        """Return by arm why a trial cannot be carried out here, without the arms whose trials can."""
+        """Return why trials cannot be carried out here, by arm; arms whose trials can are left out."""
 
     def carried_out(self, orders: Orders) -> dict[str, Any]:
         """Carry out a trial in an empty directory; return its facts, or `error` with the reason."""
@@ -101,7 +101,7 @@ def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
 
 
 def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scale: float) -> Plan:
-    """Return the plan of a document's workloads, in one engine or in several: the arms of all of them.
+    """Return the plan of a document's workloads, in one engine or in several, with the arms of all workloads.
 
     Raise UsageError if two of them contradict each other.
     """
@@ -127,9 +127,9 @@ def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scal
 
 
 def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
-    """Return a plan with those of its arms that match the patterns, and the arms with which they are compared.
+    """Return a plan with only the arms that match the patterns, and the arms that these are compared with.
 
-    Raise UsageError for a pattern that matches none.
+    Raise UsageError for a pattern that matches no arm.
     """
     for pattern in patterns:
         if not any(fnmatchcase(arm, pattern) for arm in plan.arms):
@@ -199,7 +199,7 @@ def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progres
 
 
 def schedule(arms: Sequence[str], repeats: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Yield the round and the arm of every trial, in the order of the seed."""
+    """Yield the round and the arm of every trial, in the order that the seed gives."""
     draw = random.Random(f"speed {seed}")
     for number in range(WARM_UP, repeats + 1):
         order = list(arms)
@@ -215,7 +215,7 @@ def _left_out(hindered: Mapping[str, str]) -> Iterator[str]:
 
 
 def _agreeing(plan: Plan, name: str, bench: Bench, trials: Sequence[Trial], progress: Progress) -> list[Trial]:
-    """Return an arm's counted trials if all took the same time; else as many that did, of these and of further runs.
+    """Return an arm's counted trials if all took the same time; else as many equal ones, from these and further runs.
 
     After `_FURTHER_RUNS_MAX` further runs the first ones stand: `Speeds.spread` tells by how much they differ.
     """
@@ -239,7 +239,7 @@ def _carried_out(plan: Plan, name: str, bench: Bench, *, is_watched: bool) -> di
     if "error" in found:
         raise EngineError(f"{name} could not be measured: {found['error']}")
     for setting, asked in facts.settings.items():
-        # An engine ignores what it does not know, so what is not read back was not set either.
+        # An engine ignores settings that it does not know, so a setting that is not read back was not set either.
         back = found["read_back"].get(setting, "nothing")
         if back != asked:
             raise EngineError(f"{name}: {setting}={asked} was asked for, {back} was read back; nothing is measured")

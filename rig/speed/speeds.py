@@ -14,19 +14,19 @@
                 the delays of a modelled disk, it has {filesystem, device, delays, clock, instructions_per_s, qemu} as
                 texts; `filesystem` is then the word of the rig, such as btrfs.zstd
     probe       {sync_s, sync_s_min, flush_per_sync}: a sync of one block, before the first trial
-    warnings    what a reader has to know about the disk, as sentences
-    seed        of the order of the arms and of what is written
+    warnings    what a reader needs to know about the disk, as sentences
+    seed        for the order of the arms and for the written data
     repeats     counted rounds; round 0 was the warm-up, in which the disk space is watched
-    arms        arm -> {engine, settings, load, base, read_back}; the base is the arm with which it is compared
+    arms        arm -> {engine, settings, load, base, read_back}; the base is the arm to compare with
     trials      list, in the order in which they ran, of
         round, arm      a round holds every arm once, in random order
         metrics         metric -> figure of this trial
-        counts          whatever else the workload counted, such as errors
+        counts          other counts of the workload, such as errors
         latencies_ns    of every transaction, in order of their ends for each writer
-        reads           of readers beside the writers: {count, sample_ns, longest_ns}, the latencies of a part of the
+        reads           of readers next to the writers: {count, sample_ns, longest_ns}, the latencies of a part of the
                         reads, evenly spread, and the longest of all; null without readers
         wall_ns         the measured time
-        transactions, rows, user_bytes      what was written; the bytes are those of keys and values
+        transactions, rows, user_bytes      what was written; the bytes count keys and values
         live_bytes      of keys and values, written before or in the measured time, that were there at its end; null for
                         a document's own workload
         allocated_bytes     disk space of all files at that time; null if they cannot be seen
@@ -34,14 +34,14 @@
                         programs; null if they cannot be read; the last two are null if the kernel counts no flushes
         process_bytes   bytes that the trial and what it started caused to be written to a disk; null if unknown
         cpu_s           processor time of the trial and what it started, user and system; null if unknown
-        busy_ns         how long the processors of the machine were not idle, for whatever program, but without the
+        busy_ns         how long the processors of the machine were not idle, with any program, but without the
                         polling of dm-delay, see `rig.trials.busy`; null if unknown
         space           of a trial that was watched, the disk space that files took, at least: {peak_bytes, files,
-                        groups}, that of all files at one instant, path -> bytes of each, and the same of all at one
-                        instant whose paths differ only in numbers; null if it was not watched
+                        groups}. peak_bytes: all files at one instant. files: path -> bytes of each file. groups: the
+                        same for all files at one instant whose paths differ only in numbers; null if not watched
         files           name -> bytes when the measured time ended, before the database was closed
 
-Figures of different files are comparable only if place and probe are.
+Figures of different files are comparable only if their places and probes are.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from rig.trials.probe import Probe
 FORMAT = "powercut-rig speed 4"
 _FORMATS = {FORMAT, *(f"powercut-rig speed {number}" for number in (1, 2, 3))}
 WARM_UP = 0
-# Of each arm in a virtual machine, to see whether they agree.
+# Runs of each arm in a virtual machine, to see whether they agree.
 RUNS_MIN = 2
-# In `virtual`: how many the clock counts in a second.
+# A key of `virtual`: how many instructions the clock counts in a second.
 INSTRUCTIONS = "instructions_per_s"
-# The name in a run directory, whose report shows these figures beside its virtual ones.
+# The file's name in a run directory, whose report shows these figures next to its virtual ones.
 BESIDE = "speed.json"
 # The load of a document's own workload at the sizes that the document has.
 WHOLE = "scale 1"
@@ -149,7 +149,7 @@ class Speeds:
 
     @property
     def spread(self) -> float:
-        """Return by what share the times of an arm's undisturbed trials differ at most; 0 if in no digit."""
+        """Return by what share the times of an arm's undisturbed trials differ at most; 0 if every digit agrees."""
         times = [[trial.wall_ns for trial in self.undisturbed(arm)] for arm in self.arms]
         return max((max(each) / min(each) - 1 for each in times), default=0.0)
 
@@ -159,7 +159,7 @@ class Speeds:
         return min((len(self.undisturbed(arm)) for arm in self.arms), default=0)
 
     def undisturbed(self, arm: str) -> list[Trial]:
-        """Return the trials of an arm in which nothing watched; before there was `space`, the warm-up was one."""
+        """Return the trials of an arm without a watcher; in formats before `space`, this includes the warm-up."""
         return [trial for trial in self.trials if trial.arm == arm and trial.space is None]
 
     def counted(self, arm: str) -> list[Trial]:
@@ -190,7 +190,7 @@ def load(path: Path) -> Speeds:
 
 
 def beside(folder: Path) -> Speeds | None:
-    """Return the real figures that a user has put into a run directory, None if there are none.
+    """Return the real figures that a user has put into a run directory, or None.
 
     Raise StoreError for anything else.
     """
@@ -223,13 +223,13 @@ def _speeds(message: dict[str, Any]) -> Speeds:
 
 
 def _checked(speeds: Speeds) -> Speeds:
-    """Return the measurement; raise ValueError for one that is not whole, or whose figures are no numbers."""
+    """Return the measurement; raise ValueError if it is incomplete, or if its figures are no numbers."""
     if not speeds.metrics:
         raise ValueError("it has no metric")
     for name, facts in speeds.arms.items():
         trials = [trial for trial in speeds.trials if trial.arm == name]
         rounds = sorted(trial.round for trial in trials)
-        # Arms are compared round by round, so one that is missing would pair the others wrongly.
+        # Arms are compared round by round, so a missing round would pair the others wrongly.
         if len(rounds) != speeds.repeats + 1 or rounds != list(range(WARM_UP, speeds.repeats + 1)):
             raise ValueError(f"{name} has rounds {rounds}, not {WARM_UP} to {speeds.repeats}, each once")
         if len({frozenset(trial.metrics) for trial in trials}) > 1:
@@ -246,7 +246,7 @@ def _checked(speeds: Speeds) -> Speeds:
 
 
 def _numbers(speeds: Speeds) -> Iterator[Any]:
-    """Yield all that the analysis reckons with."""
+    """Yield all numbers that the analysis calculates with."""
     yield from (speeds.seed, speeds.probe.sync_s, speeds.probe.sync_s_min)
     for one in speeds.trials:
         yield from (one.wall_ns, one.transactions, one.rows, one.user_bytes)

@@ -1,12 +1,12 @@
 """For how long the processors of a machine have run programs and the kernel: the busy time.
 
-The kernel counts how long each processor ran something other than its idle task, to the nanosecond, threads of its own
+The kernel counts to the nanosecond how long each processor ran something other than its idle task, kernel threads
 included (Documentation/scheduler/sched-stats.rst, field 7 of a processor). Where the clock counts instructions, that
 time is the number of instructions.
 
 The delays of a modelled disk are no part of it, although dm-delay passes a delay below 50 ms by polling the clock in a
-kernel thread (drivers/md/dm-delay.c since Linux 6.7): that thread's time is taken away. It also hands the requests to
-the disk and completes them, so this small share of the work is not counted either.
+kernel thread (drivers/md/dm-delay.c since Linux 6.7): that thread's time is subtracted. The thread also hands the
+requests to the disk and completes them, so this small share of the work is not counted either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROCESSES = Path("/proc")
 _RUN_NS_FIELD = 7
 # The parent of all kernel threads.
 _KTHREADD = 2
-# As far as kernels that keep 15 characters of a name have it.
+# The part of the name that kernels with names of 15 characters keep.
 _POLLER = "dm-delay-flush-"
 # Long enough for the processor to become idle.
 _REST_S = 1e-5
@@ -62,7 +62,7 @@ class Busy:
             os.close(self._files.pop())
 
     def _read(self) -> list[bytes]:
-        # What runs is counted when it stops running.
+        # The kernel counts what runs only when it stops running.
         time.sleep(_REST_S)
         try:
             return [_content(descriptor) for descriptor in self._files]
@@ -77,7 +77,7 @@ def _of_programs(scheduler: bytes, *polled: bytes) -> int:
 
 
 def _content(descriptor: int) -> bytes:
-    """Return a whole file of /proc, which one read may give only in part."""
+    """Return a whole file of /proc; a single read may return only a part."""
     found = b""
     while part := os.pread(descriptor, _READ_BYTES, len(found)):
         found += part
@@ -95,5 +95,5 @@ def _name(process: Path) -> str:
     try:
         return (process / "comm").read_text().strip()
     except OSError:
-        # It ended meanwhile.
+        # The thread ended meanwhile.
         return ""

@@ -1,4 +1,4 @@
-"""The connections of a trial: writers that carry out transactions, and readers that look up rows beside them.
+"""The connections of a trial: writers that carry out transactions, and readers that look up rows meanwhile.
 
 Several connections are processes or threads, as the engine allows, which begin together. A reader looks up one row at a
 time, by a random key among the rows that were there from the start, and checks what it finds; it ends when the last
@@ -27,9 +27,9 @@ from rig.engines import RevocableSession, Session
 from rig.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation, Row
 
-# How often a transaction or a read is tried that is refused because another connection is at work.
+# How often to try a transaction or a read that is refused because another connection is at work.
 _ATTEMPTS_MAX = 1000
-# Of each reader. Readers do millions of reads in a long trial, so they keep a part of the latencies, evenly spread.
+# Per reader. A reader does millions of reads in a long trial, so it keeps a part of the latencies, evenly spread.
 _SAMPLE_MAX = 2048
 _Answer = TypeVar("_Answer")
 
@@ -64,7 +64,7 @@ class Draws:
         self._random = random.Random(f"connection {seed}")
 
     def pause(self) -> None:
-        """Wait for between nothing and twice the mean; do nothing if that is 0."""
+        """Wait for between nothing and twice the mean; do nothing if the mean is 0."""
         if self._think_s:
             time.sleep(self._random.uniform(0, 2 * self._think_s))
 
@@ -80,7 +80,7 @@ class Flag:
         self._memory = mmap.mmap(-1, 1)
 
     def set(self) -> None:
-        """Set it in every process that was forked with it."""
+        """Set the flag in every process that was forked with it."""
         self._memory[0] = 1
 
     @property
@@ -102,7 +102,7 @@ def write(session: Session, work: Sequence[Sequence[Operation]], draws: Draws) -
 
 
 def read(session: Session, table: str, rows: Mapping[int, Row], draws: Draws, is_over: Flag) -> Read:
-    """Look up rows until the writers are done, at least one; raise EngineError for one that is not what it must be."""
+    """Look up rows until the writers are done, at least one row; raise EngineError if a row is wrong."""
     keys = list(rows)
     count, refused, longest_ns, stride = 0, 0, 0, 1
     sample_ns: list[int] = []
@@ -158,7 +158,7 @@ def together(
     with ExitStack() as stack:
         pipes, processes = [], []
         for task in (*writers, *readers):
-            # One at a time: a process that inherits another's end keeps it open when that one dies, and nobody is told.
+            # One at a time: a process that inherits another's end would keep it open when the other dies, unnoticed.
             mine, theirs = context.Pipe()
             pipes.append(stack.enter_context(mine))
             process = context.Process(target=_carry_out, args=(theirs, opened, task), daemon=True)
@@ -184,7 +184,7 @@ def together(
 
 
 def _end(process: ForkProcess) -> None:
-    """Kill a process that an error of another has left at work, and release it."""
+    """Kill a process that was left at work by an error of another, and release it."""
     process.kill()
     process.join()
     process.close()
@@ -196,7 +196,7 @@ def _waiting(may_begin: threading.Event, task: Callable[[], _Answer]) -> _Answer
 
 
 def _tried(session: Session, action: Callable[[], _Answer]) -> tuple[_Answer, int]:
-    """Do something, again if it is refused; return its answer and how often it was. Raise the last attempt's error."""
+    """Do something, again if it is refused; return the answer and the refusals. Raise the last attempt's error."""
     for attempt in range(_ATTEMPTS_MAX):
         try:
             return action(), attempt

@@ -1,8 +1,8 @@
 """The disks under a file system, and what the block layer has counted there.
 
-A partition, a device-mapper target and an md array count no flushes of their own, so the counters are those of the
-whole disks below them; below a loop device is the file system of its backing file. A disk counts the requests of every
-program. Counters are those of the kernel's Documentation/block/stat.rst; flushes are among them since Linux 5.5.
+A partition, a device-mapper target and an md array count no flushes of their own, so the whole disks below them are
+read; below a loop device is the file system of its backing file. A disk counts the requests of every program. The
+kernel's Documentation/block/stat.rst describes the counters; they include flushes since Linux 5.5.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def backing_file(folder: Path) -> str:
 
 
 def counted(folders: Sequence[Path]) -> Counters | None:
-    """Return what these disks have counted until now; None if there are none, or one cannot be read."""
+    """Return what these disks have counted until now; None without disks, or if one cannot be read."""
     try:
         read = [parsed((folder / "stat").read_text()) for folder in folders]
     except OSError:

@@ -1,8 +1,8 @@
 """What a measured database does: the ledger of the rig, or transactions that each insert a fixed number of rows.
 
-The ledger is the workload whose losses the rig counts; one connection carries it out. Rows may come from several
-writers, each with rows and a connection of its own, and readers may look up the rows that were there before. A row is
-an integer key and a text of 100 bytes.
+The ledger is the workload whose losses the rig counts; one connection carries it out. Several writers may insert rows,
+each with rows and a connection of its own, and readers may look up the rows that were there before. A row is an integer
+key and a text of 100 bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Load:
     transactions: int
     writers: int
     seed: int
-    # Rows in the table before the measured time: those that are read.
+    # Rows in the table before the measured time, which the readers look up.
     filled: int = 0
     readers: int = 0
     # Mean pause of each connection before a transaction or a read.

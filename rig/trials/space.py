@@ -1,12 +1,13 @@
 """The disk space that files take while a trial runs, and the most that each of them took.
 
-A process of its own looks at the directory about once a millisecond, and never for more than half of the time. What
-lives shorter than this step may be missed, and so may a file that is open, but removed: the figures are the least that
-was taken. Looking takes processor time, so a trial that is watched must not be compared with one that is not.
+A process of its own looks at the directory about once a millisecond, and never for more than half of the time. A file
+that lives shorter than this step may be missed, and so may a file that is open but removed, so the files took at least
+what the figures say. Looking takes processor time, so a trial that is watched must not be compared with one that is
+not.
 
 A file takes its allocated blocks (`st_blocks` of stat(2)). So the holes of a sparse file take nothing, and data that
 waits in memory for its blocks counts as soon as the file system has set them aside. A file that has two names, or gets
-another one meanwhile, counts once.
+another name meanwhile, counts once.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Watcher:
         self._directory = directory
 
     def __enter__(self) -> Self:
-        # It is forked before an engine has threads, one of which might hold a lock for ever in the fork.
+        # Fork before the engine has threads: a lock that a thread holds would stay locked in the fork for ever.
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_watch, args=(theirs, self._pipe, self._directory), daemon=True)
@@ -62,7 +63,7 @@ class Watcher:
 
 
 class Peak:
-    """The most that files took: each, those whose names differ only in numbers, and all."""
+    """The most that files took: each file, each group whose names differ only in numbers, and all files."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -81,7 +82,7 @@ class Peak:
 
     @property
     def message(self) -> dict[str, Any]:
-        """Return it in JSON's types; a group of one file has its name."""
+        """Return the peaks in JSON's types; a group of one file has the file's name."""
         members: dict[str, list[str]] = {}
         for name in self._files:
             members.setdefault(group_of(name), []).append(name)
@@ -119,8 +120,8 @@ def allocated(directory: Path) -> dict[str, int]:
 
 
 def _watch(pipe: Connection, others_end: Connection, directory: Path) -> None:
-    """Look at a directory from the first word until the second, and answer it; end with the pipe."""
-    # Else the pipe would not end with the other process.
+    """Look at a directory from the first word until the second, and answer the second; end with the pipe."""
+    # Otherwise the pipe would not end with the other process.
     others_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, BrokenPipeError):

@@ -24,7 +24,7 @@ class Stopwatch:
     """A `rig.engines.replications.Stopwatch` that reads the block layer and the process."""
 
     def __init__(self, directory: Path, below: Sequence[Path], watcher: Watcher | None = None) -> None:
-        """Take the directory, the sysfs folders of its disks, and who watches the space there, if it is watched."""
+        """Take the directory, the sysfs folders of its disks, and the watcher of the space there, if any."""
         self.directory = directory
         self._watcher = watcher
         self._below = below
@@ -108,7 +108,7 @@ def _allocated(directory: Path) -> int | None:
 def _written() -> int | None:
     """Return the bytes that this process and its descendants caused to be written to a disk.
 
-    They are those that live, such as a server, and children that they have waited for.
+    Descendants are living processes, such as a server, and children that these have waited for.
     """
     try:
         return sum(_written_by(process) for process in _family(_PROCESSES / "self"))
@@ -129,9 +129,9 @@ def _written_by(process: Path) -> int:
 
 
 def _cpu_s() -> float | None:
-    """Return the processor time of this process and its descendants, as `_written` does; that of the living in ticks.
+    """Return the processor time of this process and of the descendants that `_written` counts.
 
-    A server is such a descendant, and nobody waits for it while it is measured.
+    For living descendants it is in ticks: nobody waits for a server while it is measured.
     """
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     try:
@@ -143,7 +143,7 @@ def _cpu_s() -> float | None:
 
 
 def _ticks(process: Path) -> int:
-    # After the name, which may hold anything: fields 14 to 17 of proc(5), its own and those of children it waited for.
+    # After the name, which may hold anything: fields 14 to 17 of proc(5), for itself and for children it waited for.
     words = (process / "stat").read_text().rpartition(")")[2].split()
     return sum(map(int, words[11:15]))
 

@@ -1,6 +1,6 @@
 """One arm carried out once: on the host by this module as a program, orders as JSON on standard input, facts on output.
 
-So every trial begins with a fresh process, and an engine that dies costs only the trial. Making the database and
+So every trial begins with a fresh process, and an engine that dies costs only its trial. Making the database and
 closing it are outside the measured time, unless a document's own workload says otherwise.
 """
 
@@ -80,7 +80,7 @@ def _carried(orders: Orders, watch: Stopwatch) -> dict[str, Any]:
     counts = facts["counts"]
     metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
     told = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
-    # How much of what a document's workload writes is there at the end, it does not tell.
+    # A document's workload does not report how much of its data is there at the end.
     return {**facts, **told, "live_bytes": None, "metrics": metrics}
 
 
@@ -146,7 +146,7 @@ def _connected(engine: Engine, directory: str) -> Session:
 
 
 def _summed(done: Sequence[Read]) -> dict[str, Any]:
-    """Return the reads of a trial as facts: those of all readers."""
+    """Return the reads of all readers of a trial as facts."""
     return {
         "count": sum(part.count for part in done),
         "sample_ns": [taken_ns for part in done for taken_ns in part.sample_ns],
@@ -155,7 +155,7 @@ def _summed(done: Sequence[Read]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Carry out the orders, and print the facts, or one line that says why there are none."""
+    """Carry out the orders, and print the facts, or one line that says why they are missing."""
     try:
         message = json.loads(sys.stdin.buffer.read())
         told = carry_out(Orders.of(message["orders"]), message["directory"], message["disks"])

@@ -13,7 +13,7 @@ from rig.workloads.operations import Operation
 
 
 class EventKind(StrEnum):
-    """The kinds of event. Idling, opening again and another process need nothing of an engine."""
+    """The kinds of event. Idling, opening again and another process need no help from the engine."""
 
     # Nothing happens for longer than a file system waits before it commits by itself.
     IDLE = "idle"
@@ -26,7 +26,7 @@ class EventKind(StrEnum):
     # A reader takes a snapshot, and lets go of it.
     HOLD = "hold-snapshot"
     DROP = "drop-snapshot"
-    # A log is moved into the database, every other time over a connection that is opened for it.
+    # A log is moved into the database; every other time over a connection that is opened for this.
     CHECKPOINT = "checkpoint"
     # Free space is given back.
     VACUUM = "vacuum"
@@ -46,5 +46,5 @@ class Event:
 
     kind: EventKind
     draw: int = 0
-    # Of a rollback: the transaction, which ends with one.
+    # For a rollback: the transaction that ends with it.
     operations: tuple[Operation, ...] = ()

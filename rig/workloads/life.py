@@ -1,13 +1,13 @@
-"""A life: a seeded walk through what a database goes through, of which the ledger does only a part.
+"""A life: a seeded walk through what a database goes through. The ledger does only a part of this.
 
 The walk deals cards: in each round of `ROUND` transactions every kind of transaction and of event comes up, in an order
-drawn from the seed, so a short run has seen them all. Transactions of one page and of more pages than a small cache
-holds; rows longer than a page and empty ones; savepoints, nested, kept and rolled back;
-tables and indexes made and dropped beside changes of rows. The events are those of `rig.workloads.events`. Every
-`FLOOD_EVERY` transactions one adds 20 MB and the next removes them: only a long run has it.
+drawn from the seed, so a short run has seen them all. Transactions change one page, or more pages than a small cache
+holds. Rows are longer than a page, or empty. Savepoints are nested, kept and rolled back. Tables and indexes are made
+and dropped along with changes of rows. `rig.workloads.events` lists the events. Every `FLOOD_EVERY` transactions one
+transaction adds 20 MB and the next removes them: only a long run has this.
 
-A transaction updates at least one row of `item`, which then holds its number: so no two contents are equal. Everything
-follows from (seed, number), but to know what transaction `number` finds, the walk goes through all before it.
+A transaction updates at least one row of `item`, which then holds its number, so no two contents are equal. Everything
+follows from (seed, number), but to know what transaction `number` finds, the walk goes through all transactions before.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Step:
     events: tuple[Event, ...]
     content: Content
     has_index: bool = False
-    # The transaction before which the reader lets go of its snapshot; 0 if there is none.
+    # The transaction before which the reader lets go of its snapshot; 0 if no snapshot is held.
     held_until: int = 0
 
 
 def step(seed: int, number: int, cards: tuple[Card, ...] = ()) -> Step:
-    """Return one step of the walk that deals these cards, by default those of `CARDS`."""
+    """Return one step of the walk that deals these cards, by default `CARDS`."""
     cards = cards or CARDS
     steps = _steps(seed, cards)
     while len(steps) <= number:
@@ -303,7 +303,7 @@ assert len(_EVENTS) == ROUND
 
 
 def _dealt(label: str, number: int, cards: Sequence[_Any]) -> tuple[_Any, int]:
-    """Return the card of a transaction, of which each round deals all, and how many of its kind were dealt before."""
+    """Return the card of a transaction, and how many of its kind were dealt before; each round deals every card."""
     round_, place = divmod(number - 1, len(cards))
     order = list(cards)
     random.Random(f"{label} {round_}").shuffle(order)

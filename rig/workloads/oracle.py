@@ -2,17 +2,17 @@
 
 If there is no such p, the versions of the rows say what is wrong: each row found shows which transaction wrote it, so
 earlier writes of that row are superseded and later ones are undone. Transaction 0 is the setup. `top` is the last
-transaction of which anything is visible:
+transaction with any visible effect:
 - foreign: a row that no transaction wrote;
 - hole: a transaction is missing as a whole, although a later one is visible;
 - stale: a transaction before `top` is visible only in part;
 - torn: `top` itself is visible only in part.
 
-Where the tables are in several databases (`Parted`), each of them may be a prefix of its own. If they all are, but of
-no common length, the content is split: a transaction is whole in one database and missing in another.
+If the tables are in several databases (`Parted`), each database may hold a prefix of its own. If all hold prefixes, but
+of no common length, the content is split: a transaction is whole in one database and missing in another.
 
-A table that is not always there counts as a row of its own: whether it exists. What a transaction rolled back to a
-savepoint it has not written. A row says nothing about the transactions that wrote it before its visible version. An
+A table that is not always there counts as a row of its own: whether it exists. A transaction has not written what it
+rolled back to a savepoint. A row says nothing about the transactions that wrote it before its visible version. An
 absent row was never there or has been deleted. If the transaction after `top` would have deleted it, that transaction
 counts as visible and becomes `top`, because a transaction in flight is more likely than the loss of an old one.
 """
@@ -40,7 +40,7 @@ class Readable(Protocol):
     """What the oracle needs of an open database; see `rig.engines.Database`."""
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of these tables; a table that does not exist is absent."""
 
     def problems(self) -> list[str]:
         """Return what the engine's own checks complain about."""
@@ -51,7 +51,7 @@ class Readable(Protocol):
 
 @runtime_checkable
 class Parted(Protocol):
-    """What it needs in addition of one whose tables may be in several databases."""
+    """What the oracle needs in addition if the tables may be in several databases."""
 
     def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
         """Return the names of the tables in each database; empty if there is only one."""
@@ -105,7 +105,7 @@ class Oracle:
         return Finding(FindingKind.CORRUPT, detail="; ".join(problems))
 
     def judge_content(self, content: Content, parts: Sequence[frozenset[str]] = ()) -> Finding:
-        """Compare a whole content with every model, then those of its parts each with its own."""
+        """Compare a whole content with every model, then each part with the models of its own tables."""
         for count in reversed(range(len(self._models))):
             if content == self._models[count]:
                 return Finding(FindingKind.PREFIX, recovered=count)
@@ -215,7 +215,7 @@ class _Diagnosis:
         return ""
 
     def _top(self) -> int:
-        """Return the last transaction of which anything is visible."""
+        """Return the last transaction with any visible effect."""
         top = 0
         for place, versions in self._history.versions.items():
             found = self._content.get(place)
@@ -259,6 +259,6 @@ def _shown(row: Row | None) -> str:
 
 
 def _finding(kind: FindingKind, error: Exception, before: str = "") -> Finding:
-    """Return an error as a finding of a kind, or as one of its own if it tells of memory."""
+    """Return an error as a finding of this kind, or of another kind if the error tells of memory."""
     kind = FindingKind.OUT_OF_MEMORY if isinstance(error, MemoryError) else kind
     return Finding(kind, detail=f"{before}{type(error).__name__}: {error}")

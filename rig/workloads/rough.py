@@ -1,8 +1,8 @@
 """A life in which transactions also roll back to a savepoint when they have changed more since than the cache holds.
 
-Apart from `rig.workloads.life`, because releases of an engine lose committed transactions after that, even without a
-cut. An engine may give it other settings that are known to be too much (`Spec.tuning_of`). A promise that this breaks
-in every release would hide what else is found in a life.
+Apart from `rig.workloads.life`, because releases of an engine lose committed transactions after such a rollback, even
+without a cut. An engine may use other settings here that are known to be too much for it (`Spec.tuning_of`). A promise
+that this workload breaks in every release would hide what else is found in a life.
 """
 
 from __future__ import annotations

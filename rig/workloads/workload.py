@@ -16,8 +16,8 @@ from rig.workloads.events import Event
 from rig.workloads.operations import Content, Operation, Skill, Table, Verb, models, within
 from rig.workloads.oracle import Oracle
 
-# Modules of this package; those that are measured at night where none is named, and those of a quick run: there, a life
-# begins with the creation.
+# The modules of this package; the ones that are measured at night if none is named; and the ones of a quick run, where
+# a life begins with the creation.
 NAMES = (DEFAULT_WORKLOAD, "life", "creation", "rough", "writers")
 MEASURED = NAMES[:3]
 QUICK = NAMES[:2]
@@ -32,9 +32,9 @@ class Workload(Protocol):
     LATER: tuple[Table, ...]
     # Whether making the database is transaction 1, so that it is cut too; if not, it is durable before the first one.
     CREATES: bool
-    # How many transactions are recorded at most; None if as many as anybody wants.
+    # The most transactions that are recorded; None without a limit.
     TRANSACTIONS_MAX: int | None
-    # The skills without which it would be another workload.
+    # The skills that an engine needs; without them this would be another workload.
     NEEDS: frozenset[Skill]
 
     def initial(self, seed: int) -> tuple[Operation, ...]:
@@ -73,8 +73,8 @@ class Work:
         self.initial = self._workload.initial(seed)
         # Whether transaction 1 makes the database.
         self.creates = self._workload.CREATES
-        # How many processes commit at a time, and threads in each, (1, 1) unless the workload says more; and then the
-        # table and column that tell which transaction was the last.
+        # How many processes commit at a time, and threads in each: (1, 1) unless the workload says more. If it does,
+        # `last` is the table and column that tell which transaction was the last.
         self.writers: tuple[int, int] = getattr(self._workload, "WRITERS", (1, 1))
         self.last: tuple[str, str] = getattr(self._workload, "LAST", ("", ""))
 

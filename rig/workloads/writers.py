@@ -1,8 +1,9 @@
 """Several writers at a time: the ledger, with processes and threads that all want to commit the next transaction.
 
-Whoever gets the engine's write lock reads which transaction was the last and carries out the next one. So the engine
-decides who commits what, and the content after p commits is the same whoever made them: it is judged as always. If the
-content is that after p commits, each writer has a prefix of its own commits, in the order in which they were made.
+The writer that gets the engine's write lock reads which transaction was the last and carries out the next one. So the
+engine decides which writer commits what. The content after p commits does not depend on which writers made them, so it
+is judged as always. If the content equals the model after p commits, each writer has a prefix of its own commits, in
+the order in which they were made.
 """
 
 from __future__ import annotations
@@ -17,5 +18,5 @@ __all__ = [
 NEEDS = frozenset({Skill.WRITERS})
 # Processes, and threads in each.
 WRITERS = (2, 2)
-# The table and the column of which the largest value is the number of the last transaction.
+# The table and the column whose largest value is the number of the last transaction.
 LAST = ("account", "changed_by")

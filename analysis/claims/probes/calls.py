@@ -2,9 +2,9 @@
 
 A VFS is put between SQLite and its own `unix` VFS (sqlite.org/vfs.html). It passes every call on and notes it, so the
 files and the locks are the real ones. Syncs of a directory and lock calls are seen one layer lower, at the table of
-system calls of that VFS. Left out are reads, and whatever a memory map changes.
+system calls of that VFS. Reads, and changes through a memory map, are left out.
 
-It works on the library that Python's own `sqlite3` uses, if that is a shared one.
+It works on the library that Python's own `sqlite3` uses, if that is a shared library.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Counter:
                 raise raised
 
     def _safe(self, function: Callable[..., int]) -> Callable[..., int]:
-        """Return the function with what it raises kept for the end of the block, and an I/O error returned instead."""
+        """Return a wrapper that keeps an exception for the end of the block, and returns an I/O error instead."""
 
         def called(*arguments: Any) -> int:
             try:

@@ -73,7 +73,7 @@ def shm_of(path: Path) -> Path:
 
 
 def size_bytes(path: Path) -> int:
-    """Return the size of a file, 0 if there is none."""
+    """Return the size of a file, 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 

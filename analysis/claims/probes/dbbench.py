@@ -104,7 +104,7 @@ def killed(folder: Path) -> Figures:
     found: dict[str, int] = {}
     for name, options in (("wal", {}), ("nowal", {"disable_wal": True})):
         path = folder / name
-        # A memtable that holds everything: what is found was in the log.
+        # The memtable holds everything, so the records that are found were in the log.
         words = _words(path, "fillseq", {**options, "num": _MANY, "write_buffer_size": 1 << 30})
         reports = (_reported(words, seconds) for seconds in _KILLED_AFTER_S)
         found[f"reported_{name}"] = next(filter(None, reports), 0)
@@ -114,7 +114,7 @@ def killed(folder: Path) -> Figures:
 
 
 def _reported(words: list[str], seconds: int) -> int:
-    """Run a program, kill it after so many seconds, and return how many records it had reported as written."""
+    """Run a program, kill it after `seconds`, and return how many records it had reported as written."""
     try:
         host.run(["timeout", "--signal", "KILL", str(seconds), *words], timeout_s=_LIMIT_S)
     except HostError as error:

@@ -26,7 +26,7 @@ _LEVELS = ("off", "normal", "full", "extra")
 
 
 def default_mode(folder: Path) -> Figures:
-    """Return what a fresh database says of its journal mode and sync level, and after it was put into WAL."""
+    """Return journal mode and sync level as a fresh database reports them, before and after it is put into WAL."""
     with closing(opened(folder / "fresh.db")) as fresh:
         before, level = pragma(fresh, "journal_mode"), pragma(fresh, "synchronous")
         pragma(fresh, "journal_mode", "wal")

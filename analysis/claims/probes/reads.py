@@ -1,4 +1,4 @@
-"""A probe of reading beside a log: how long a point read takes while the WAL is short or long."""
+"""A probe of reads with a log: how long a point read takes while the WAL is short or long."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reads_beside_log(folder: Path) -> Figures:
 
 @contextmanager
 def _reader(path: Path, frames: int) -> Iterator[sqlite3.Connection]:
-    """Make a database with a WAL of so many frames, and return a reader with a small cache."""
+    """Make a database with a WAL of `frames` frames, and return a reader with a small cache."""
     pragmas: Pragmas = {"journal_mode": "wal", "synchronous": "off", "wal_autocheckpoint": 0}
     with closing(opened(path, **pragmas)) as writer, closing(opened(path, cache_size=10)) as reader:
         fill(writer, _ROWS)
@@ -54,7 +54,7 @@ def _reader(path: Path, frames: int) -> Iterator[sqlite3.Connection]:
 
 def _reading_s(reader: sqlite3.Connection, seed: int) -> float:
     chosen = random.Random(seed)
-    # Of the processor, because what else runs on the host is not what a read costs.
+    # Processor time, because other programs on the host are no part of the cost of a read.
     began_s = time.thread_time()
     for _ in range(_READS):
         reader.execute("SELECT payload FROM rows WHERE id = ?", (chosen.randrange(1, _ROWS + 1),)).fetchone()

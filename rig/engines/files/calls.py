@@ -22,11 +22,11 @@ def _nothing(_: int) -> None:
     pass
 
 
-# What is called after a write to a file.
+# The calls after a write to a file.
 AFTER: Mapping[str, Callable[[int], None]] = {
     "none": _nothing, "range": _written_back, "fdatasync": os.fdatasync, "fsync": os.fsync, "odsync": _nothing,
 }  # fmt: skip
-# Flags with which a file is opened for it.
+# The flags with which a file is opened for such a call.
 FLAGS: Mapping[str, int] = {"odsync": os.O_DSYNC}
 
 
@@ -45,7 +45,7 @@ def sync_directory(directory: str) -> None:
 
 
 def new_file(path: str, data: bytes) -> None:
-    """Make a file of which nothing is durable yet."""
+    """Make a file, without making any of it durable."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         whole(os.write(file, data), data)
@@ -54,7 +54,7 @@ def new_file(path: str, data: bytes) -> None:
 
 
 def durable_file(path: str, data: bytes) -> None:
-    """Make a file, and make it durable with its name."""
+    """Make a file; make its content and its name durable."""
     new_file(path, data)
     sync_file(path)
     sync_directory(os.path.dirname(path))
@@ -70,7 +70,7 @@ def sync_file(path: str) -> None:
 
 
 def content(path: str) -> bytes:
-    """Return what is in a file; nothing if there is none."""
+    """Return the content of a file; empty if the file does not exist."""
     try:
         with open(path, "rb") as file:
             return file.read()

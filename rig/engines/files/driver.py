@@ -1,4 +1,4 @@
-"""Carry out a pattern, and say what is found of it. Everything happens in this process; no other is started."""
+"""Carry out a pattern, and say what is left of it. Everything happens in this process; no other is started."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def session(start: Start, task: Task) -> Session:  # noqa: ARG001 - there is no 
 
 
 def recovered(start: Start, task: Task) -> Finding:  # noqa: ARG001 - there is no process to start
-    """Return what is found of the pattern."""
+    """Return what is left of the pattern."""
     try:
         found = _pattern(task).found()
     except OSError as error:

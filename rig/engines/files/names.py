@@ -45,7 +45,7 @@ class Create:
 
 
 class Replace:
-    """One file, of which each transaction makes a new version that takes the name of the old one."""
+    """One file. Each transaction makes a new version, which takes the name of the old version."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -62,7 +62,7 @@ class Replace:
         _name_synced(self._job)
 
     def found(self) -> Answer | Finding:
-        """Return which version is there: any but a whole one is damage, as the one before is gone as well."""
+        """Return which version is there. Anything but a whole version is damage: the version before is gone, too."""
         if not os.path.exists(self._path):
             return Answer(frozenset())
         data = content(self._path)
@@ -89,7 +89,7 @@ class Link:
         _name_synced(self._job)
 
     def found(self) -> Answer | Finding:
-        """Return the names; damage if one is not a name of the file."""
+        """Return the names; damage if any of them is not a name of the file."""
         numbers = _numbers(os.listdir(self._job.directory))
         for path in [_name(self._job, number) for number in sorted(numbers)]:
             if content(path) != _data(self._job, 0):
@@ -102,7 +102,7 @@ class Unlink:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        # The last that is prepared: without it, what is missing was never there.
+        # Prepared last: if this file is missing, the missing names may never have been there.
         self._path = job.path("prepared")
 
     def prepare(self) -> None:

@@ -1,4 +1,4 @@
-"""A pattern: what it prepares, what each transaction does, and what of that is found after a cut.
+"""A pattern: what it prepares, what each transaction does, and what is left after a cut.
 
 Preparations are part of the first transaction and always durable, so only what the transactions do is at stake.
 """
@@ -14,7 +14,7 @@ from rig.engines.answers import Answer
 
 @dataclass(frozen=True)
 class Job:
-    """What a pattern is told: where, for how many transactions, and what to call after each."""
+    """The task of a pattern: where it works, how many transactions it has, and what to call after each."""
 
     directory: str
     seed: int
@@ -22,7 +22,7 @@ class Job:
     after: str
 
     def path(self, name: str) -> str:
-        """Return the path of a file of the directory."""
+        """Return the path of a file in the directory."""
         return f"{self.directory}/{name}"
 
 
@@ -36,7 +36,7 @@ class Pattern(Protocol):
         """Make what the transactions need, durably."""
 
     def carry_out(self, number: int) -> None:
-        """Do what a transaction does, with the calls after it."""
+        """Carry out a transaction, with the calls after it."""
 
     def found(self) -> Answer | Finding:
-        """Return which transactions are there, or the damage if none can be told; change nothing."""
+        """Return which transactions are there, or the damage if that cannot be said; change nothing."""

@@ -1,6 +1,6 @@
-"""The patterns by word, and what the manual pages of Linux promise of each: without a sync, nothing.
+"""The patterns by word, and what the manual pages of Linux promise about each: without a sync, nothing.
 
-A word names what is done and the call after it; `none` means no call. Sections are those of the Linux man-pages.
+A word names what is done and the call after it; `none` means no call. Sections refer to the Linux man-pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MSYNC = "msync(2), MS_SYNC"
 
 
 class Kept(NamedTuple):
-    """What is promised of a pattern: every transaction or only their order; without a source, nothing."""
+    """The promise for a pattern: every transaction, or only their order; without a source, nothing."""
 
     source: str = ""
     only_order: bool = False
@@ -37,8 +37,8 @@ PATTERNS: Mapping[str, Kept] = {
     "overwrite-odsync": Kept(_ODSYNC),
     "mapped-none": Kept(),
     "mapped-msync": Kept(_MSYNC),
-    # A new version under a temporary name, renamed over the old one: `fsync` syncs the file before, `synced` the
-    # directory as well after.
+    # A new version under a temporary name, renamed over the old one: `fsync` syncs the file before the rename;
+    # `synced` also syncs the directory after it.
     "replace-none": Kept(),
     "replace-fsync": Kept(),
     "replace-synced": Kept(_DIRECTORY),
@@ -46,7 +46,7 @@ PATTERNS: Mapping[str, Kept] = {
     "create-none": Kept(),
     "create-fsync": Kept(),
     "create-synced": Kept(_DIRECTORY),
-    # A name more for a file, or a name less; `synced` syncs the directory.
+    # One name more for a file, or one less; `synced` syncs the directory.
     "link-none": Kept(),
     "link-synced": Kept(_DIRECTORY),
     "unlink-none": Kept(),

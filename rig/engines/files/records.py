@@ -40,7 +40,7 @@ class Log:
         AFTER[self._job.after](self._file)
 
     def write(self, number: int) -> None:
-        """Append a record, without what comes after it."""
+        """Append a record, without the call after it."""
         data = self._record(number)
         whole(os.write(self._file, data), data)
 
@@ -79,7 +79,7 @@ class Slots:
         AFTER[self._job.after](self._file)
 
     def found(self) -> Answer | Finding:
-        """Return what the slots show: a transaction is there if its slot holds it or a later one of the same slot."""
+        """Return what the slots show: a transaction is there if its slot holds it or a later transaction."""
         data = content(self._path)
         have: set[int] = set()
         torn: dict[int, str] = {}
@@ -107,7 +107,7 @@ class Slots:
 
 
 class MappedSlots(Slots):
-    """The same through a memory map."""
+    """The same slots, written through a memory map."""
 
     def prepare(self) -> None:
         """Make the file and map it."""
@@ -140,9 +140,9 @@ class Pair:
         self._second.write(number)
 
     def found(self) -> Answer | Finding:
-        """Return what is in both up to the first gap, and as damage what only the second has.
+        """Return the transactions that both files have up to the first gap; what only the second has is damage.
 
-        Nothing is promised of the second by itself, so a gap in it breaks nothing.
+        The second file by itself has no promise, so a gap in it breaks nothing.
         """
         first, second = self._first.found(), self._second.found()
         seen = second.have | second.torn.keys()

@@ -1,7 +1,7 @@
-"""What the patterns write: sectors that each tell which transaction wrote them, and where.
+"""What the patterns write: sectors that each say which transaction wrote them, and where.
 
-A sector repeats its number, its place and a word of the seed, so neither a part of a sector nor one in the wrong place
-passes for a whole one.
+A sector repeats its number, its place and a word of the seed. So neither a part of a sector nor a sector in the wrong
+place passes for a whole sector.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOBODY = -1
 
 
 def written(seed: int, number: int, first: int, count: int) -> bytes:
-    """Return `count` sectors of a transaction, the first of which is sector `first` of its file; 0 is preparation."""
+    """Return `count` sectors of a transaction, from sector `first` of its file on; number 0 is the preparation."""
     return b"".join(_sector(seed, number, place) for place in range(first, first + count))
 
 
@@ -32,7 +32,7 @@ def author(seed: int, place: int, sector: bytes) -> int:
 
 
 def authors(seed: int, first: int, data: bytes) -> set[int]:
-    """Return the numbers of all transactions that wrote a part of a file, which begins at its sector `first`."""
+    """Return the numbers of all transactions that wrote `data`, a part of a file from sector `first` on."""
     offsets = range(0, len(data), SECTOR_BYTES)
     return {author(seed, first + at // SECTOR_BYTES, data[at : at + SECTOR_BYTES]) for at in offsets}
 

@@ -91,7 +91,7 @@ class Punch(_Parts):
         punch(self._file, (number - 1) * _PART_BYTES, _PART_BYTES)
 
     def found(self) -> Answer | Finding:
-        """Return the holes; a part that is neither a hole nor what was there is there in part."""
+        """Return the holes; a part that is neither a hole nor unchanged counts as a hole in part."""
         have, torn = set(), {}
         for index, part in enumerate(self._parts()):
             if not any(part):

@@ -1,9 +1,10 @@
 """What LevelDB has written, and whether it is still compacting: by its info log, a property, and the format of its log.
 
-The property `leveldb.stats` rounds to whole MB, so the bytes of tables are read from the info log, the file `LOG`,
-which has a line for each table that was made from memory and for each compaction. A log is removed once a table holds
-what is in it, so the bytes of logs are computed from their format (doc/log_format.md) and that of a batch
-(db/write_batch.cc), as if all were one: each further log begins with a new block, which may save a header of 7 bytes.
+The property `leveldb.stats` rounds to whole MB, so the bytes of tables are read from the info log, the file `LOG`. It
+has a line for each table that was made from memory and for each compaction. A log is removed once a table holds its
+content, so the bytes of logs are computed from the formats of a log (doc/log_format.md) and of a batch
+(db/write_batch.cc). The calculation treats all logs as one. In fact each further log begins with a new block, which may
+save a header of 7 bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ SSTABLES = b"leveldb.sstables"
 _FLUSHED = re.compile(r"Level-0 table #\d+: (\d+) bytes OK$", re.MULTILINE)
 _COMPACTED = re.compile(r"Compacted \d+@\d+ \+ \d+@\d+ files => (\d+) bytes$", re.MULTILINE)
 _LEVEL = re.compile(r"--- level (\d+) ---")
-# The keys that follow may be of any bytes but line feeds, which LevelDB escapes.
+# The keys that follow may contain any bytes except line feeds, which LevelDB escapes.
 _TABLE = re.compile(r" \d+:(\d+)\[")
-# doc/impl.md: level 0 may have so many files, and level n 10^n MB; the last level may have any number.
+# doc/impl.md: level 0 may have this many files, and level n may have 10^n MB; the last level has no limit.
 _FILES_MAX_OF_LEVEL_0 = 4
 _LEVELS = 7
 _BLOCK_BYTES, _HEADER_BYTES = 32 << 10, 7
@@ -27,7 +28,7 @@ _BATCH_BYTES, _KIND_BYTES = 12, 1
 
 
 def flushed_bytes(info_log: str) -> int:
-    """Return the bytes of the tables made from memory; raise EngineError if none is named: nothing said is not 0."""
+    """Return the bytes of the tables made from memory; raise EngineError if the log names no such table."""
     found = _FLUSHED.findall(info_log)
     if not found:
         last = info_log.strip().rpartition("\n")[2]
@@ -36,12 +37,12 @@ def flushed_bytes(info_log: str) -> int:
 
 
 def compacted_bytes(info_log: str) -> int:
-    """Return the bytes of the tables that compactions made; without any it is 0."""
+    """Return the bytes of the tables that compactions made; 0 without compactions."""
     return sum(map(int, _COMPACTED.findall(info_log)))
 
 
 def levels(sstables: str) -> dict[int, list[int]]:
-    """Return the sizes of all tables by level; raise EngineError for a property of another form."""
+    """Return the sizes of all tables by level; raise EngineError if the property has another form."""
     found: dict[int, list[int]] = {}
     sizes: list[int] | None = None
     for line in sstables.split("\n"):
@@ -57,14 +58,14 @@ def levels(sstables: str) -> dict[int, list[int]]:
 
 
 def is_settled(sizes: dict[int, list[int]]) -> bool:
-    """Whether no level has so much that LevelDB compacts it."""
+    """Whether every level is small enough for LevelDB not to compact it."""
     if len(sizes[0]) >= _FILES_MAX_OF_LEVEL_0:
         return False
     return all(sum(sizes[level]) < 10**level << 20 for level in range(1, _LEVELS - 1))
 
 
 def log_bytes(record_bytes: int, batch_records: int, count: int) -> int:
-    """Return what so many records take in the log, each with a key and a value below 128 bytes, in such batches."""
+    """Return the bytes of `count` records in the log, in batches; each key and each value is below 128 bytes."""
     # The lengths of key and value take a byte each.
     taken = _KIND_BYTES + 2 + record_bytes
     at = 0
@@ -76,7 +77,7 @@ def log_bytes(record_bytes: int, batch_records: int, count: int) -> int:
 
 
 def _appended(at: int, size: int) -> int:
-    """Return where a log ends after a batch that begins at a place; a batch may go over several blocks."""
+    """Return where a log ends after a batch of `size` bytes that begins at `at`; a batch may span several blocks."""
     is_first = True
     while size or is_first:
         room = _BLOCK_BYTES - at % _BLOCK_BYTES

@@ -1,4 +1,4 @@
-"""LevelDB through Debian's `python3-plyvel`: a transaction is one WriteBatch, a space a prefix of keys.
+"""LevelDB through Debian's `python3-plyvel`: a transaction is one WriteBatch, a space is a prefix of keys.
 
 The engine's own check is to read everything with checksums verified.
 """
@@ -74,7 +74,7 @@ class LevelDatabase(KeyValueDatabase):
     def checkpoint(self) -> None:
         """Write what is in memory and in the log to a table, and compact all tables.
 
-        LevelDB's call returns nothing: the next write raises what went wrong.
+        LevelDB's call returns no error: the next write raises what went wrong.
         """
         self._database.compact_range()
 

@@ -1,9 +1,9 @@
-"""The load of the document on what a log costs (S4) through `plyvel`: LevelDB cannot do without one.
+"""The load of the document on the cost of a log (S4) through `plyvel`. LevelDB cannot do without a log.
 
-So the document has no figures of LevelDB. As by the defaults of db_bench the log is not synced. The write buffer is
-that of the other arms, 64 MiB, not LevelDB's 4 MiB. `rig.engines.leveldb.accounts` says where the bytes of the
-amplifications come from; those of the log have the headers of its records, 7 bytes a batch. Reads make LevelDB compact,
-too, so the arm that reads has written more than the one that fills alone.
+So the document has no figures for LevelDB. The log is not synced, by db_bench's default. The write buffer has 64 MiB as
+in the other arms, not LevelDB's 4 MiB. `rig.engines.leveldb.accounts` says where the bytes of the amplifications come
+from; the bytes of the log include the headers of its records, 7 bytes a batch. Reads make LevelDB compact, too, so the
+arm that reads has written more than the arm that only fills.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rig.engines.replications import Replication, Stopwatch, Task
 
 _PACKAGE = "plyvel"
 _FIRST, _FILLING, _READING = (f"leveldb-{load}" for load in (fills.IN_ORDER, fills.AT_RANDOM, fills.READING))
-# LevelDB takes anything below as this.
+# LevelDB raises smaller sizes to this.
 _BUFFER_BYTES_MIN = 64 << 10
 # No key is in this range.
 _NOWHERE = {"start": b"\xff", "stop": b"\xff\xff"}
@@ -34,12 +34,12 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
     database = plyvel.DB(str(path), create_if_missing=True, write_buffer_size=buffer_bytes)
     calls = fills.Calls(database.put, database.get, database.write_batch, partial(_settle, database))
     user_bytes = fills.carry_out(load, calls, task, watch)
-    # The tables that count, of the moment: reads may have started a compaction that still runs.
+    # The tables in use at this moment: reads may have started a compaction that still runs.
     space_bytes = sum(map(sum, accounts.levels(_tables(database)).values()))
     said = (path / "LOG").read_text()
     tables = accounts.flushed_bytes(said) + accounts.compacted_bytes(said)
     logged = accounts.log_bytes(fills.RECORD_BYTES, load.batch_records, task.scaled(fills.RECORDS))
-    # LevelDB shows no options, so the buffer is as given.
+    # LevelDB does not show its options, so this is the buffer size as given.
     versions = {"version": plyvel.__leveldb_version__, "binding": plyvel.__version__}
     watch.reads_back({**versions, "write_buffer_size": str(buffer_bytes)})
     fills.count_amplifications(watch, user_bytes, space_bytes=space_bytes, log_bytes=logged, table_bytes=tables)
@@ -47,9 +47,9 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
 
 
 def _settle(database: Any) -> None:
-    """Write out what is in memory, and wait until nothing is compacted.
+    """Write out the content of memory, and wait until compaction has ended.
 
-    A compaction of a range first writes out what is in memory, and waits for the compaction that runs.
+    A compaction of a range first writes out the content of memory, and waits for the running compaction.
     """
 
     def is_settled() -> bool:

@@ -1,4 +1,4 @@
-"""The calls by which LevelDB makes a transaction durable.
+"""The calls that make a transaction of LevelDB durable.
 
     kind             role       phase       what it makes durable
     log-commit       log        commit      the record of a batch; only with sync
@@ -7,8 +7,8 @@
     manifest         manifest   checkpoint  the list of tables that count; older logs and tables are then removed
 
 A background thread makes the last three when a buffer in memory is full, during any transaction. No sync makes the
-names of new logs durable, nor that of `CURRENT`, which a rename replaces whenever the database is opened: LevelDB
-leaves that to the file system.
+names of new logs durable, or the name `CURRENT`, which a rename replaces whenever the database is opened: LevelDB
+leaves both to the file system.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 from rig.engines.keyvalue import Changes, KeyValueDatabase
 
 _SPACES_MAX = 8
-# The word of the setting -> the binding's options for the flags of lmdb.h.
+# Word of the setting -> the binding's options for the flags of lmdb.h.
 _OPTIONS: Mapping[str, Mapping[str, bool]] = {
     "default": {},
     "nometasync": {"metasync": False},
@@ -22,7 +22,7 @@ _OPTIONS: Mapping[str, Mapping[str, bool]] = {
     "writemap": {"writemap": True},
     "mapasync": {"writemap": True, "map_async": True},
 }
-# The binding's exceptions for which the disk or its content may be the reason; `Error` alone is of an errno that has no
+# The binding's exceptions for which the disk or its content may be the reason; `Error` itself is for an errno without a
 # name of its own, such as EIO.
 _FAULTS = frozenset({
     "Error", "DiskError", "PanicError", "CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError",

@@ -1,4 +1,4 @@
-"""The calls by which LMDB makes a transaction durable.
+"""The calls that make a transaction of LMDB durable.
 
     kind        role  phase   what it makes durable
     data-sync   data  commit  the pages that the transaction has written, before its meta page is written
@@ -35,7 +35,7 @@ _SEQUENCES: Mapping[str, tuple[str, ...]] = {
 
 
 class Namer:
-    """Names the syncs of one process; they count within a transaction."""
+    """Names the syncs of one process by their count within a transaction."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = settings

@@ -1,6 +1,6 @@
 """A connection through libmariadb, MariaDB's library for clients: one statement at a time, all values as text.
 
-Through ctypes: no binding is needed, which is one more thing to install and, under emulation, to load.
+It uses ctypes, because a binding would be one more thing to install and, under emulation, to load.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOST = frozenset({2006, 2013, 2055})
 
 
 class MariaError(Exception):
-    """What the server said instead of a result; `number` is its error number, or that of the library."""
+    """The server's message instead of a result; `number` is the error number of the server or the library."""
 
     def __init__(self, message: str, number: int = 0) -> None:
         super().__init__(f"{message} [{number}]" if number else message)
@@ -23,7 +23,7 @@ class MariaError(Exception):
 
 
 class Connection:
-    """One connection as root over a socket; raise MariaError if there is none to be had."""
+    """One connection as root over a socket; raise MariaError if it cannot be made."""
 
     def __init__(self, socket: str) -> None:
         self._library = _loaded()
@@ -39,7 +39,7 @@ class Connection:
             raise error
 
     def execute(self, statement: str) -> list[tuple[str, ...]]:
-        """Carry out a statement; return its rows, in which NULL is an empty text. Raise MariaError."""
+        """Carry out a statement; return its rows, with NULL as an empty text. Raise MariaError."""
         text = statement.encode()
         if self._library.mysql_real_query(self._connection, text, len(text)):
             raise self._error()

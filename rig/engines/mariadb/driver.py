@@ -1,7 +1,7 @@
 """MariaDB as a server of its own, to which the workload has one connection.
 
 Opening starts the server, which recovers, and connects. The check is CHECK TABLE EXTENDED on every table, and the
-foreign keys; whatever is read is verified against the checksum of its page by the server itself.
+foreign keys; the server itself verifies the checksum of every page that it reads.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rig.engines.server import ServerDown
 from rig.workloads.events import EventKind
 from rig.workloads.operations import Content, Operation, Table
 
-# Numbers of errors for what the disk may be the cause of: the server is gone (2002 to 2055), a file could not be read,
-# written or found, the disk is full, a table or index is damaged or lost (mysqld_error.h and errmsg.h). Below 1000
-# are those of the operating system and its files (my_sys.h).
+# Numbers of errors that the disk may have caused: the server is gone (2002 to 2055), a file could not be read, written
+# or found, the disk is full, a table or index is damaged or lost (mysqld_error.h and errmsg.h). Numbers below 1000 are
+# errors of the operating system and its files (my_sys.h).
 _FAULTS = frozenset({
     1005, 1016, 1017, 1018, 1019, 1020, 1021, 1023, 1024, 1025, 1026, 1030, 1033, 1034, 1035, 1036, 1114, 1126, 1146,
     1180, 1181, 1194, 1195, 1459, 1598, 1712, 1728, 1812, 1813, 1814, 1877, 1932, 2002, 2006, 2013, 2055,
@@ -32,7 +32,7 @@ _REFERENCES = (
 _MAKING = "making"
 _VERSION = "version"
 _SOUND = ("status", "OK")
-# The only file of it that is mapped, if a transaction concerns two engines.
+# The only file that is mapped, if a transaction concerns two engines.
 _MAPPED = "tc.log"
 
 
@@ -65,11 +65,11 @@ class MariaDatabase(MariaSession):
         self._connection.execute(f"USE {instance.DATABASE}")
         moved = (f"{_MAKING}.{name} TO {name}" for name in (statements.SQL.quoted(table.name) for table in tables))
         self._connection.execute(f"RENAME TABLE {', '.join(moved)}")
-        # Whatever the setting: what is still in the memory of the server cannot be made durable from outside.
+        # Under every setting, because data in the server's memory cannot be made durable from outside.
         self._connection.execute("FLUSH ENGINE LOGS")
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the given tables; leave out tables that do not exist."""
         known = set(self._tables())
         found = {}
         for table in (table for table in tables if table.name in known):
@@ -81,7 +81,7 @@ class MariaDatabase(MariaSession):
         return found
 
     def problems(self) -> list[str]:
-        """Return what CHECK TABLE finds, and rows that refer to none."""
+        """Return what CHECK TABLE finds, and rows that refer to a missing row."""
         found: list[str] = []
         names = self._tables()
         if names:
@@ -125,7 +125,7 @@ class MariaDatabase(MariaSession):
         self._connection.execute("SET GLOBAL innodb_log_checkpoint_now = ON")
 
     def shrink_log(self) -> None:
-        """Begin a new file of the binary log, for which space is needed; that of InnoDB has a fixed size."""
+        """Begin a new file of the binary log, which needs space; InnoDB's log has a fixed size."""
         self._connection.execute("FLUSH BINARY LOGS")
 
     def forget(self) -> None:

@@ -20,7 +20,7 @@ from rig.engines.server import Server, copy_durably
 # Below the directory of a database: the file system may have made a folder of its own there.
 FOLDER = "data"
 DATABASE = "rig"
-# The file without which there is no database for a server.
+# Without this file a server finds no database.
 _MARK = "ibdata1"
 _READY = b"mariadbd: ready for connections"
 _GRAVE = re.compile(r"(?<=\[ERROR\] ).*|.*(?:Assertion|got signal|Fatal).*")
@@ -38,7 +38,7 @@ def make(folder: str) -> None:
 
 
 def started(folder: str, given: Mapping[str, str]) -> Server:
-    """Return a server on a data directory, with these variables; raise ServerDown, in its own words."""
+    """Return a server on a data directory, with these variables; raise ServerDown with the server's own words."""
     return Server(_command(folder, given), folder, _READY, _GRAVE)
 
 
@@ -55,7 +55,7 @@ def _socket(folder: str) -> str:
 
 def _command(folder: str, given: Mapping[str, str]) -> list[str]:
     beside = place.beside(folder)
-    # What is temporary is not at stake, so it is not on the disk that is recorded.
+    # Temporary files are not at stake, so they are not on the recorded disk.
     places = {
         "datadir": folder, "socket": _socket(folder), "pid_file": f"{beside}/pid", "tmpdir": beside,
         "innodb_temp_data_file_path": f"{beside}/ibtmp1:3M:autoextend",
@@ -71,7 +71,7 @@ def _original() -> str:
         shutil.rmtree(new, ignore_errors=True)
         os.mkdir(new)
         _bootstrap(new)
-        # A shutdown that leaves nothing for the next start to do.
+        # With this option a shutdown leaves nothing for the next start to do.
         server = started(new, {**options.variables({options.SETTING: "default"}), "innodb_fast_shutdown": "0"})
         connection = Connection(_socket(new))
         connection.execute(f"CREATE DATABASE {DATABASE}")
@@ -82,7 +82,7 @@ def _original() -> str:
 
 
 def _bootstrap(folder: str) -> None:
-    """Make the system tables; raise RuntimeError with what the server said if it fails."""
+    """Make the system tables; raise RuntimeError with the server's output if that fails."""
     with open(place.TABLES, encoding="utf-8") as file:
         statements = f"CREATE DATABASE mysql;\nUSE mysql;\n{file.read()}"
     command = [*_command(folder, options.variables({options.SETTING: "default"})), "--bootstrap"]

@@ -35,14 +35,14 @@ _DIFFERENT: Mapping[str, Mapping[str, str]] = {
     "default": {},
 }
 WORDS = tuple(_DIFFERENT)
-# What matters to the result and is no setting of ours.
+# Variables that matter to the result but are not settings in the spec.
 READ_BACK = (
     *_DEFAULTS, "innodb_page_size", "innodb_checksum_algorithm", "innodb_data_file_buffering",
     "innodb_data_file_write_through", "innodb_log_file_buffering", "innodb_log_file_write_through",
     "innodb_log_file_mmap", "innodb_use_native_aio", "innodb_flush_log_at_timeout",
 )  # fmt: skip
 BINLOG_NAME = "binlog"
-# How the data directory was made: a server with other values does not open it.
+# The data directory was made with these; a server with other values does not open it.
 LAYOUT = {
     "innodb_data_home_dir": "",
     "innodb_data_file_path": "ibdata1:3M:autoextend",
@@ -51,7 +51,7 @@ LAYOUT = {
     "innodb_log_file_size": "4M",
     "aria_log_file_size": "8M",
 }
-# A server that starts quickly: nothing that this one connection needs is left out, and all else is as small as it gets.
+# These make a server start quickly: it has everything that this one connection needs, and all else is minimal.
 _SMALL = {
     "skip_networking": "ON",
     # Accounts and their rights are not at stake, and TLS would cost a key for each start.
@@ -75,7 +75,7 @@ _SMALL = {
     "innodb_buffer_pool_dump_at_shutdown": "OFF",
     "innodb_buffer_pool_load_at_startup": "OFF",
     "innodb_stats_persistent": "OFF",
-    # Threads of its own make the calls then, which can be supervised.
+    # The server's own threads then make the calls, so that they can be supervised.
     "innodb_use_native_aio": "OFF",
     "innodb_log_file_mmap": "OFF",
     # A stack trace takes a minute under emulation.
@@ -84,7 +84,7 @@ _SMALL = {
 
 
 def variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a server with these settings, of which `SETTING` is a word; the others are its own."""
+    """Return the variables of a server with these settings: `SETTING` is a word, all others are variables."""
     own = {name: value for name, value in settings.items() if name != SETTING}
     return {**_SMALL, **LAYOUT, **_DEFAULTS, **_DIFFERENT[settings[SETTING]], **own}
 
@@ -103,5 +103,5 @@ def word(has: Mapping[str, str]) -> str:
 
 
 def is_logged_twice(settings: Mapping[str, str]) -> bool:
-    """Return whether there is a binary log beside that of InnoDB."""
+    """Return whether there is a binary log in addition to InnoDB's log."""
     return variables(settings)[_BINLOG] == "ON"

@@ -1,4 +1,4 @@
-"""Where the programs of MariaDB are, and where a server keeps what is no database."""
+"""Where the programs of MariaDB are, and where a server keeps files outside the database."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TABLES = "/usr/share/mariadb/mariadb_system_tables.sql"
 
 
 def home() -> str:
-    """Return a folder for what is no database; made if it is not there."""
+    """Return a folder for files outside the database; make it if it is missing."""
     return _made(os.path.join(tempfile.gettempdir(), f"rig-mariadb-{os.getuid()}"))
 
 
 def beside(folder: str) -> str:
-    """Return the folder of the socket and temporary files of a server: its name is short, and the same each time."""
+    """Return the folder for a server's socket and temporary files; its name is short, and the same each time."""
     return _made(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
 
 

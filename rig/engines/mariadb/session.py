@@ -17,12 +17,12 @@ class MariaSession:
         self._columns: dict[str, Mapping[str, type]] = {}
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
+        """Carry out one transaction; return after its COMMIT, or its ROLLBACK, has returned."""
         self._connection.execute("BEGIN")
         savepoints = statements.Savepoints()
         for operation in operations:
             if operation.verb in ROW_VERBS:
-                # Only an update must know the columns.
+                # Only an update needs the columns.
                 columns = [*self._columns_of(operation.table)] if operation.verb is Verb.UPDATE else []
                 self._connection.execute(statements.of_row(operation, columns))
             else:

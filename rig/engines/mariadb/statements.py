@@ -1,4 +1,4 @@
-"""The SQL of operations. Values stand in the statements: nothing is prepared that is carried out only once."""
+"""The SQL of operations. Statements contain their values: a statement that runs only once is not prepared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SQL = Dialect({int: "bigint", str: "mediumtext"}, quote="`")
 
 
 def of_row(operation: Operation, columns: Sequence[str]) -> str:
-    """Return the statement of an operation on a row; `columns` are those besides the key."""
+    """Return the statement of an operation on a row; `columns` are the columns besides the key."""
     assert operation.verb in ROW_VERBS
     table = SQL.quoted(operation.table)
     if operation.verb is Verb.DELETE:
@@ -25,7 +25,7 @@ def of_row(operation: Operation, columns: Sequence[str]) -> str:
 
 
 def kind_of(word: str) -> type:
-    """Return the type of the values of a column that the server describes with this word, such as `bigint(20)`."""
+    """Return the type of values in a column that the server describes with a word such as `bigint(20)`."""
     return int if word.startswith(SQL.types[int]) else str
 
 

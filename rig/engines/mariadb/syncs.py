@@ -1,4 +1,4 @@
-"""The calls by which MariaDB makes a transaction durable.
+"""The calls that make a transaction of MariaDB durable.
 
     kind           role    phase       what it makes durable
     redo-commit    redo    commit      InnoDB's log: the commit, or with a binary log what has been prepared
@@ -7,9 +7,10 @@
     system         system  checkpoint  the doublewrite buffer before pages are written in place; undo logs
     table          table   checkpoint  tables and indexes, before the log of what they hold is given up
 
-With a binary log a commit is prepared in InnoDB, written to the binary log, then committed in InnoDB, whose record is
-synced only with flush3. With odsync the log and the tables need no call to be durable, so there is none to leave
-out. All but the commits are made in the background. Measured with MariaDB 11.8.9 from a log of its calls.
+With a binary log a commit is prepared in InnoDB, written to the binary log, then committed in InnoDB. The record of
+the last step is synced only with flush3. With odsync the log and the tables need no call to be durable, so there is no
+call to leave out. All syncs but the commits are made in the background. Measured with MariaDB 11.8.9 from a log of its
+calls.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _ROLES = (
     (re.compile(r"(?:\w+/.*|ddl_recovery.*|tc\.log|multi-master\.info)"), "other"),
 )
 _LAZY = frozenset({"flush0", "flush2"})
-# More than one sync of the log in a commit: one was made in the background meanwhile.
+# If a commit has more than one sync of the log, one was made in the background meanwhile.
 _SEQUENCES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("default", "fsync", "nodoublewrite", "binlog0"), ("redo-commit", "redo-commit redo-commit")),
     **dict.fromkeys(_LAZY, ("", "redo-flush")),

@@ -1,8 +1,8 @@
 """The cluster of a new database: made once by initdb, then copied.
 
 A machine makes it before it is saved, with the first orders that it carries out, so no recording has an initdb. It has
-one database, and checksums of all pages. The other two, which are templates for further databases, are dropped: each
-has as many files as the one that is used.
+one database, and checksums of all pages. The other two databases are templates for further ones, and are dropped: each
+has as many files as the database in use.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rig.engines.server import copy_durably
 # Below the directory of a database: a server must own the folder of its cluster.
 FOLDER = "cluster"
 DATABASE = USER = "postgres"
-# The file without which there is no cluster for a server.
+# Without this file a server finds no cluster.
 _MARK = "PG_VERSION"
 _INITDB = (
     "--username", USER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--data-checksums", "--wal-segsize=1",
     "--no-sync", "--no-instructions",
 )  # fmt: skip
-# Under these a checkpoint removes the files of the log that it does not need any more, and keeps none for later use.
+# With these a checkpoint removes the files of the log that it no longer needs, and keeps none for later use.
 _FRUGAL = {"wal_recycle": "off", "min_wal_size": "2MB", "max_wal_size": "2MB", "fsync": "off"}
 _STATEMENTS = (
     "CREATE EXTENSION amcheck SCHEMA pg_catalog",
@@ -33,7 +33,7 @@ _STATEMENTS = (
     "DROP DATABASE template1",
     "ALTER DATABASE template0 IS_TEMPLATE false",
     "DROP DATABASE template0",
-    # initdb leaves files behind for log to come: each is begun and done with.
+    # initdb leaves files behind for future log: begin and finish each of them.
     *("CHECKPOINT", "SELECT pg_switch_wal()") * 10,
     "CHECKPOINT",
 )

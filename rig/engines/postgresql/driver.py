@@ -1,7 +1,7 @@
 """PostgreSQL as a server of its own, to which the workload has one connection.
 
 Opening starts the server, which recovers, and connects. The check is `amcheck` on every table and index, and the
-constraints; whatever is read is verified against the checksum of its page by the server itself.
+constraints; the server itself verifies the checksum of every page that it reads.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rig.engines.server import ServerDown
 from rig.workloads.events import EventKind
 from rig.workloads.operations import Content, Operation, Table, Verb
 
-# Classes of SQLSTATE for what the disk may be the cause of: insufficient resources, intervention (the server goes
-# down), system errors, internal errors (damaged data among them), connections (appendix A of the documentation).
-# Without any, the server is gone.
+# Classes of SQLSTATE for errors that the disk may have caused: insufficient resources, intervention (the server goes
+# down), system errors, internal errors (damaged data among them), connections (appendix A of the documentation). An
+# error without a class means that the server is gone.
 _FAULT_CLASSES = frozenset({"", "08", "53", "57", "58", "XX"})
 _OURS = "relnamespace = 'public'::regnamespace"
 _TABLES = f"SELECT relname FROM pg_class WHERE relkind = 'r' AND {_OURS} ORDER BY relname"
@@ -27,7 +27,7 @@ _HEAPS = (
     "SELECT relname, blkno, offnum, msg FROM pg_class, LATERAL verify_heapam(pg_class.oid)"
     f" WHERE relkind = 'r' AND {_OURS} LIMIT 5"
 )
-# Raises an error at the first thing wrong; with true every row must have its entry in the index.
+# Raises an error at the first problem; with `true` every row must have its entry in the index.
 _INDEXES = f"SELECT bt_index_check(oid, true) FROM pg_class WHERE relkind = 'i' AND {_OURS}"
 _CATALOGUE = _INDEXES.replace(", true", "").replace("public", "pg_catalog")
 _REFERENCES = (
@@ -56,13 +56,13 @@ class PostgresDatabase(PostgresSession):
         """Create the tables and fill them, in one transaction."""
         made = [Operation(Verb.MAKE_TABLE, table.name, made=table) for table in tables]
         self._connection.execute("BEGIN")
-        # Whatever the setting: what is still in the memory of the server cannot be made durable from outside.
+        # Under every setting, because data in the server's memory cannot be made durable from outside.
         self._connection.execute("SET LOCAL synchronous_commit = on")
         self._carry_out([*made, *rows])
         self._connection.execute("COMMIT")
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the given tables; leave out tables that do not exist."""
         known = {name for (name,) in self._connection.execute(_TABLES)}
         found = {}
         for table in (table for table in tables if table.name in known):
@@ -74,7 +74,7 @@ class PostgresDatabase(PostgresSession):
         return found
 
     def problems(self) -> list[str]:
-        """Return what amcheck finds in tables and indexes, and rows that refer to none."""
+        """Return what amcheck finds in tables and indexes, and rows that refer to a missing row."""
         found = [" ".join(row) for row in self._connection.execute(_HEAPS)]
         self._connection.execute(_INDEXES)
         self._connection.execute(_CATALOGUE)
@@ -110,7 +110,7 @@ class PostgresDatabase(PostgresSession):
         self._connection.execute("CHECKPOINT")
 
     def shrink_log(self) -> None:
-        """Begin a new file of the log, for which space is needed."""
+        """Begin a new file of the log, which needs space."""
         self._connection.execute("SELECT pg_switch_wal()")
 
     def forget(self) -> None:
@@ -147,5 +147,5 @@ def is_fault(error: Exception) -> bool:
 
 
 def is_mapped(name: str) -> bool:  # noqa: ARG001 - the same for all
-    """Return that no file of the database is mapped into memory."""
+    """Return False: no file of the database is mapped into memory."""
     return False

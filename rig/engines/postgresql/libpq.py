@@ -1,6 +1,6 @@
 """A connection through libpq, PostgreSQL's library for clients: one statement at a time, all values as text.
 
-Through ctypes: no binding is needed, which is one more thing to install and, under emulation, to load.
+It uses ctypes, because a binding would be one more thing to install and, under emulation, to load.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIELD_SQLSTATE, _FIELD_MESSAGE, _FIELD_DETAIL = ord("C"), ord("M"), ord("D")
 
 
 class PostgresError(Exception):
-    """What the server said instead of a result; `state` is its SQLSTATE, empty if it said nothing any more."""
+    """The server's message instead of a result; `state` is its SQLSTATE, empty if the server gave none."""
 
     def __init__(self, message: str, state: str = "") -> None:
         super().__init__(f"{message} [{state}]" if state else message)
@@ -26,7 +26,7 @@ class PostgresError(Exception):
 
 
 class Connection:
-    """One connection; raise PostgresError if there is none to be had."""
+    """One connection; raise PostgresError if it cannot be made."""
 
     def __init__(self, **parameters: str) -> None:
         self._libpq = _loaded()
@@ -38,7 +38,7 @@ class Connection:
             raise PostgresError(message)
 
     def execute(self, statement: str, *values: Value) -> list[tuple[str, ...]]:
-        """Carry out a statement; return its rows, in which NULL is an empty text. Raise PostgresError."""
+        """Carry out a statement; return its rows, with NULL as an empty text. Raise PostgresError."""
         texts = (ctypes.c_char_p * len(values))(*(str(value).encode() for value in values))
         arguments = (statement.encode(), len(values), None, texts, None, None, 0)
         result = self._libpq.PQexecParams(self._connection, *arguments)
@@ -56,7 +56,7 @@ class Connection:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether a transaction is open, or has failed and was not rolled back; False if the connection is lost."""
+        """Whether a transaction is open, or failed and not yet rolled back; False if the connection is lost."""
         return self._libpq.PQtransactionStatus(self._connection) not in {_IDLE, _UNKNOWN}
 
     @property

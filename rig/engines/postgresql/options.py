@@ -24,9 +24,9 @@ _DIFFERENT: Mapping[str, Mapping[str, str]] = {
     "default": {},
 }
 WORDS = tuple(_DIFFERENT)
-# What matters to the result and is no setting of ours.
+# Parameters that matter to the result but are not settings in the spec.
 READ_BACK = (*_DEFAULTS, "data_checksums", "wal_segment_size", "data_sync_retry", "ignore_checksum_failure")
-# A server that starts quickly: nothing that this one connection needs is left out, and all else is as small as it gets.
+# These make a server start quickly: it has everything that this one connection needs, and all else is minimal.
 _SMALL = {
     "listen_addresses": "",
     "max_connections": "40",
@@ -43,11 +43,11 @@ _SMALL = {
     "track_activities": "off",
     "jit": "off",
     "huge_pages": "off",
-    # The default needs a file system in memory at a place where the guest has none.
+    # The default needs a file system in memory that the guest does not have.
     "dynamic_shared_memory_type": "sysv",
-    # A server process that dies takes the server with it: whoever started it starts it again.
+    # If a process of the server dies, the whole server ends; the rig starts it again, so it need not restart itself.
     "restart_after_crash": "off",
-    # Its log is read by the driver, which knows when it is.
+    # The driver reads the log and knows the time, so lines need no prefix.
     "log_line_prefix": "",
     "log_checkpoints": "off",
     "lc_messages": "C",
@@ -55,7 +55,7 @@ _SMALL = {
 
 
 def parameters(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of a server with these settings, of which `SETTING` is a word; the others are its own."""
+    """Return the parameters of a server with these settings: `SETTING` is a word, all others are parameters."""
     own = {name: value for name, value in settings.items() if name != SETTING}
     return {**_SMALL, **_DEFAULTS, **_DIFFERENT[settings[SETTING]], **own}
 
@@ -67,5 +67,5 @@ def word(has: Mapping[str, str]) -> str:
 
 
 def syncs_commits(settings: Mapping[str, str]) -> bool:
-    """Return whether a commit waits for a sync of the log that is a call of its own."""
+    """Return whether a commit waits for a separate call that syncs the log."""
     return settings[SETTING] in {"default", "nofullpages"}

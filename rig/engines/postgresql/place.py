@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL are, where it keeps what is no database, and as whom it runs."""
+"""Where the programs of PostgreSQL are, where it keeps files outside the database, and which user runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMIT_S = 600
 
 @cache
 def program(name: str) -> str:
-    """Return the path of a program of the newest PostgreSQL here; raise FileNotFoundError if there is none."""
+    """Return the path of a program of the newest PostgreSQL here; raise FileNotFoundError if it is missing."""
     found = sorted(glob(f"{_PROGRAMS}/{name}"), key=lambda path: float(path.split("/")[-3]))
     if not found:
         raise FileNotFoundError(f"no {_PROGRAMS}/{name}; PostgreSQL is not installed")
@@ -27,12 +27,12 @@ def program(name: str) -> str:
 
 @cache
 def home() -> str:
-    """Return a folder for what is no database, which the server may write to; made if it is not there."""
+    """Return a folder for files outside the database, which the server may write to; make it if it is missing."""
     return _owned(os.path.join(tempfile.gettempdir(), f"rig-postgresql-{os.getuid()}"))
 
 
 def sockets(folder: str) -> str:
-    """Return the folder of the socket of the server of a cluster: its name is short, and the same each time."""
+    """Return the folder for the socket of a cluster's server; its name is short, and the same each time."""
     return _owned(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
 
 
@@ -42,7 +42,7 @@ def identity() -> dict[str, Any]:
 
 
 def run(command: list[str]) -> None:
-    """Run a program as the user of the server; raise RuntimeError with what it said if it fails."""
+    """Run a program as the user of the server; raise RuntimeError with its output if it fails."""
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=home(),
         env={**os.environ, "LC_ALL": "C", "TZ": "UTC"}, timeout=_LIMIT_S, check=False, **identity(),
@@ -53,7 +53,7 @@ def run(command: list[str]) -> None:
 
 
 def _owned(path: str) -> str:
-    """Return the path of a folder of the server's user; made if it is not there."""
+    """Return the path of a folder of the server's user; make it if it is missing."""
     if not os.path.isdir(path):
         os.mkdir(path)
         if _is_root():

@@ -22,7 +22,7 @@ class PostgresSession:
         self._columns: dict[str, Mapping[str, type]] = {}
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
+        """Carry out one transaction; return after its COMMIT, or its ROLLBACK, has returned."""
         self._connection.execute("BEGIN")
         self._carry_out(operations)
         if not operations or operations[-1].verb is not Verb.ROLL_BACK:
@@ -44,7 +44,7 @@ class PostgresSession:
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
             if operation.verb in ROW_VERBS:
-                # Only an update must know the columns.
+                # Only an update needs the columns.
                 columns = [*self._columns_of(operation.table)] if operation.verb is Verb.UPDATE else []
                 statement, values = statements.of_row(operation, columns)
                 self._connection.execute(statement, *values)

@@ -1,4 +1,4 @@
-"""The spec of PostgreSQL: which of the parameters that make its log durable is not as it is by default."""
+"""The spec of PostgreSQL: which of the parameters that make its log durable differs from its default."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rig.workloads.operations import Skill
 
 SPEC = Spec(
     name="postgresql",
-    # See `rig.engines.postgresql.options` for what each stands for.
+    # See `rig.engines.postgresql.options` for the meaning of each word.
     settings={SETTING: WORDS},
     tuning={
         "shared_buffers": "1MB",
         "wal_buffers": "64kB",
-        # The least that there is, so that a run of 40 transactions has checkpoints, and the log segments of 1 MB.
+        # The smallest possible values, with log segments of 1 MB, so that a run of 40 transactions has checkpoints.
         "checkpoint_timeout": "30s",
         "min_wal_size": "2MB",
         "max_wal_size": "2MB",
     },
     skills=frozenset({Skill.SCHEMA, Skill.SAVEPOINTS, Skill.ROLLBACK}),
-    # There is no autovacuum, so that nothing happens at times of its own.
+    # Autovacuum is off, so that nothing happens at times of its own.
     events={EventKind.VACUUM: ("plain", "full")},
     unprotected={SETTING: ("nofsync", "nofullpages")},
     strict=("default", "opendatasync"),
@@ -30,7 +30,7 @@ SPEC = Spec(
     file_count=1000,
     # A server takes a second or more to start.
     state_limit_s=60,
-    # A server dies a moment later than the process that started it, and until then no other can be started.
+    # A server dies a moment later than the process that started it; until then no other server can be started.
     survives_fork=False,
     grows_at_checkpoint=False,
     immune={"ioerror-read": "its server holds what it has read in memory of its own, so nothing is read again"},

@@ -1,4 +1,4 @@
-"""The SQL of operations; those on rows with the parameters of a statement in place of values."""
+"""The SQL of operations; operations on rows use the parameters of a statement in place of values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SQL = Dialect({int: "bigint", str: "text"})
 
 
 def of_row(operation: Operation, columns: Sequence[str]) -> tuple[str, tuple[Value, ...]]:
-    """Return the statement of an operation on a row, and its parameters; `columns` are those besides the key."""
+    """Return the statement of an operation on a row, and its parameters; `columns` are the columns besides the key."""
     assert operation.verb in ROW_VERBS
     table = operation.table
     if operation.verb is Verb.DELETE:

@@ -1,4 +1,4 @@
-"""The calls by which PostgreSQL makes a transaction durable.
+"""The calls that make a transaction of PostgreSQL durable.
 
     kind        role     phase       what it makes durable
     wal-commit  wal      commit      the log up to the record of the commit; not with async, opendatasync or nofsync
@@ -8,8 +8,8 @@
     control     control  checkpoint  from where on the log is replayed
 
 With `opendatasync` each write of the log is durable when it returns, so there is no call to leave out. All but the
-first are made in the background. A run of 40 transactions begins no new file of the log, so the syncs of one have no
-name. Measured with PostgreSQL 15 from a log of its calls, and commits with 17 under supervision.
+first are made in the background. A run of 40 transactions begins no new file of the log, so the syncs of a new file
+have no name. Measured with PostgreSQL 15 from a log of its calls, and commits with 17 under supervision.
 """
 
 from __future__ import annotations

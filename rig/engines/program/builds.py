@@ -1,7 +1,7 @@
 """The user's programs: an ELF program for x86-64, static or with the libraries of the guest, or a script.
 
-A program is kept in the cache under its digest, so that a run can be replayed after the user's file has changed. What
-the guest could not start is refused before a machine is started.
+A program is kept in the cache under its digest, so that a run can be replayed after the user's file has changed. A
+program that the guest could not start is refused before a machine is started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rig.engines.program.spec import SPEC
 from rig.libraries import keep, kept
 
 _SCRIPT = b"#!"
-# The interpreter of a script: by its path, or by the name under which env finds it.
+# The interpreter of a script: its path, or the name under which env finds it.
 _INTERPRETER = re.compile(r"\s*(?:/usr/bin/env\s+([\w.+-]+)|(/[\w./+-]+))(?:\s.*)?", re.ASCII)
 _REMEDY = "name the Debian package that has it in a recipe: --image recipe.toml"
 

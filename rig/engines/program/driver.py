@@ -22,7 +22,7 @@ KIND = "program-"
 
 
 class Session:
-    """The program at work: it is started for its first transaction, whose commit therefore covers all preparations."""
+    """The program at work: it is started for its first transaction, whose commit thus includes all preparations."""
 
     def __init__(self, start: Start, task: Task) -> None:
         self._start = start
@@ -76,7 +76,7 @@ def session(start: Start, task: Task) -> Session:
 
 
 def recovered(start: Start, task: Task) -> Finding:
-    """Have the program recover twice, and return what it found if both answers are the same."""
+    """Have the program recover twice; return what it found if both answers are the same."""
     is_empty = not os.listdir(task.directory)
     try:
         first, left = _asked(start, task)

@@ -8,12 +8,12 @@ from rig.engines.program.promises import PROMISES
 SPEC = Spec(
     name="program",
     settings={"promise": PROMISES},
-    # Whatever a program promises, without its syncs it must lose something.
+    # Whatever a program promises, it must lose something without its syncs.
     strict=PROMISES,
     needs_build=True,
     # Under emulation on a slow host, Node was still starting after ten.
     state_limit_s=30,
-    # As many as a program may make that keeps each entry in a file of its own.
+    # Enough for a program that keeps each entry in a file of its own.
     file_count=1000,
     warm=PROMISES[:1],
 )

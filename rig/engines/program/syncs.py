@@ -1,4 +1,4 @@
-"""The syncs of a user's program, by the files that it syncs; none is documented, so there are no mutants."""
+"""The syncs of a user's program, by the files that it syncs. None is documented, so there are no mutants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Namer:
         """Begin a transaction; nothing is counted."""
 
     def name(self, call: Call) -> str:  # noqa: ARG002 - as every namer
-        """Return that the call has no name."""
+        """Return an empty name: no call has one."""
         return ""
 
 
@@ -40,5 +40,5 @@ def word(call: Call) -> str:
 
 
 def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001 - as every module of this kind
-    """Return that nothing is documented."""
+    """Return no sequences: none are documented."""
     return ()

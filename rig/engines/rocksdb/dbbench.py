@@ -1,6 +1,7 @@
 """RocksDB's own benchmark, db_bench of Debian's package rocksdb-tools: how it is called, and what it says.
 
-A record has a key of 16 and a value of 100 bytes, which are its defaults. Standard library only; who calls it runs it.
+A record has a key of 16 and a value of 100 bytes, which are its defaults. Standard library only; the caller runs
+db_bench.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TRIED = "take RocksDB 7.8 or later"
 
 @dataclass(frozen=True)
 class Reading:
-    """What db_bench says of one of its benchmarks."""
+    """What db_bench says about one of its benchmarks."""
 
     micros_per_operation: float
     operations_per_s: float
@@ -50,7 +51,7 @@ def command(database: str, benchmarks: str, options: Mapping[str, object]) -> li
 
 
 def reading(said: str, benchmark: str) -> Reading:
-    """Return what it said of a benchmark; raise EngineError if it said nothing, or in another form."""
+    """Return what it said about a benchmark; raise EngineError if it said nothing, or used another form."""
     for what, micros, rate, count in _RATE.findall(said):
         if what == benchmark:
             return Reading(float(micros), float(rate), int(count))
@@ -58,7 +59,7 @@ def reading(said: str, benchmark: str) -> Reading:
 
 
 def statistic(said: str, name: str) -> int:
-    """Return one of RocksDB's statistics; raise EngineError if it did not give it, as what is not said is not 0."""
+    """Return one of RocksDB's statistics; raise EngineError if it is missing, because a missing one is not 0."""
     found = re.search(rf"^{re.escape(name)} COUNT : (\d+)", said, re.MULTILINE)
     if not found:
         raise EngineError(f"this RocksDB has no statistic {name}, or in another form: {_TRIED}")

@@ -57,7 +57,7 @@ class RocksDatabase(KeyValueDatabase):
         """Yield the keys and values of a column family."""
         if space not in self._spaces:
             return
-        # Not items() of the binding, which ends quietly at what it cannot read.
+        # Not the binding's items(), which ends silently at data that it cannot read.
         iterator = self._spaces[space].iter()
         iterator.seek_to_first()
         while iterator.valid():
@@ -103,11 +103,11 @@ class RocksDatabase(KeyValueDatabase):
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether there is something that moves into tables: always."""
+        """Whether there is a log or memory whose content moves into tables: always."""
         return True
 
     def checkpoint(self) -> None:
-        """Write what is in memory, and so in the log, to tables."""
+        """Write the content of memory, and so of the log, to tables."""
         for space in self._spaces.values():
             space.flush(wait=True)
 
@@ -124,8 +124,9 @@ class RocksDatabase(KeyValueDatabase):
 
     def leave(self) -> None:
         """Close the database as RocksDB itself does."""
-        # This first writes out what is only in memory, with atomic_flush all column families as one. The binding alone
-        # would write them out one after the other as it releases them, which breaks atomic_flush (rocksdict 0.3.29).
+        # This first writes out data that is only in memory; with atomic_flush, all column families at once. The binding
+        # alone would write them out one after the other as it releases them, which breaks atomic_flush (rocksdict
+        # 0.3.29).
         self._database.cancel_all_background(wait=True)
         self._spaces.clear()
         del self._database
@@ -137,7 +138,7 @@ class RocksDatabase(KeyValueDatabase):
         self._spaces = {name: self._database.get_column_family(name) for name in families}
 
     def _families(self) -> list[str]:
-        # Without the file CURRENT there is no database for RocksDB, and it makes a new one.
+        # Without the file CURRENT RocksDB finds no database, and makes a new one.
         if not (self._directory / "CURRENT").exists():
             return [_DEFAULT_FAMILY]
         return [str(name) for name in self._rocksdict.Rdict.list_cf(str(self._directory), self._options[0])]

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SETTING = "writes"
-# The options that a mode sets, and those that would change its meaning.
+# The options that a mode sets, and other options that would change its meaning.
 READ_BACK = ("wal_recovery_mode", "manual_wal_flush", "atomic_flush", "avoid_flush_during_shutdown", "use_fsync")
 _SECTION = re.compile(r'\[(?P<name>[\w/]+)(?: "(?P<family>[^"]*)")?\]')
 _LINE = re.compile(r"(?P<name>\w+)=(?P<value>.*)")
-# Those that RocksDB keeps for each column family. All others are of the database.
+# Options that RocksDB keeps for each column family. All others belong to the database.
 _OF_FAMILY = frozenset({"write_buffer_size", "arena_block_size", "disable_auto_compactions"})
 _HEAD = "[Version]\n  rocksdb_version=10.4.2\n  options_file_version=1.1\n"
 _DEFAULT_RECOVERY = "kPointInTimeRecovery"
@@ -53,7 +53,7 @@ class Writes:
 
     @property
     def stays_in_memory(self) -> bool:
-        """Whether a transaction has not even reached the operating system when it is acknowledged."""
+        """Whether an acknowledged transaction has not even reached the operating system."""
         return self.disable_wal or (bool(self.database) and not self.flushes_wal)
 
 
@@ -77,7 +77,7 @@ def mode(word: str) -> tuple[Writes, dict[str, str]]:
 
 
 def word(has: Mapping[str, str], writes: Writes) -> str:
-    """Return the word for the options that a database has and the writes to it; if none fits, these options."""
+    """Return the word for a database's options and the writes to it; if none fits, these options."""
     for one, recovery in ((one, recovery) for one in _WRITES for recovery in _RECOVERIES):
         name = f"{one}-{recovery}" if recovery else one
         wanted, options = mode(name)

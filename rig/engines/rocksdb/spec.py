@@ -7,7 +7,7 @@ from rig.engines.rocksdb.options import SETTING
 
 SPEC = Spec(
     name="rocksdb",
-    # See `rig.engines.rocksdb.options` for what each stands for. RocksDB's default is `nosync`.
+    # See `rig.engines.rocksdb.options` for the meaning of each word. RocksDB's default is `nosync`.
     settings={
         SETTING: (
             "nowal", "atomicflush", "manualwal",
@@ -17,11 +17,11 @@ SPEC = Spec(
     },
     tuning={
         "create_if_missing": "true",
-        # Small enough for a short run to see tables written and new logs begun.
+        # Small enough that a short run writes tables and begins new logs.
         "write_buffer_size": str(64 << 10),
         "db_write_buffer_size": str(64 << 10),
         "max_total_wal_size": str(16 << 10),
-        # Its log for people has the time in each line: beside the database it would make all crash states differ.
+        # Its log for people has the time in each line: next to the database it would make all crash states differ.
         "db_log_dir": "/run",
         "keep_log_file_num": "1",
     },

@@ -1,4 +1,4 @@
-"""The calls by which RocksDB makes a transaction durable.
+"""The calls that make a transaction of RocksDB durable.
 
     kind        role       phase       what it makes durable
     log-commit  log        commit      the record of a batch; only with sync or FlushWAL
@@ -7,8 +7,8 @@
     table       table      checkpoint  a table that has been written from memory or by compaction
     manifest    manifest   checkpoint  the list of tables that count; older logs and tables are then removed
 
-Background threads make all but the first, when logs or buffers in memory have become too large, for one column family
-after the other. The first transaction that syncs a new log syncs the old one, too.
+Background threads make all but the first, for one column family after the other, when logs or buffers in memory have
+become too large. The first transaction that syncs a new log syncs the old one, too.
 The files `CURRENT`, `OPTIONS` and `IDENTITY` are written, synced and renamed when a database is opened or gets a
 column family. Names are synced with their directory.
 """

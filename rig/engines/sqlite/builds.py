@@ -47,7 +47,7 @@ def library(word: str) -> Library:
 
 
 def library_of_run(wanted: str, word: str | None) -> Library | None:
-    """Return the build of a run, which calls it `wanted`; `word` is the build that the user names, or None."""
+    """Return the build that a run calls `wanted`; `word` is the build that the user names, or None."""
     if word is not None:
         given = library(word)
         if given.name != wanted:

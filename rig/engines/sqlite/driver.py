@@ -21,23 +21,23 @@ from rig.workloads.events import EventKind
 from rig.workloads.operations import ROW_VERBS, Content, Operation, Row, Table, Verb
 
 FILE = "test.db"
-# A second database, attached under this name if the setting `attach` says in which journal mode. All tables but the
-# first are in it, so that every transaction of the ledger changes both.
+# A second database, attached under this name if the setting `attach` gives its journal mode. It has all tables but the
+# first, so that every transaction of the ledger changes both databases.
 OTHER, OTHER_FILE = "other", "other.db"
 _BUSY = 5
 # Primary result codes: READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB (sqlite.org/rescode.html).
 _FAULT_CODES = frozenset({8, 10, 11, 13, 14, 26})
-# The words for what some pragmas read back as a number.
+# The words for numbers that some pragmas read back.
 _WORDS = {"synchronous": SPEC.settings["synchronous"], "auto_vacuum": ("none", "full", "incremental")}
-# Settings that are seldom named, and so are read back only where they are.
+# Settings that are seldom named; they are read back only if they are named.
 _SELDOM = ("auto_vacuum", "cache_size", "journal_size_limit", "mmap_size")
-# In this order: page_size and auto_vacuum cannot change once journal_mode=wal has written the header, and with an
+# The order matters: page_size and auto_vacuum cannot change once journal_mode=wal has written the header, and with an
 # exclusive lock from the start a WAL needs no shared memory.
 _ORDER = (
     "page_size", "auto_vacuum", "mmap_size", "locking_mode", "journal_mode", "synchronous", "wal_autocheckpoint",
     "journal_size_limit", "cache_size",
 )  # fmt: skip
-# Of the connection, or meant to differ.
+# Settings of the connection, or meant to differ between the databases.
 _OF_ONE = ("journal_mode", "wal_autocheckpoint", "foreign_keys")
 _SQL = Dialect({int: "INTEGER", str: "TEXT"})
 
@@ -78,7 +78,7 @@ class SqliteDatabase:
         self._connection.execute("COMMIT")
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction; return after COMMIT has returned, or ROLLBACK if it ends with that."""
+        """Carry out one transaction; return after its COMMIT, or its ROLLBACK, has returned."""
         self._watch.begin()
         self._connection.execute("BEGIN IMMEDIATE")
         is_undone = bool(operations) and operations[-1].verb is Verb.ROLL_BACK
@@ -88,7 +88,7 @@ class SqliteDatabase:
         self._watch.ended()
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the given tables; leave out tables that do not exist."""
         schemas = ("main", OTHER) if self._attached else ("main",)
         queries = (f"SELECT name FROM {schema}.sqlite_master WHERE type='table'" for schema in schemas)
         known = {row[0] for query in queries for row in self._connection.execute(query)}
@@ -100,12 +100,12 @@ class SqliteDatabase:
 
     def row(self, table: str, key: int) -> Row | None:
         """Return the row under a key."""
-        # All of it: a statement that is not at its end keeps the read transaction open.
+        # Fetch all rows: a statement that is not at its end keeps the read transaction open.
         found = list(self._connection.execute(f"SELECT * FROM {table} WHERE id=?", (key,)))
         return tuple(found[0][1:]) if found else None
 
     def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
-        """Return which tables are in which of the two databases; nothing if there is one."""
+        """Return which tables each of the two databases has; nothing if there is only one database."""
         if not self._attached:
             return ()
         first, *others = (table.name for table in tables)
@@ -130,7 +130,7 @@ class SqliteDatabase:
         return found
 
     def happen(self, kind: EventKind, variant: str) -> bool:
-        """Carry out an event; return False if this journal mode has nothing of the kind."""
+        """Carry out an event; return False if it has no meaning in this journal mode."""
         return upkeep.happen(self._connection, self._journal_mode, kind, variant, self._watch)
 
     def observe(self) -> None:
@@ -187,8 +187,8 @@ class SqliteDatabase:
         self._connection.close()
 
     def leave(self) -> None:
-        """Close the connection without a checkpoint, if the library is one that can be told so."""
-        # The check tells mypy that the guest's Python can, which the host's oldest Python cannot.
+        """Close the connection, without a checkpoint if the library can skip it."""
+        # The check tells mypy that the guest's Python has setconfig, which the host's oldest Python lacks.
         if sys.version_info >= (3, 12) and isinstance(self._connection, sqlite3.Connection):
             self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE)
         self.close()
@@ -210,7 +210,7 @@ class SqliteDatabase:
                 self._connection.execute(f"PRAGMA {OTHER}.{name}={value}")
 
     def _pragma(self, name: str) -> str:
-        """Return a setting as read back, for each database if they differ in what should be the same."""
+        """Return a setting as read back; if the databases differ where they should agree, all values."""
         schemas = ("main", OTHER) if self._attached and name not in _OF_ONE else ("main",)
         found = [self._scalar(f"PRAGMA {schema}.{name}") for schema in schemas]
         words = _WORDS.get(name)

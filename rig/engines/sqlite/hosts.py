@@ -1,4 +1,4 @@
-"""Two hosts that take turns at one database, each a process that reaches it through a mount of its own.
+"""Two hosts that take turns at one database; each is a process that reaches it through a mount of its own.
 
 In its turn a host reads how many rows there are, and adds one. A row that was acknowledged to either host must be seen
 by the other in its next turn, and be there at the end where the files are, on the server.
@@ -13,9 +13,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 _TURNS = 12
-# They take turns, so only a host that keeps its lock makes the other wait.
+# Hosts take turns, so only a host that keeps its lock makes the other wait.
 _WAIT_S = 0.1
-# So that the log starts over a few times.
+# Small enough that the log starts over a few times.
 _CHECKPOINT_PAGES = 8
 _FILLER = "x" * 500
 _ANSWER_LIMIT_S = 60
@@ -25,9 +25,9 @@ Figures = Mapping[str, int]
 
 
 def wal(places: Sequence[str]) -> Figures:
-    """Have two hosts write in WAL mode, two processes of one, one host that locks the other out, and two with DELETE.
+    """Have four pairs write: hosts in WAL mode, processes of one host, hosts with exclusive locks, hosts with DELETE.
 
-    The places are directories of the first host, of the second, and of the server.
+    The places are directories of the first host, of the second host, and of the server.
     """
     first, second, server = places
     return {
@@ -42,9 +42,9 @@ PROBES: Mapping[str, Callable[[Sequence[str]], Figures]] = {"wal": wal}
 
 
 def _figures(name: str, folders: Sequence[str], server: str, mode: str, *, locks: str = "normal") -> Figures:
-    """Return how many rows were acknowledged, and what went wrong; `harm` is the sum of that.
+    """Return how many rows were acknowledged, and what went wrong; `harm` is the sum of all that went wrong.
 
-    Rows are refused, or lost at the end; a host sees a number of rows that is `stale`; the file is damaged.
+    Rows are `refused`, or `lost` at the end; a host sees a `stale` number of rows; the file is `damaged`.
     """
     file = f"{name}.db"
     made = _opened(f"{folders[0]}/{file}", mode)
@@ -69,7 +69,7 @@ def _figures(name: str, folders: Sequence[str], server: str, mode: str, *, locks
 
 
 def _found(path: str) -> tuple[set[tuple[int, int]], int]:
-    """Return the rows of a database and whether it is damaged; one that cannot be read has no rows."""
+    """Return the rows of a database and whether it is damaged; an unreadable database has no rows."""
     try:
         connection = sqlite3.connect(path, timeout=_WAIT_S)
         try:
@@ -92,7 +92,7 @@ class _Player:
         theirs.close()
 
     def played(self, turn: int) -> tuple[int | None, bool]:
-        """Return how many rows the host saw, None if it could not read, and whether it added its own."""
+        """Return how many rows the host saw (None if it could not read), and whether it added its own row."""
         answer = self._asked(turn)
         return answer.get(_SEEN), _DONE in answer
 

@@ -1,12 +1,12 @@
 """A control: a program on SQLite that wrongly trusts the wall clock, and so loses what SQLite kept.
 
 SQLite's durability does not depend on the clock, so SQLite alone cannot show that the rig would notice a wrong clock.
-This program depends on the clock in two common ways, and under a wrong clock breaks what holds under a right one:
+This program depends on the clock in two common ways. Both work under a right clock and fail under a wrong one:
 - The last writer wins. Each transaction is stamped with the time. If its stamp is not later than the latest stored one,
   the transaction counts as outdated: it is skipped and acknowledged. After a clock went back, or while it stands still,
-  all are lost.
-- The books are closed. A year after the database was made, opening it drops the entries of the ledger. A machine that
-  comes back twenty years ahead does so at once.
+  all transactions are lost.
+- The books are closed. A year after the database was made, opening it drops the entries of the ledger. On a machine
+  that comes back twenty years ahead this happens at once.
 
 The stamps have their own table and are written in the transaction that they belong to, so the ledger itself is
 unchanged.
@@ -45,7 +45,7 @@ class LastWriter(SqliteDatabase):
         self._connection.execute("INSERT INTO stamps VALUES (?, ?)", (now_ns, now_ns))
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out one transaction unless a later one is stored; report success in both cases."""
+        """Carry out one transaction unless a later stamp is stored; report success in both cases."""
         now_ns = self._now_ns()
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("UPDATE stamps SET latest=? WHERE latest<?", (now_ns, now_ns))

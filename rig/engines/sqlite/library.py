@@ -5,8 +5,8 @@ SQLite's C functions, called here through ctypes; `apsw-...` is the extension mo
 SQLite and exports only the module. The rest of the name is the digest of the file, so the name read back from the
 opened file says which build was used.
 
-Python's own driver needs functions that old releases lack; this one needs only those of SQLite 3.7.15. It prepares each
-statement again, so virtual times can be compared only among libraries of one kind.
+Python's own driver needs functions that old releases lack; this one needs only functions of SQLite 3.7.15. It prepares
+each statement again, so virtual times can be compared only among libraries of one kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rig.engines import builds
 
 FOLDER = Path(builds.FOLDER)
 SHARED, APSW = "so-", "apsw-"
-# C function -> its result and arguments; all that are called below.
+# C function -> its result and arguments; the table has all functions that are called below.
 _P, _I, _B = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sqlite3_open_v2": (_I, (_B, _P, _I, _B)),
@@ -81,7 +81,7 @@ class Rows(Protocol):
 
 
 class Connection(Protocol):
-    """What the engine needs of a connection; those of Python's driver and of APSW already satisfy this protocol."""
+    """What the engine needs of a connection; connections of Python's driver and of APSW already satisfy this."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
         """Carry out one statement and return its rows."""
@@ -100,7 +100,7 @@ def error_code(error: Exception) -> int:
 
 
 def connect(path: str, library: str, folder: Path | None = None) -> Connection:
-    """Open a database in autocommit mode with a library in `folder`, by default `FOLDER`; raise its driver's errors."""
+    """Open a database in autocommit mode with a library in `folder` (default: `FOLDER`); raise its driver's errors."""
     file = str((folder or FOLDER) / library)
     if library.startswith(APSW):
         module = _module(file)
@@ -111,7 +111,7 @@ def connect(path: str, library: str, folder: Path | None = None) -> Connection:
 
 
 def names(folder: Path | None = None) -> list[str]:
-    """Return the names of the libraries in `folder`, by default those delivered to the guest."""
+    """Return the names of the libraries in `folder`, by default the libraries delivered to the guest."""
     own = folder or FOLDER
     return sorted(path.name for path in own.iterdir()) if own.is_dir() else []
 
@@ -251,6 +251,6 @@ class _CtypesConnection:
         if not self._handle.value:
             return LibraryError("SQLite could not allocate a connection", code)
         words = self._library.sqlite3_errmsg(self._handle).decode(errors="replace")
-        # The extended code is that of the last failed call, which may not be the caller's.
+        # The extended code belongs to the last failed call, which may not be the caller's.
         extended = self._library.sqlite3_extended_errcode(self._handle)
         return LibraryError(words, extended if extended & 0xFF == code & 0xFF else code)

@@ -1,6 +1,6 @@
-"""What one transaction of SQLite syncs and drops, at which settings, in words of `rig.engines.sqlite.syncs.KINDS`.
+"""What one transaction of SQLite syncs and drops under each setting, in words of `rig.engines.sqlite.syncs.KINDS`.
 
-As measured with SQLite 3.40.1 from a log of its calls, and as described in atomiccommit.html, wal.html and pragma.html
+Measured with SQLite 3.40.1 from a log of its calls, and as described in atomiccommit.html, wal.html and pragma.html
 of SQLite's documentation. Plain writes are left out.
 """
 
@@ -39,7 +39,7 @@ SEQUENCES: Mapping[tuple[str, str], tuple[str, ...]] = {
     **{(mode, "off"): ("",) for mode in ("memory", "off")},
     **{(mode, level): ("database1",) for mode in ("memory", "off") for level in ("normal", "full", "extra")},
 }
-# These have a rollback journal on the disk.
+# These modes have a rollback journal on the disk.
 _ROLLBACK = frozenset({"delete", "truncate", "persist"})
 
 
@@ -56,15 +56,15 @@ def known(settings: Mapping[str, str]) -> tuple[str, ...]:
     if is_exclusive:
         found = tuple(one.replace("directory1 ", "") for one in found)
     if mode == "persist" and int(settings.get("journal_size_limit", "-1")) >= 0:
-        # A journal that has grown past the limit is truncated to it when its transaction is over, and not synced.
+        # A journal that has grown past the limit is truncated to it after its transaction, without a sync.
         found = (*(f"{one} ftruncate".strip() for one in found), *found)
     return found
 
 
 def _of_two(mode: str, attached: str, level: str) -> tuple[str, ...]:
-    """Return what a transaction over two databases does: each is made ready, then each is committed.
+    """Return what a transaction over two databases does: it makes each ready, then commits each.
 
-    A WAL is committed by being made ready. Only two rollback journals get a super-journal (vdbeCommit in vdbeaux.c).
+    Making a WAL ready commits it. Only two rollback journals get a super-journal (vdbeCommit in vdbeaux.c).
     """
     one, other = (_parts(SEQUENCES.get((each, level), ())) for each in (mode, attached))
     has_super = level != "off" and {mode, attached} <= _ROLLBACK
@@ -73,7 +73,7 @@ def _of_two(mode: str, attached: str, level: str) -> tuple[str, ...]:
     for mine, theirs in itertools.product(one, other):
         (ready, done, later), (ready2, done2, later2) = mine, (_of_other(part) for part in theirs)
         if has_super and mode == "persist":
-            # With a super-journal a journal that persists is truncated all the same (pager_end_transaction in pager.c).
+            # With a super-journal even a persistent journal is truncated (pager_end_transaction in pager.c).
             done = f"ftruncate {done}"
         if has_super and attached == "persist":
             done2 = f"other-ftruncate {done2}"
@@ -82,7 +82,7 @@ def _of_two(mode: str, attached: str, level: str) -> tuple[str, ...]:
 
 
 def _parts(sequences: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """Split each sequence into what makes ready, what commits, and what follows the commit."""
+    """Split each sequence into what makes the database ready, what commits, and what follows the commit."""
     found = []
     for sequence in sequences:
         words = sequence.split()

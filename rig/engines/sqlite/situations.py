@@ -1,7 +1,7 @@
 """What SQLite's files go through, seen from outside: by their sizes, times and headers (sqlite.org/fileformat.html).
 
 Only the journal and the WAL are opened here. Closing a second descriptor of the database in its own process would drop
-the locks that SQLite holds (sqlite.org/howtocorrupt.html, section 2.2); those of a WAL are on another file.
+the locks that SQLite holds (sqlite.org/howtocorrupt.html, section 2.2); the locks of a WAL are on another file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOT, SUPER = "a hot journal", "a hot journal that names a super-journal"
 EMPTY_JOURNAL, ENDED_JOURNAL = "a journal of no bytes", "a journal with a zeroed header"
 OTHER_JOURNAL = "a journal whose header is neither"
 LOG, OLDER = "a log to recover", "a log with older frames after its end"
-# What is met when the database is opened.
+# What an opening of the database meets.
 MET = (HOT, SUPER, EMPTY_JOURNAL, ENDED_JOURNAL, OTHER_JOURNAL, LOG, OLDER)
 
 _MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -33,7 +33,7 @@ _WAL_HEADER, _FRAME_HEADER_BYTES = struct.Struct(">8I"), 24
 class Watch:
     """Watches the files of one connection over its commits, while it is on.
 
-    What a commit takes is measured, so only what is gone after it is looked at during it; the rest is left to `taken`.
+    The time of a commit is measured. So during it the watch looks only at what will be gone; `taken` does the rest.
     """
 
     def __init__(self, path: str) -> None:
@@ -48,7 +48,7 @@ class Watch:
         self.seen: list[str] = []
 
     def begin(self) -> None:
-        """Note the files as the first transaction begins; later ones begin as the last call of `taken` left them."""
+        """Note the files as the first transaction begins; later transactions begin as the last `taken` noted them."""
         if self.is_on and self._before is None:
             self._before = self._written()
 
@@ -150,7 +150,7 @@ def _journal_ended(path: str, *, had_one: bool) -> list[str]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[int | None]:
-    """Give a file for the length of a block, or None if there is none or the disk refuses."""
+    """Open a file for the length of a block; give None if it is missing or the disk refuses."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -167,7 +167,7 @@ def _size(file: int | None) -> int:
 
 
 def _at(file: int | None, offset: int, size: int) -> bytes:
-    """Return a part of a file; nothing if there is no such file or the disk refuses to read it."""
+    """Return a part of a file; nothing if there is no file or the disk refuses to read it."""
     try:
         return b"" if file is None else os.pread(file, size, offset)
     except OSError:

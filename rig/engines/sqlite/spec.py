@@ -27,7 +27,7 @@ SPEC = Spec(
     situations=situations.HAPPEN,
     met=situations.MET,
     unprotected={"journal_mode": ("memory", "off"), "synchronous": ("off",)},
-    # Without a journal on disk a kill during a commit may damage the database.
+    # Without a journal on disk, a kill during a commit may damage the database.
     volatile={"journal_mode": ("memory", "off")},
     # pragma.html: EXTRA is FULL plus a sync of the directory after the journal is removed, which these modes never do.
     same_as={"truncate_extra": "truncate_full", "persist_extra": "persist_full", "wal_extra": "wal_full"},

@@ -1,4 +1,4 @@
-"""The calls by which SQLite makes a transaction durable: a name for each sync, and the known sequences.
+"""The calls that make a transaction of SQLite durable: a name for each sync, and the known sequences.
 
 In rollback journal modes the names count within a transaction: `journal1` is the first sync of the journal. The kinds:
 
@@ -15,14 +15,14 @@ In rollback journal modes the names count within a transaction: `journal1` is th
     wal-checkpoint       wal        checkpoint  all frames, before the first of them goes into the database
     database-checkpoint  database   checkpoint  the pages that a checkpoint has written
 
-A transaction over two databases makes the calls of each; those of the attached one begin with `other-`. If both have a
+A transaction over two databases makes the calls of each; calls of the attached one begin with `other-`. If both have a
 rollback journal and are synced at all, a super-journal names the two journals, and its removal is the commit:
 
     super                super      commit      the names of the journals
     super-directory      directory  creation    the name of the super-journal
     super-end            directory  commit      the removal of its name
 
-What a transaction does at which settings is in `rig.engines.sqlite.sequences`.
+`rig.engines.sqlite.sequences` has what a transaction does under each setting.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Namer:
         self._files = {"": _OneNamer(settings["journal_mode"], settings["synchronous"])}
         if attached := settings.get("attach"):
             self._files[_OTHER] = _OneNamer(attached, settings["synchronous"])
-        # A sync of the directory is for the file that was synced or unlinked before it: the beginning of its roles.
+        # The prefix of the last synced or unlinked file's role: a sync of the directory is for that file.
         self._last = ""
         self._super_gone = False
 

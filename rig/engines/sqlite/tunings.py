@@ -1,6 +1,6 @@
-"""What else SQLite can be told, each under a word in ids: sizes, checkpoints, locking, memory, and a second database.
+"""Further options of SQLite, each with a word in ids: sizes, checkpoints, locking, memory, and a second database.
 
-The words are the names of pragmas, shortened. A value that means nothing in a journal mode is refused there.
+The words are the names of pragmas, shortened. A value that has no effect in a journal mode is refused there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rig.engines.engine import Tuning
 PAGE_SIZES = (512, 1024, 8192, 65536)
 _ROLLBACK = ("delete", "truncate", "persist", "memory", "off")
 _NO_WAL = {"journal_mode": dict.fromkeys(_ROLLBACK, "only a WAL has checkpoints")}
-# sqlite.org/pragma.html, journal_size_limit: what a transaction leaves of its journal, or a checkpoint of a WAL.
+# sqlite.org/pragma.html, journal_size_limit: what a transaction leaves of its journal, or a checkpoint leaves of a WAL.
 _NO_REST = {
     "journal_mode": {
         "delete": "the limit is for what is left of a journal, and the journal is deleted",

@@ -13,7 +13,7 @@ from rig.workloads.events import EventKind
 
 CHECKPOINTS = ("passive", "full", "restart", "truncate")
 VACUUMS = ("VACUUM", "incremental_vacuum", "auto_vacuum=full", "auto_vacuum=incremental")
-# The journal modes to change to; one that keeps nothing on disk would break the promise of the others.
+# The journal modes to change to; a mode that keeps nothing on disk would break the promise of the others.
 MODES = ("wal", "delete", "truncate", "persist")
 EVENTS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.OTHER_CONNECTION: ("",),
@@ -26,7 +26,7 @@ EVENTS: Mapping[EventKind, tuple[str, ...]] = {
 
 
 def happen(connection: Connection, journal_mode: str, kind: EventKind, variant: str, watch: Watch) -> bool:
-    """Carry out an event over a connection; return False if there is nothing of the kind in this journal mode."""
+    """Carry out an event over a connection; return False if it has no meaning in this journal mode."""
     if kind is EventKind.VACUUM:
         connection.execute(variant if variant == VACUUMS[0] else f"PRAGMA {variant}").fetchall()
     elif kind is EventKind.CHANGE:
@@ -47,7 +47,7 @@ def happen(connection: Connection, journal_mode: str, kind: EventKind, variant: 
 
 
 def _changed(connection: Connection, own: str, other: str) -> bool:
-    """Commit a transaction that changes no row in another journal mode, and change back."""
+    """Change to another journal mode, commit a transaction that changes no row, and change back."""
     if own not in MODES:
         return False
     if other == own:

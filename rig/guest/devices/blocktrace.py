@@ -1,6 +1,6 @@
 """When requests of a device were submitted and when they completed, by the kernel's block trace.
 
-The interface is that of include/uapi/linux/blktrace_api.h: three ioctls on the block device, and a file of records in
+include/uapi/linux/blktrace_api.h defines the interface: three ioctls on the block device, and a file of records in
 debugfs. `faults.submissions` reads the records.
 """
 
@@ -29,10 +29,10 @@ _BUFFER_BYTES, _BUFFER_COUNT = 1 << 16, 512
 def traced(device: str) -> Iterator[bytearray]:
     """Trace a device for the length of a block; give the records, which are filled in at its end.
 
-    Raise RuntimeError, because the account is not complete, if the kernel dropped records.
+    Raise RuntimeError if the kernel dropped records, because the trace is then incomplete.
     """
     if not (_DEBUGFS / "block").exists():
-        # For good: nothing else here minds it.
+        # It stays mounted; that disturbs nothing else here.
         mounts.mount("debugfs", "debugfs", point=str(_DEBUGFS))
     records = bytearray()
     node = os.open(device, os.O_RDONLY | os.O_NONBLOCK)

@@ -17,7 +17,7 @@ from rig.contract.geometry import CHUNK_BYTES
 
 # The disk of the root file system, a file of the host. Nothing may read it while a recording is made.
 ROOT_DISK = "/dev/vda"
-# The one with what the host gives: a recording to check, or more code.
+# The disk with the host's data: a recording to check, or more code.
 RECORDING_DISK = os.environ.get("RIG_RECORDING", "/dev/vdb")
 # include/uapi/linux/fs.h
 _BLKFLSBUF = 0x1261
@@ -45,9 +45,9 @@ def require_modules(names: Iterable[str]) -> None:
 
 
 def forget(descriptor: int) -> None:
-    """Forget what is cached of an open block device.
+    """Drop the cache of an open block device.
 
-    The last close does so too, but a process that was forked meanwhile has the device open as well.
+    The last close would do that too, but a process forked in the meantime still has the device open.
     """
     fcntl.ioctl(descriptor, _BLKFLSBUF)
 
@@ -154,7 +154,7 @@ def chunks_at(device: str, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]
 
 
 def settle(device: str) -> None:
-    """Flush a disk twice, so that no earlier write can be lost or is of unknown order.
+    """Flush a disk twice, so that no earlier write can be lost or have an unknown order.
 
     A file system may note its mount by a FUA write of a block, and write that block again from the page cache. The log
     does not show in which order the two reached the disk, unless two FLUSHes are between them.

@@ -21,8 +21,8 @@ _CHUNK_SECTORS = 8
 class Layer:
     """A copy-on-write layer above a base in guest RAM, renewed for each crash state.
 
-    One device stays for good and gets a new table, on the store that the last layer did not use. To make and remove a
-    device for each state would take three times as long.
+    One device stays for good. Each time it gets a new table on the store that the last layer did not use. Making and
+    removing a device for each state would take three times as long.
     """
 
     def __init__(self, disk_mib: int) -> None:
@@ -30,14 +30,14 @@ class Layer:
         self._make(disk_mib)
 
     def resize(self, disk_mib: int) -> None:
-        """Have base and layer for a disk of this size; both are empty if it is another. Nothing may have them open."""
+        """Fit base and layer to a disk of this size; a change of size empties both. Nothing may have them open."""
         if disk_mib * 2048 != self.sector_count:
             self.mapper.remove(_NAME)
             disks.unload_module("brd")
             self._make(disk_mib)
 
     def _make(self, disk_mib: int) -> None:
-        # Not once for the largest disk: a store's table of exceptions, made for each layer, is as long as the store.
+        # Not once for the largest disk: each new layer makes a table of exceptions that is as long as its store.
         disks.load_module("brd", f"rd_nr={1 + len(_STORES) + len(RECOVERY_LOGS)} rd_size={disk_mib * 1024}")
         self.sector_count = disk_mib * 2048
         self._targets = cycle(

@@ -27,7 +27,7 @@ def unmount(point: str = MOUNT_POINT) -> None:
 
 
 def release(point: str = MOUNT_POINT) -> None:
-    """Unmount, even if a process that an engine has left behind holds files there: it is killed. Raise OSError."""
+    """Unmount; kill any process that an engine has left behind with open files there. Raise OSError."""
     until_s = time.monotonic() + _RELEASE_LIMIT_S
     while True:
         try:
@@ -71,5 +71,5 @@ def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
 
 
 def joined(*options: str) -> str:
-    """Return mount options in one word; empty ones are left out."""
+    """Return mount options as one word, without empty ones."""
     return ",".join(option for option in options if option)

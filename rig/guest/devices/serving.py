@@ -1,4 +1,4 @@
-"""File systems that programs reach through a server: it runs in the same machine, for as long as it is needed."""
+"""File systems that programs reach through a server, which runs in the same machine for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_modules(filesystem: FileSystem) -> None:
 
 @contextmanager
 def served(filesystem: FileSystem, directory: str) -> Iterator[None]:
-    """Have programs reach what is mounted at a directory through its server, if it has one, for a block."""
+    """For the length of a block, let programs reach a directory's mount through the file system's server, if any."""
     if not isinstance(filesystem, Served):
         yield
         return
@@ -35,7 +35,7 @@ def served(filesystem: FileSystem, directory: str) -> Iterator[None]:
 
 @contextmanager
 def hosts(filesystem: FileSystem, device: str, directory: str) -> Iterator[tuple[str, str, str]]:
-    """Give the directories in which two hosts and the server itself see a device, mounted at a directory, for a block.
+    """For a block, give three directories: a device mounted at `directory` as two hosts and the server itself see it.
 
     Raise UsageError if the file system has no server.
     """

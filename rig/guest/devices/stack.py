@@ -17,7 +17,7 @@ from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.faultlayer import FaultLayer
 
 LOG_MIB = 640
-# The share of a log that leaves room for what a workload still writes once it is left alone.
+# The share of a log up to which a workload that is left alone still has room for its remaining writes.
 _NEARLY_FULL = 0.8
 CUT = "cut"
 DELAY = "delay{}"
@@ -35,7 +35,7 @@ class Stack:
     # Directly below the log: the cutting layer if there is one.
     below_log: str
     log: str
-    # For the file system.
+    # The node for the file system.
     top: str
     log_disk: str
     # The requests that the disk completed, by kind.
@@ -57,7 +57,7 @@ def disks_in_ram(count: int) -> Iterator[None]:
 
 @contextmanager
 def delayed_disk(mapper: DeviceMapper, device: Device, size_mib: int, number: int = 0) -> Iterator[tuple[str, str]]:
-    """Give the node of disk `number`, in guest RAM, and that of the same disk with delays for the length of a block."""
+    """Give two nodes of disk `number` in guest RAM, without and with delays, for the length of a block."""
     disk = disks.add_cached_disk(number, size_mib)
     with mapper.created(DELAY.format(number), delaying(disk, device, size_mib * 2048)) as delayed:
         yield disk, delayed
@@ -73,7 +73,7 @@ def stacked(
     can_cut: bool = False,
     can_fail: bool = False,
 ) -> Iterator[Stack]:
-    """Build the devices of disk `number` for the length of a block; raise RuntimeError if the log is full then."""
+    """Build the devices of disk `number` for the length of a block; raise RuntimeError if its log has filled up."""
     sector_count, log_disk = size_mib * 2048, f"/dev/ram{number}"
     with ExitStack() as layers:
         disk, delayed = layers.enter_context(delayed_disk(mapper, device, size_mib, number))
@@ -95,9 +95,9 @@ def stacked(
 def logged(
     mapper: DeviceMapper, name: str, below: str, log_disk: str, *, sector_count: int, stack: Stack | None = None
 ) -> Iterator[str]:
-    """Log what reaches a device through the node that this gives; set the counts of `stack` at the end.
+    """Give a node that logs what reaches a device through it; set the counts of `stack` at the end.
 
-    Raise RuntimeError, because the recording is void, if flushes would not be logged or the log is full.
+    Raise RuntimeError if flushes would not be logged or the log is full, because the recording is then void.
     """
     with mapper.created(name, Target("log-writes", f"{below} {log_disk}", sector_count)) as node:
         disks.require_write_cache(node)

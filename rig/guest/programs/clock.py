@@ -2,14 +2,14 @@
 
 Every scenario of the clock arm has two faults, independent of each other. Both concern only the wall clock,
 CLOCK_REALTIME. CLOCK_MONOTONIC stays right, and so do sleeps, time limits, think time and the marks of the log: Linux
-promises that it never steps, whatever is done to the wall clock. If it did, the fault would be the kernel's.
+promises that this clock never steps, whatever happens to the wall clock. If it did, the fault would be the kernel's.
 
 While the workload runs, libfaketime is preloaded into its process only. Up to a transaction drawn from the seed, the
-process reads the right time. From then on it reads one that is a year back (clockback), twenty years ahead and so past
-2038 (clockjump), or the same at every reading, to the whole second (clockfrozen). The kernel's file times stay right.
+process reads the right time. From then on it reads a time that is a year back (clockback), twenty years ahead and so
+past 2038 (clockjump), or the same whole second at every reading (clockfrozen). The kernel's file times stay right.
 
-After the cut the machine comes back with another clock. It is set before the file system is mounted and stays for the
-recovery and the judgement. The id of the state names it after an "@":
+After the cut the machine comes back with another clock, which is set before the file system is mounted and kept for
+recovery and judgement. The id of the state names it after an "@":
 "epoch" (clockback)     1970, as after a dead battery, plus one day: Linux lets no clock be set to before the machine
                         was switched on, and a file system's check may take a deletion at time 0 for damage.
 "ahead" (clockjump)     twenty years later than "right".
@@ -19,7 +19,7 @@ recovery and the judgement. The id of the state names it after an "@":
 This is the clock of the whole machine, so the kernel, the file system and the database all read it.
 
 A file system's check complains about times in the future, so it runs under the later of the state's clock and the
-right one. A program that trusts the clock shows what a wrong one can break: see `rig.engines.Program`.
+right one. A program that trusts the clock shows what a wrong clock can break: see `rig.engines.Program`.
 Left out: clocks that drift; time zones and leap seconds; a clock that is corrected while the database is open.
 """
 
@@ -38,13 +38,13 @@ _LIBRARY = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 
 
 def environment(injection: Injection) -> dict[str, str]:
-    """Return the environment that preloads libfaketime, set to the right time; empty if the injection is no clock."""
+    """Return the environment that preloads libfaketime, set to the right time; empty for other injections."""
     if injection not in CLOCKS:
         return {}
     return {
         "LD_PRELOAD": _LIBRARY,
         "FAKETIME": "+0",
-        # Otherwise a change of FAKETIME takes effect ten seconds later.
+        # Without this a change of FAKETIME takes effect ten seconds later.
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "NO_FAKE_STAT": "1",
@@ -65,7 +65,7 @@ class ProcessClock:
         self.readings: list[tuple[int, bool, int, int]] = []
 
     def before(self, number: int) -> None:
-        """Read the clock before a transaction; at the transaction drawn, first make it go wrong, and mark that."""
+        """Read the clock before a transaction; before the drawn one, first make the clock wrong and mark that."""
         if not self._injection:
             return
         if number == self._first_wrong:

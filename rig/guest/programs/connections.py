@@ -1,8 +1,8 @@
 """The connections of a workload: who commits the next transaction, and what happens between two.
 
-Every event is between the marks `event-K-T` and `done-K-T`, and K counts them from 1. Only one process and one
-connection is at work at a time, so on one vCPU under icount every run is the same. What the engine's spec does not
-list, or what has no meaning under these settings, is skipped and counted.
+Every event is between the marks `event-K-T` and `done-K-T`, where K counts events from 1. Only one process and one
+connection work at a time, so on one vCPU under icount every run is the same. Events that the engine's spec does not
+list, or that have no meaning under the settings, are skipped and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDLE_MS = 6000
 
 
 class Connections:
-    """The open database, further connections to it, and who is to commit next."""
+    """The open database, further connections to it, and which of them commits next."""
 
     def __init__(
         self,
@@ -40,20 +40,20 @@ class Connections:
         self._idle = idle
         self._first: Database | None = None
         self._second: Database | None = None
-        # While it is open, the two take turns.
+        # While the second is open, the two take turns.
         self._is_seconds_turn = False
-        # Holds a snapshot.
+        # The connection that holds a snapshot.
         self._reader: Database | None = None
         self._next: EventKind | None = None
-        # What the last transaction was.
+        # The situations of the last transaction.
         self._last: tuple[str, ...] = ()
         self._count = self._transaction_count = 0
-        # What came about: the kind of mark that ends it, its number, and a situation.
+        # Situations that came about: the kind of mark that ends one, the mark's number, and the situation.
         self.reached: list[tuple[str, int, str]] = []
         self.skipped: Counter[str] = Counter()
 
     def create(self) -> None:
-        """Make the database; return after the engine has acknowledged that, which may be transaction 1."""
+        """Make the database; return after the engine has acknowledged that. This may count as transaction 1."""
         work = self._site.work
         self._transaction_count += work.creates
         self._last = (situations.CREATED,)
@@ -77,7 +77,7 @@ class Connections:
             self._is_seconds_turn = True
 
     def acknowledged(self) -> None:
-        """Note what the transaction did, now that its acknowledgement is marked; open what another process left."""
+        """Note what the transaction did, once its acknowledgement is marked; reopen if another process committed it."""
         self._note("ack", self._transaction_count, [*self._last, *self._seen()])
         if self._first is None:
             with self._marked():
@@ -105,7 +105,7 @@ class Connections:
 
     def _opened(self) -> Database:
         database = self._site.open_database()
-        # A network file system sends what it has of a file when it is asked about it, as a sync of the engine would.
+        # Asking a network file system about a file makes it send its data, as a sync of the engine would.
         if isinstance(database, ObservantDatabase) and not isinstance(self._site.filesystem, Served):
             database.observe()
         return database
@@ -159,7 +159,7 @@ class Connections:
         return _eventful(self.database).happen(kind, variant)
 
     def _maintained(self, kind: EventKind, variant: str) -> bool:
-        """Carry out an event over a connection that is opened for it and never writes, as a maintenance job does."""
+        """Carry out an event as a maintenance job does: over a connection opened for it that never writes."""
         database = self._opened()
         is_done = _eventful(database).happen(kind, variant)
         if isinstance(database, ObservantDatabase):
@@ -184,7 +184,7 @@ class Connections:
         return reader is not None
 
     def _commit_apart(self, operations: Sequence[Operation], send: Callable[[Any], None]) -> None:  # noqa: ARG002
-        """Commit in another process, which ends without closing: what is left open is left to the next one."""
+        """Commit in another process that ends without closing; the next process finds what it left open."""
         self._site.open_database().commit(operations)
 
     @property

@@ -1,8 +1,8 @@
-"""Run a workload in which syncs return success and do nothing, as if the database left them out: one kind, or all.
+"""Run a workload in which one kind of sync, or every sync, returns success without effect, as if it were left out.
 
-All are left out of an engine whose transactions are its own: its program may be static, so nothing can be preloaded.
-Otherwise the shim `drop-wal-commit` drops every sync that the engine's rules name `wal-commit`, from the end of the
-setup on. The log gets a mark `drop-N-T` in place of each, with the number of the transaction.
+All syncs are dropped for an engine whose transactions are its own, because nothing can be preloaded into a program that
+may be static. Otherwise the shim `drop-wal-commit`, for example, drops every sync that the engine's rules name
+`wal-commit`, from the end of the setup on. In place of each the log gets a mark `drop-N-T` for transaction N.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _DroppingAll:
 
 
 def run(site: Site) -> dict[str, Any]:
-    """Carry out the workload without the syncs of the orders; raise RuntimeError if it makes none of a kind."""
+    """Carry out the workload without the syncs named in the orders; raise RuntimeError if it never makes that kind."""
     log = marker(DeviceMapper(), LOG)
     dropped = site.orders.dropped_sync
     watch = _Dropping(dropped, log) if dropped else _DroppingAll()

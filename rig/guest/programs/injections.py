@@ -1,10 +1,10 @@
 """Plan the strikes of a recording of the error arm: at which transactions requests fail, and when they recover.
 
-A pure function of the seed, so that a plan can be shown and made again. A strike begins at one of three stages of a
-transaction. `begin`: before it, so the first to notice is the journal or the write-ahead log. `midst`: at some instant
-while it is carried out, which may hit any step of the commit, or none. `checkpoint`: after it has been committed
-undisturbed, so that the strike hits a checkpoint; for an engine without checkpoints this is `begin`, and for space for
-data also where a checkpoint needs none.
+A plan is a pure function of the seed, so it can be shown and made again. A strike begins at one of three stages of a
+transaction. `begin`: before it, so the journal or the write-ahead log notices first. `midst`: at some instant during
+it, which may hit any step of the commit, or none. `checkpoint`: after it has been committed undisturbed, so that the
+strike hits a checkpoint. This stage becomes `begin` for an engine without checkpoints, and also under `diskfull-data`
+if a checkpoint needs no space for data.
 After an error the program either rolls back and continues over the same connection, or closes it and reopens.
 """
 
@@ -32,7 +32,7 @@ class Strike:
     # The transaction at which it begins.
     number: int
     stage: Stage
-    # Whether the program reopens the database after the error, or continues over the same connection.
+    # True if the program reopens the database after the error; otherwise it continues over the same connection.
     reopens: bool
     # Attempts at a transaction or checkpoint until the strike is over, whether they failed or not.
     attempts_max: int
@@ -53,12 +53,12 @@ _STAGES = {
     Injection.DISKFULL_LOG: (Stage.BEGIN,),
     Injection.DISKFULL_DATA: (Stage.CHECKPOINT,),
 }
-# Attempts until a strike is over; FSYNC ends after its only error in any case.
+# Attempts until a strike is over; FSYNC always ends after its only error.
 _ATTEMPTS = {Injection.FSYNC: (2, 2), Injection.DISKFULL_DATA: (20, 20)}
 
 
 def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[Strike, ...]:
-    """Return the strikes of a recording, in order; each run of as many strikes as there are stages has every stage."""
+    """Return the strikes of a recording, in order; they go through all stages, shuffled, before a stage repeats."""
     choice = random.Random(f"{injection} {seed}")
     is_growing = injection is Injection.DISKFULL_DATA
     last = min(transaction_count, _GROWING_UNTIL) if is_growing else transaction_count

@@ -1,13 +1,14 @@
 """A workload whose process is killed again and again: inside commits, and right after acknowledgements.
 
 The page cache survives, so no acknowledged transaction may be missing. Each life of the workload opens the database
-that the last one left (that is the recovery), judges its whole content, and continues from there: with the transaction
-that was in flight, or with the next one if the database has that already. A life is a fork of this process. It dies in
-its first transaction: before a supervised call, drawn from the seed among as many as a transaction of these settings
-makes, or as soon as the acknowledgement is in the log. Transactions that stay in memory make no call, so only
-the latter is left. A database that comes back wrong is reported, and replaced by one that holds what was acknowledged.
-A transaction once found in the database counts as acknowledged from then on, because it has been read. Kills
-end before its many lives have filled the disk; a database that comes back wrong on a full one voids the recording.
+that the last life left (that is the recovery), judges its whole content, and continues with the transaction that was in
+flight, or with the next one if the database already has it. A life is a fork of this process. It dies in its first
+transaction: either before a supervised call or as soon as the acknowledgement is in the log. The seed draws the call
+from as many calls as a transaction of these settings makes. Transactions that stay in memory make no call, so they
+always die after the acknowledgement. A database that comes back wrong is reported, and replaced by one that holds what
+was acknowledged. A transaction found in the database counts as acknowledged from then on, because it has been read.
+Kills end before the many lives have filled the disk; a database that comes back wrong on a full disk voids the
+recording.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from rig.guest.watch.sample import sample
 from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
 from rig.workloads.operations import Operation, Verb
 
-# The last kill of a transaction comes after its acknowledgement, all others hit its commit.
+# The last kill of a transaction comes after its acknowledgement; all others hit its commit.
 KILLS_PER_TRANSACTION = 3
-# One in so many of its blocks, and of its files, must be free.
+# One in this many of the file system's blocks, and of its files, must be free.
 _SPARE_BLOCKS, _SPARE_FILES = 16, 8
 
 
@@ -45,10 +46,10 @@ class Death:
 
     # The number of kills before this one.
     rank: int
-    # Draws the call, counted from 1, before which a commit is killed. A commit with fewer calls is killed when
-    # acknowledged.
+    # Draws the call, counted from 1, before which a commit is killed. A commit with fewer calls is killed after its
+    # acknowledgement.
     draw: Callable[[], int]
-    # After enough kills, or once the log or the file system is nearly full, nothing strikes any more.
+    # False after enough kills, or once the log or the file system is nearly full: then nothing is killed.
     strikes: bool = True
     issued: int = 0
     acked: int = 0
@@ -98,7 +99,7 @@ def run(site: Site) -> dict[str, Any]:
     live: list[dict[str, Any]] = []
     settings: dict[str, str] = {}
     acked = kill_count = 0
-    # The death whose consequences the next life finds; None if that makes a new database.
+    # The death whose consequences the next life finds; None if the next life makes a new database.
     last: Death | None = None
 
     def draw() -> int:
@@ -112,7 +113,7 @@ def run(site: Site) -> dict[str, Any]:
         finding = Finding.of(said["finding"])
         is_sound = finding.recovered is not None and finding.recovered >= acked
         if not is_sound and not has_space(site.directory):
-            # The engine may have lost something, or it cannot work because we have filled its disk: void, not kept.
+            # The engine may have lost something, or our full disk may have stopped it: void the recording.
             raise RuntimeError(
                 f"the disk is nearly full after {kill_count} kills, and the database came back as {finding.kind}: "
                 f"{finding.detail}; record fewer transactions"
@@ -132,9 +133,9 @@ def run(site: Site) -> dict[str, Any]:
 
 
 def has_space(directory: str) -> bool:
-    """Return whether a file system has space for some more lives, and room for the files that each may leave behind."""
+    """Return whether a file system has space for some more lives and for the files that each may leave behind."""
     found = os.statvfs(directory)
-    # Some file systems count no files.
+    # Some file systems do not count files.
     return found.f_bavail * _SPARE_BLOCKS >= found.f_blocks and found.f_ffree * _SPARE_FILES >= found.f_files
 
 
@@ -201,7 +202,7 @@ class _Lives:
         opened[0].close()
 
     def _make(self, acked: int, reopened: Callable[[], Database], send: Callable[[Any], None]) -> None:
-        # Folders stay: one may be the file system's own.
+        # Keep folders: one may belong to the file system.
         for path in [path for path in Path(self._site.directory).rglob("*") if path.is_file() or path.is_symlink()]:
             path.unlink()
         database = reopened()

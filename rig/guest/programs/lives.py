@@ -1,8 +1,8 @@
-"""The error arm, life by life: to reopen the database is to start another process.
+"""The error arm, life by life: each time the database is reopened, another process starts.
 
-Each opening has a life of its own (`rig.guest.programs.survivor`), a fork, so that nothing which the engine held
-survives. The process that forks them never opens the database. A life that ends in the engine's hands is a live finding
-of that kind, `died-N.I`, `stuck-N.I` or `out-of-memory-N.I`, and the next life reopens the database.
+Each opening has a life of its own (`rig.guest.programs.survivor`): a fork, so that nothing the engine held survives.
+The process that forks them never opens the database. A life that the engine ends is a live finding of that kind,
+`died-N.I`, `stuck-N.I` or `out-of-memory-N.I`, and the next life reopens the database.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rig.guest.site import Site
 from rig.guest.watch.forks import Ending, Fork, Send
 from rig.guest.watch.patience import OF_A_WORKLOAD
 
-# A life is stuck when it has computed for this many times as long as a crash state may take, or has lasted this long.
+# A life is stuck once it has computed this many times as long as a crash state may take, or has lasted `_LIFE_S`.
 _PATIENCE = 6
 _LIFE_S = 1200
-# Often enough that what takes memory cannot take it all in between.
+# Often enough that a process cannot take all memory in between.
 _LOOK_S = 0.25
 
 
@@ -60,7 +60,7 @@ class Steps:
 def _live(  # noqa: PLR0917 - all types differ; mypy catches a swap
     site: Site, mark: Callable[[str], None], steps: Steps, state: State, mended: str, number: int, send: Send
 ) -> None:
-    """Live from an opening to the next error after which the database has to be reopened, or to the end."""
+    """Live from an opening to the end, or to the next error that makes the program reopen the database."""
     pause = random.Random(f"think {site.orders.seed}" + (f" {number}" if number > 1 else ""))
 
     def think() -> None:
@@ -85,12 +85,12 @@ def _end(site: Site, mark: Callable[[str], None], steps: Steps, state: State) ->
 
 
 def _grieve(site: Site, mark: Callable[[str], None], steps: Steps, state: State, ending: Ending) -> None:
-    """Note that a life ended in the engine's hands; the next one reopens the database, or there is none."""
+    """Note that the engine ended a life; the next life reopens the database unless the workload is over."""
     assert ending.grief
     if state.struck_at:
         Outage(site, enduring_driver(site), mark, state).end()
     if state.opening_count:
-        # Whatever it was that the last opening met, it may be gone.
+        # The cause of the failed opening may be gone, so try again.
         state.is_over = state.opening_count >= OPENINGS_MAX
         if state.is_over:
             note(state, "reopen", Finding(ending.grief, detail=ending.why), state.error)
@@ -101,7 +101,7 @@ def _grieve(site: Site, mark: Callable[[str], None], steps: Steps, state: State,
         mark(f"fail-{state.issued}")
         state.is_under_way = False
     note(state, str(ending.grief), Finding(ending.grief, detail=f"{place} the engine {ending.why}"), "")
-    # Once more at the same transaction, and no other is ever reached.
+    # A second end at the same transaction: no later one would ever be reached.
     state.is_over = state.grieved_at == state.due
     state.grieved_at, state.error = state.due, f"the engine {ending.why}"
     if state.is_over and not state.has_ended:
@@ -109,7 +109,7 @@ def _grieve(site: Site, mark: Callable[[str], None], steps: Steps, state: State,
 
 
 def _mended(site: Site) -> str:
-    """If the file system takes no more writes, unmount, repair and mount it; return what was done, else nothing."""
+    """Unmount, repair and mount a file system that takes no more writes; return what was done, or an empty string."""
     if _is_writable(site.directory):
         return ""
     filesystem = site.filesystem

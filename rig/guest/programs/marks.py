@@ -1,7 +1,7 @@
 """Marks in the write logs of a recording: what the workload did, and when.
 
-A verifier has one device for both disks of a file system whose journal has one of its own: first the data, then the
-journal (`rig.contract.geometry`). So every mark stands in both logs.
+If a file system has its journal on a second disk, a verifier has one device for both disks: first the data, then the
+journal (`rig.contract.geometry`). So every mark is in both logs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _TICK_S = 250e-6
 
 
 def marker(mapper: DeviceMapper, *logs: str) -> Callable[[str], None]:
-    """Return a function that writes a mark with the time to each log in turn; threads may share it."""
+    """Return a function that writes a mark with the time to every log; threads may share it."""
     one_at_a_time = threading.Lock()
 
     def mark(text: str) -> None:
-        # Otherwise a thread that had read the time could be overtaken, and time would run backwards in the log.
+        # Without this lock a thread that has read the time could be overtaken, and the log's time would run backwards.
         with one_at_a_time:
             line = f"mark {text}-{time.monotonic_ns()}"
             for log in logs:
@@ -34,7 +34,7 @@ def marker(mapper: DeviceMapper, *logs: str) -> Callable[[str], None]:
 
 @contextmanager
 def ticking(mark: Callable[[str], None]) -> Iterator[None]:
-    """Mark ticks from a thread for the length of a block."""
+    """Write tick marks from a thread for the length of a block."""
     is_over = threading.Event()
 
     def tick() -> None:

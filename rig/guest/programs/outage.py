@@ -27,9 +27,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Struck(Protocol):
-    """What has to be known of an outage if the process that began it dies."""
+    """The state of an outage that is needed if the process that began it dies."""
 
-    # The transaction at which requests began to fail, while they do; otherwise 0.
+    # The transaction at which requests began to fail; 0 while none fail.
     struck_at: int
 
 

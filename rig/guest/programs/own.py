@@ -1,7 +1,7 @@
 """Engines whose transactions are their own (`rig.engines.own`): carry them out between marks, and have them recover.
 
-Their directory is a folder of its own, empty at first. The first transaction begins before the engine is started, so a
-cut may come before it has made anything.
+Each engine gets a folder of its own, empty at first. The first transaction begins before the engine is started, so a
+cut may come before the engine has made anything.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _LIMITS = Limits(processor_s=20, wall_s=1000, memory_mib=400, look_s=10)
 
 
 def limits_of(site: Site) -> Limits:
-    """Return the limits of the workload of a site; those of a program that nobody has tried yet are narrower."""
+    """Return the limits of a site's workload; a program that nobody has tried yet gets narrower limits."""
     return _LIMITS if site.is_own else OF_A_WORKLOAD
 
 
 def make_directory(site: Site) -> None:
-    """Make the empty directory that the engine is started in."""
+    """Make the empty directory in which the engine is started."""
     os.mkdir(site.engine_directory)
 
 
@@ -40,9 +40,9 @@ def run(
     think: Callable[[float], None],
     while_committing: Callable[[], AbstractContextManager[None]],
 ) -> dict[str, str]:
-    """Carry out all transactions from an empty directory that is durable; return the settings that were read back.
+    """Carry out all transactions in an empty, durable directory; return the settings that were read back.
 
-    Raise EngineFailed if the engine does anything else than what its driver expects.
+    Raise EngineFailed if the engine does anything that its driver does not expect.
     """
     orders = site.orders
     pause = random.Random(f"think {orders.seed}")
@@ -65,7 +65,7 @@ def run(
 
 
 def recovered(site: Site, driver: OwnDriver) -> Finding:
-    """Have the engine recover, and return what it found, or how it came to grief."""
+    """Have the engine recover; return what it found, or how it failed."""
     if not os.path.isdir(site.engine_directory):
         return Finding(FindingKind.UNOPENABLE, detail="its directory is gone")
     try:
@@ -77,7 +77,7 @@ def recovered(site: Site, driver: OwnDriver) -> Finding:
 
 
 def facts(settings: dict[str, str]) -> dict[str, Any]:
-    """Return the facts that the host needs of a recording."""
+    """Return the facts that the host needs about a recording."""
     return {"settings": settings, "user_bytes": 0, "live": [], "clock": [], "reached": [], "skipped": {}}
 
 

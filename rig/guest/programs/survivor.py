@@ -1,11 +1,11 @@
-"""The workload of the error arm: a careful program whose disk fails, and that continues with what it finds afterwards.
+"""The workload of the error arm: a careful program whose disk fails, and which then continues with what it finds.
 
 Whatever the engine raises at a transaction or a checkpoint, the program reads the database, over the same connection
 after a rollback or after reopening it, and continues from what it finds. The content must hold every transaction
-whose commit returned, and may hold the one that raised: in one reading, and not in the next. Each reading is a live
-finding, named `kept-N.I` or `reopen-N.I`: N transactions had been issued, and it is the Ith finding of the recording.
-A content that no transaction explains, or that lacks one, ends the workload.
-To reopen the database is to start another process, with the state that this one leaves: `rig.guest.programs.lives`.
+whose commit returned. It may hold the transaction that raised, even in one reading and not in the next. Each reading is
+a live finding, named `kept-N.I` or `reopen-N.I`: N transactions had been issued, and it is the Ith finding of the
+recording. A content that no transaction explains, or that lacks a required transaction, ends the workload.
+Reopening the database starts another process with the state that this one leaves: `rig.guest.programs.lives`.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ class State:
 
     # The next transaction: all before it are in the database, as far as the program has seen.
     due: int = 1
-    # The last transaction whose commit returned. One that raised may show in a reading, and nobody promised to keep it.
+    # The last transaction whose commit returned. One that raised may show in a reading, but need not be kept.
     acked: int = 0
     issued: int = 0
     # Whether `due` is under way.
     is_under_way: bool = False
-    # Strikes that have begun, and the transaction at which requests began to fail, while they do.
+    # How many strikes have begun, and the transaction at which requests began to fail (0 while none fail).
     strike_count: int = 0
     struck_at: int = 0
     # How long the last attempt at a transaction took.
     last_ns: int = 0
     is_over: bool = False
-    # The last life has reached the end, and has nothing to do but close the database.
+    # The last life has reached the end and only has to close the database.
     has_ended: bool = False
     # Why the database has to be reopened, and how often that has been tried.
     error: str = ""
     opening_count: int = 0
     kept_open: bool = False
-    # The transaction that was due when a life last ended in the engine's hands.
+    # The transaction that was due when the engine last ended a life.
     grieved_at: int = 0
     live: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
 
 
 def note(state: State, word: str, finding: Finding, error: str) -> None:
-    """Note a finding; continue from it or end."""
+    """Note a finding; then continue from it or end the workload."""
     words = "; ".join(filter(None, [finding.detail, f"after {error}" if error else ""]))
     state.live.append({
         "state": f"{word}-{state.issued}.{len(state.live) + 1}", "acked": state.acked, "issued": state.issued,
@@ -102,7 +102,7 @@ class Survivor:
         self._was_kept = False
 
     def begin(self, database: Database) -> None:
-        """Go on with a database that has just been made."""
+        """Start with a database that has just been made."""
         self._database = enduring(database)
         self.save()
 
@@ -126,7 +126,7 @@ class Survivor:
         return True
 
     def run(self) -> bool:
-        """Carry out the transactions and strikes; return whether that is all, or the database has to be reopened."""
+        """Carry out the transactions and strikes; return False if the database has to be reopened first."""
         try:
             while not self._is_done:
                 self._think()
@@ -170,7 +170,7 @@ class Survivor:
             seen = error or seen
             if error and (not self._goes_on(error, strike) or self._injection is Injection.FSYNC):
                 break
-            # Rows that find room in the data files go on until one does not.
+            # While rows still find room in the data files, continue until one does not.
             if not error and self._injection is Injection.DISKFULL_DATA and (stage is Stage.CHECKPOINT or seen):
                 break
             self._outage.write_back()
@@ -224,7 +224,7 @@ class Survivor:
         return self._was_kept
 
     def _reopen(self, error: Exception) -> NoReturn:
-        """Close, end the outage, and leave it to another life to open the database."""
+        """Close the database and end the outage; another life will reopen it."""
         self._state.error = words_of(error)
         self.close()
         self._state.kept_open = bool(mounts.holders(self._site.directory))
@@ -242,13 +242,13 @@ class Survivor:
         return self._oracle.judge_open(self._database)
 
     def _tried(self, action: Callable[[], object]) -> Exception | None:
-        """Return the disk error that the engine raises, if any; let other exceptions through, they are our bugs."""
+        """Return the disk error that the engine raises, if any; let other exceptions through, as they are our bugs."""
         try:
             action()
         except Exception as error:
             if not self._driver.is_fault(error):
                 raise
-            # The traceback holds what the engine's calls held, and with it perhaps the database open after its close.
+            # The traceback keeps the locals of the engine's calls, and so perhaps the database open after its close.
             return error.with_traceback(None)
         return None
 

@@ -92,7 +92,7 @@ def run(
 
 
 def _run_writers(site: Site, mark: Callable[[str], None]) -> dict[str, Any]:
-    """Carry out a workload of several writers at a time."""
+    """Carry out a workload with several writers at a time."""
     database, read_back = _set_up(site, mark)
     # A connection must not be open across the forks.
     database.close()
@@ -121,7 +121,7 @@ def _facts(work: Work, settings: dict[str, str], issued: int, live: list[dict[st
 
 
 def _set_up(site: Site, mark: Callable[[str], None]) -> tuple[Database, dict[str, str]]:
-    """Make the database, and make it durable; return it and the settings that it reads back."""
+    """Make the database, durably; return it and the settings that it reads back."""
     database = site.open_database()
     database.create(site.work.first_tables, site.work.initial)
     read_back = database.settings()
@@ -134,11 +134,11 @@ def make_durable(site: Site) -> None:
     """Make the database durable, whatever the settings, so that the experiment begins from known content.
 
     Then only acknowledged transactions are at stake. If a file system wrote a block both with and without FUA, the log
-    would otherwise leave the order of the two open until the block is written again.
+    would otherwise leave the order of the two writes open until the block is written again.
     """
     os.sync()
     if isinstance(site.filesystem, Served):
-        # The client's part of the first has only told the server.
+        # The client's part of the first sync has only passed data to the server.
         os.sync()
     for node in filter(None, (site.device, site.second_device)):
         disks.settle(node)
@@ -152,7 +152,7 @@ def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
 
 
 def run_marked(site: Site) -> dict[str, Any]:
-    """Carry out a workload that marks the log, or both logs if there are two."""
+    """Carry out a workload that marks the log, or both logs if there are two disks."""
     mapper = DeviceMapper()
     if site.has_two_disks:
         mark = marker(mapper, *LOGS)

@@ -2,8 +2,8 @@
 
 All wake at the same moments. Each asks for the lock until it has it, without waiting inside the engine (busy retries),
 then carries out the next transaction. Commits are acknowledged in the order in which they are made: a writer that has
-the lock waits with its commit until the one before is acknowledged. So what overlaps is asking for the lock, changing
-pages, and a checkpoint that belongs to the commit before; two commits never do.
+the lock waits with its commit until the one before is acknowledged. So requests for the lock, changes of pages and
+a checkpoint that belongs to the previous commit may overlap; two commits never do.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rig.guest.site import Site
 from rig.guest.watch.forks import Fork, Send
 from rig.workloads import situations
 
-# Pauses between two attempts to get the lock, and while another's acknowledgement is awaited.
+# Pauses between two attempts to get the lock, and while a writer awaits another's acknowledgement.
 _RETRY_MS, _TURN_MS = (1.0, 4.0), 0.2
 _SHARED = struct.Struct("qq")
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit: its number, by which thread of which process, and how often that found another writer at work."""
+    """One commit: its number, its process and thread, and how often that thread found another writer at work."""
 
     number: int
     process: int
@@ -60,14 +60,14 @@ class _Shared:
 
 def run(site: Site, mark: Callable[[str], None]) -> list[Commit]:
     """Carry out all transactions of a site by its writers; return the commits, in order."""
-    # A fork of its own, because process 1 would reap one writer with the others.
+    # In a fork of its own, because process 1 would kill and reap all other writers when one ends.
     ending = Fork(partial(_all, site, mark, _Shared())).wait()
     ending.require("the writers")
     return sorted((Commit(**one) for one in ending.messages), key=lambda one: one.number)
 
 
 def reached(commits: list[Commit]) -> Iterator[tuple[str, int, str]]:
-    """Yield what came about: the kind of mark that ends it, its number, and a situation."""
+    """Yield the situations that came about: the kind of mark that ends one, the mark's number, and the situation."""
     last: tuple[int, int] | None = None
     for one in commits:
         if one.busy_count:
@@ -97,7 +97,7 @@ def _process(  # noqa: PLR0917 - all types differ; mypy catches a swap
     def write(thread: int) -> None:
         try:
             commits.extend(_commits(site, mark, shared, begin_ns, (rank, thread)))
-        except BaseException as error:  # noqa: BLE001 - it is raised again below, where there is somebody to see it
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the main thread, where it is seen
             errors.append(error)
             shared.fail()
 
@@ -115,11 +115,11 @@ def _process(  # noqa: PLR0917 - all types differ; mypy catches a swap
 def _commits(
     site: Site, mark: Callable[[str], None], shared: _Shared, begin_ns: int, place: tuple[int, int]
 ) -> Iterator[Commit]:
-    """Commit one transaction after each moment, until there are none left."""
+    """Commit one transaction after each moment, until no transaction is left."""
     work, orders = site.work, site.orders
     process_count, thread_count = work.writers
     own = random.Random(f"writer {orders.seed} {place}")
-    # The same for all, so that all wake together; as many transactions in the same time as with one writer.
+    # All writers draw the same pauses, so they wake together; the transaction rate is the same as with one writer.
     common = random.Random(f"think {orders.seed}")
     database = site.open_database()
     if not isinstance(database, CrowdedDatabase):

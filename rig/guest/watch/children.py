@@ -1,7 +1,7 @@
 """A process of the user's own program: it writes below one directory only, and nothing that it started outlives it.
 
-Whoever starts it gets its lines and its end. How long it may take is for others to say (`rig.guest.watch.patience`):
-they kill us, and it dies with us.
+Its parent, this process, reads its lines and learns how it ended. Time limits are set elsewhere
+(`rig.guest.watch.patience`): at a limit this process is killed, and the program dies with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rig.guest.watch.forks import kill_children, manner, said
 from rig.guest.watch.patience import children
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-# include/uapi/linux/sched.h and mount.h; the system call's number is that of x86-64.
+# include/uapi/linux/sched.h and mount.h; the system call has this number on x86-64.
 _CLONE_NEWNS, _MS_BIND, _MS_PRIVATE = 0x20000, 1 << 12, 1 << 18
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
 # struct mount_attr: what to set, what to clear, the propagation, no user namespace.
@@ -39,8 +39,8 @@ class Child:
     """A process that has been started; see `rig.engines.own.Process`."""
 
     def __init__(self, arguments: Sequence[str], directory: str, *, is_confined: bool = True) -> None:
-        """Start a program in a directory, which is all that it may write to if it is confined."""
-        # What it starts and leaves becomes our child, not that of process 1.
+        """Start a program in a directory; a confined program may write nowhere else."""
+        # Processes that it leaves behind become our children instead of children of process 1.
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._oom_kill_count = oom_kill_count()
         # Standard input, output and error: the child's end first.
@@ -60,7 +60,7 @@ class Child:
         self._printed_count = self._left_count = 0
 
     def line(self) -> str | None:
-        """Return the next line of its standard output, None after the last; raise Grief if there is no end to it."""
+        """Return the next line of its standard output, None after the last; raise Grief if it prints without end."""
         while b"\n" not in self._printed and self._output in self._open:
             self._listen()
         line, _, self._printed = self._printed.partition(b"\n")
@@ -73,7 +73,7 @@ class Child:
 
     def say(self, line: str) -> None:
         """Write a line to its standard input."""
-        with suppress(BrokenPipeError):  # it has ended, or does not listen: the next line is missing
+        with suppress(BrokenPipeError):  # it has ended or does not listen; then its next line will be missing
             os.write(self._input, line.encode() + b"\n")
 
     def end(self) -> int:
@@ -95,7 +95,7 @@ class Child:
 
     @property
     def left(self) -> str:
-        """Return what it left behind when it ended, as words that go on after its name; empty for nothing."""
+        """Return what it left behind when it ended, as words to put after its name; empty for nothing."""
         if not self._left_count:
             return ""
         processes = "a process" if self._left_count == 1 else f"{self._left_count} processes"
@@ -107,13 +107,13 @@ class Child:
         return said(self._words)
 
     def _listen(self, limit_ms: int | None = None) -> None:
-        """Wait until it says something or ends, and take what there is."""
+        """Wait until it prints something or ends, and take the output."""
         ready = {descriptor for descriptor, _ in self._poll.poll(limit_ms)}
         has_ended = self._end in ready
         for descriptor in ready - {self._end}:
             self._take(descriptor, is_last=False)
         if has_ended:
-            # What it has started may hold the pipes open, but does not speak for it.
+            # Processes that it has started may hold the pipes open, but nothing more is awaited from them.
             for descriptor in self._open - {self._end}:
                 self._take(descriptor, is_last=True)
             self._drop(self._end)
@@ -132,7 +132,7 @@ class Child:
     def _keep(self, descriptor: int, chunk: bytes) -> None:
         if descriptor == self._errors:
             self._words = (self._words + chunk)[-_WORDS_BYTES:]
-            # Whoever has to kill us tells what it said.
+            # Repeat it on our standard error: if we are killed, our parent reports it.
             with suppress(OSError):
                 os.write(2, chunk)
             return
@@ -155,7 +155,7 @@ def oom_kill_count() -> int:
 
 
 def _remaining() -> int:
-    """Kill and reap what a process has left to us; return how many were still alive."""
+    """Kill and reap the processes that a process has left to us; return how many were still alive."""
     count = 0
     while True:
         try:
@@ -193,7 +193,7 @@ def _become(arguments: Sequence[str], directory: str, ends: Sequence[int], *, is
 
 
 def _confine(directory: str) -> None:
-    """Let this process, and all that it starts, see all mounts as read-only but the directory; it needs to be root."""
+    """Make all mounts but the directory read-only for this process and all that it starts; this needs root."""
     _checked(_libc.unshare(_CLONE_NEWNS))
     _set_mounts("/", _AT_RECURSIVE, propagation=_MS_PRIVATE)
     _checked(_libc.mount(directory.encode(), directory.encode(), None, _MS_BIND, None))

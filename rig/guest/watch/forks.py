@@ -1,7 +1,7 @@
 """A fork of this process that runs one function and sends messages, for work that must be able to die without us.
 
-Under emulation it takes a second to start another Python; a fork has everything loaded. What an engine does to the fork
-is told by kind: it died, is stuck or took too much memory. What it prints is kept.
+Under emulation it takes a second to start another Python; a fork has everything loaded. If the engine fails, the ending
+says how: the fork died, is stuck or took too much memory. What it prints is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PRINTED_BYTES_MAX = 1 << 24
 
 
 class EngineFailed(RuntimeError):
-    """The engine came to grief where nothing was wrong; a message of one line says how."""
+    """The engine failed although nothing was wrong; a message of one line says how."""
 
 
 def manner(exit_code: int, doing: str = "") -> str:
@@ -58,21 +58,21 @@ def said(words: bytes) -> str:
 
 
 def last_words(printed: int, begin: int = 0) -> str:
-    """Return, as `said` does, the end of what was printed to a file, of what follows the first `begin` bytes."""
+    """Return the end of what was printed to a file after its first `begin` bytes, in the form of `said`."""
     size = os.fstat(printed).st_size
     begin = max(begin, size - _WORDS_BYTES)
     return said(os.pread(printed, max(0, size - begin), begin))
 
 
 def keep_little(printed: int) -> None:
-    """Throw away what was printed to a file, if it is much."""
+    """Throw away what was printed to a file if it has grown too large."""
     if os.fstat(printed).st_size > _PRINTED_BYTES_MAX:
-        # Whoever prints writes on where it was; what was before that takes no memory any more.
+        # The process goes on printing at the same offset; the hole before it takes no memory.
         os.ftruncate(printed, 0)
 
 
 def kill_children() -> None:
-    """Kill and reap all children of this process, and what they leave to it."""
+    """Kill and reap all children of this process, and the processes that they leave to it."""
     while left := children(os.getpid()):
         for pid in left:
             with suppress(ProcessLookupError):
@@ -92,7 +92,7 @@ def print_to(descriptor: int) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(descriptor, number)
         # What Python prints must not wait in a buffer when the process dies. A stream that is replaced, as in a fork's
-        # fork, must not close the descriptor with it: the next file to be opened would take its place.
+        # fork, must not close the descriptor: the next file to be opened would take its number.
         stream = io.FileIO(number, "w", closefd=False)
         setattr(sys, name, io.TextIOWrapper(stream, errors="replace", write_through=True))
 
@@ -104,13 +104,13 @@ class Ending:
     messages: tuple[Any, ...]
     exit_code: int
     why: str
-    # How the engine came to grief; None if the fork ended well or raised an exception.
+    # How the engine failed; None if the fork ended well or raised an exception.
     grief: FindingKind | None = None
-    # Whether `why` is the whole sentence, of a fork of that fork.
+    # Whether `why` is a whole sentence, because it comes from a fork of the fork.
     is_told: bool = False
 
     def require(self, what: str) -> None:
-        """Raise EngineFailed if the engine came to grief, and RuntimeError if the fork raised an exception."""
+        """Raise EngineFailed if the engine failed, and RuntimeError if the fork raised an exception."""
         if self.grief:
             words = (
                 self.why
@@ -138,14 +138,14 @@ class Fork:
         self._patience = Patience(self.pid, limits)
 
     def look(self) -> tuple[FindingKind, str] | None:
-        """Return what the fork uses too much of, and words for it; None while it is within its limits."""
+        """Return the kind of finding, and words for it, if the fork exceeds a limit; otherwise None."""
         keep_little(self._printed)
         return self._patience.grief
 
     def wait(self) -> Ending:
-        """Wait for the fork to end, or kill it if it goes beyond the limits; return how it ended."""
+        """Wait for the fork to end, or kill it if it exceeds its limits; return how it ended."""
         grief = self._watched()
-        # What it started must not keep files open.
+        # Processes that it started must not keep files open.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -167,7 +167,7 @@ class Fork:
         return Ending(messages, exit_code, f"{manner(exit_code)}{words}", FindingKind.DIED if exit_code else None)
 
     def _watched(self) -> tuple[FindingKind, str] | None:
-        """Return once the fork has ended, with None, or has gone beyond its limits, with what it used too much of."""
+        """Wait until the fork has ended (return None) or exceeds a limit (return what `look` returns)."""
         end = os.pidfd_open(self.pid)
         try:
             poll = select.poll()
@@ -183,7 +183,7 @@ class Fork:
         def settled(send: Send) -> None:
             first_to_be_killed()
             os.setsid()
-            # Nor is it to outlive us.
+            # It must not outlive us either.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
@@ -194,7 +194,7 @@ class Fork:
 
 
 class Program(Fork):
-    """A fork that becomes a new Python, since an environment names libraries that only a new program loads.
+    """A fork that becomes a new Python, because only a new program loads the libraries named in its environment.
 
     It runs one of our modules, which calls `play_on`.
     """
@@ -224,7 +224,7 @@ def _end_after(body: Callable[[Send], None], messages: int) -> NoReturn:
     try:
         body(lambda message: send(message=message))
         code = 0
-    except EngineFailed as error:  # that of a fork of our own
+    except EngineFailed as error:  # raised for a fork of our own
         send(failed=str(error), grief=FindingKind.DIED)
     except BaseException:  # noqa: BLE001 - any error is reported, and this process ends here
         send(failed=traceback.format_exc())

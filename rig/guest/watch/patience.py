@@ -1,4 +1,4 @@
-"""Limits on what a process and its children use: processor time, time by the clock, memory. Somebody has to look.
+"""Limits on what a process and its children use: processor time, wall time, memory. A caller has to check them.
 
 In a recorder these times are virtual, so a busy host changes nothing.
 """
@@ -20,7 +20,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may use; 0 for memory without a limit. Somebody looks as often as `look_s` says."""
+    """What a process may use; 0 for unlimited memory. The limits are checked every `look_s` seconds."""
 
     processor_s: float
     wall_s: float
@@ -28,9 +28,9 @@ class Limits:
     look_s: float = 0.25
 
 
-# Of a whole workload in a recorder. The longest takes a few seconds of processor time; sleeping costs nothing there.
-# Looking often would wake the machine often, and each time two recordings may begin to differ on a busy host
-# (`rig.machines.machine.started`). A recorder has 1280 MiB, part of which are its disks and all that a run reads.
+# For a whole workload in a recorder. The longest takes a few seconds of processor time; sleeping costs nothing there.
+# Frequent checks would wake the machine often, and each time two recordings may begin to differ on a busy host
+# (`rig.machines.machine.started`). A recorder has 1280 MiB, which also hold its disks and all files that a run reads.
 OF_A_WORKLOAD = Limits(processor_s=60, wall_s=10_000, memory_mib=400, look_s=10)
 
 
@@ -45,10 +45,10 @@ class Patience:
 
     @property
     def grief(self) -> tuple[FindingKind, str] | None:
-        """What the process uses too much of, and words for it; None while it is within its limits."""
+        """The kind of finding, and words for it, if the process exceeds a limit; otherwise None."""
         wall_s = time.monotonic() - self._begin_s
         processor_s = _processor_s(self._pid)
-        # Nothing is measured until the first look: it may have computed for all that time.
+        # Nothing was measured before the first look; the process may have computed for all that time.
         if self._begin_processor_s is None:
             self._begin_processor_s = max(0.0, processor_s - wall_s)
         used_s = processor_s - self._begin_processor_s
@@ -72,7 +72,7 @@ def children(pid: int) -> list[int]:
 
 def _processor_s(pid: int) -> float:
     """Return the processor time of all threads of a process and of what it has started, see proc(5)."""
-    # Its own, in user and kernel mode, and that of its children that have ended.
+    # User and kernel time of the process, and of its children that have ended.
     used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
     return sum(map(int, used)) / _TICKS_PER_S + _of_children(_processor_s, pid)
 

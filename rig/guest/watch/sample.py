@@ -27,7 +27,7 @@ _FOLDER = Path("/run/sample")
 
 @dataclass
 class _Sampling:
-    """Collects every call between the begin and the acknowledgement of a transaction."""
+    """Collects every call between the beginning of a transaction and its acknowledgement."""
 
     syncs: Syncs | None
     calls: dict[int, list[Call]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Seccomp user notification through ctypes: a process stops at chosen system calls until another decides on them.
 
-Numbers and layouts are those of x86-64 and of the kernel's include/uapi/linux/seccomp.h. It works for any program, even
-a static one: nothing is preloaded, the program only inherits the filter.
+Call numbers are for x86-64; the kernel's include/uapi/linux/seccomp.h defines the layouts. This works for any program,
+even a static one: nothing is preloaded, the program only inherits the filter.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Listener:
     def stops(self, is_over: Callable[[], object], look_s: float) -> Iterator[Stop]:
         """Yield every stop until the process has ended; each must be answered, or the process killed.
 
-        Every `look_s` seconds `is_over` is asked; once that is true no stop follows.
+        `is_over` is called every `look_s` seconds; once it returns a true value, no stop follows.
         """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)

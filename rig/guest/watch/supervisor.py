@@ -40,7 +40,7 @@ class Phase(StrEnum):
 
     SETUP = "setup"
     COMMIT = "commit"
-    # It has returned, and is not acknowledged yet. What other threads do now belongs to no transaction.
+    # The commit has returned and is not acknowledged yet. Calls of other threads now belong to no transaction.
     COMMITTED = "committed"
     # Between transactions: `number` is the last one acknowledged.
     ACKED = "acked"
@@ -103,7 +103,7 @@ def supervise(
 ) -> Ending:
     """Run `body` in a supervised fork until it ends; `body` receives a function that sends a message as JSON.
 
-    Without `writes` the fork does not stop before writes, which is faster, but syncs that are named after what was
+    Without `writes` the fork does not stop before writes. That is faster, but syncs that are named after what was
     written lose their names. A fork that the watch killed has ended well.
     """
     # Load the driver once, here, and not in every fork.
@@ -149,12 +149,12 @@ class _Supervision:
         self._place = Place(Phase.SETUP)
 
     def run(self, listener: Listener, fork: Fork) -> bool:
-        """Decide on each stop until the workload has ended or is beyond its limits; return whether we killed it."""
+        """Decide on each stop until the workload has ended or exceeds its limits; return whether it was killed here."""
         was_killed = False
         for stop in listener.stops(fork.look, fork.limits.look_s):
             action = self._moved(stop) if stop.number == _TELL else self._called(stop)
             if action is Action.KILL:
-                # It may be a server of the workload's that has stopped here: that dies with the workload.
+                # The stopped process may be a server that the workload runs; it dies with the workload.
                 for pid in {stop.pid, fork.pid}:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

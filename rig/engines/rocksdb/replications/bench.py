@@ -1,8 +1,8 @@
 """S4 by RocksDB's own benchmark, which fills a database with and without the WAL, in order and at random, and reads it.
 
 The document writes one record a batch by one thread, the worst case for a log. The arms `batch100` and `8threads` write
-as many records, 100 in a batch, or by eight threads whose writes RocksDB groups. The arms `readrandom` fill at random
-first, which is not in their throughput and latency. db_bench gives both for the benchmark alone.
+as many records, 100 in a batch, or by eight threads whose writes RocksDB groups. The arms `readrandom` first fill at
+random, outside their throughput and latency: db_bench gives both for the benchmark alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _shaped(words: Sequence[str], record_count: int) -> dict[str, int]:
     if words == [fills.BATCH]:
         return {"batch_size": fills.RECORDS_OF_BATCH}
     if words == [_THREADS]:
-        # Of each thread.
+        # The number for each thread.
         return {"threads": _THREAD_COUNT, "writes": record_count // _THREAD_COUNT}
     assert not words, f"no arm of S4 is of the shape {words}"
     return {}
@@ -69,7 +69,7 @@ def hindrance(_arm: str, _directory: str) -> str:
     return dbbench.missing()
 
 
-# What the document does not measure.
+# Arms that the document does not measure.
 _FURTHER = (*(f"{fills.AT_RANDOM}-{{log}}-{shape}" for shape in (fills.BATCH, _THREADS)), f"{fills.READING}-{{log}}")
 
 REPLICATION = Replication(

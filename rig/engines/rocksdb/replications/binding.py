@@ -1,7 +1,7 @@
-"""S4 through `rocksdict`, the binding of the driver: the same load as that of db_bench, called from Python.
+"""S4 through `rocksdict`, the binding of the driver: the load of db_bench, called from Python.
 
-So Python is in each figure, and what the log costs shows in an arm with the WAL beside the same without. No arm has
-several threads, because the binding carries out one write at a time.
+So each figure includes Python. The cost of the log shows by comparing an arm with the WAL and the same arm without it.
+No arm has several threads, because the binding carries out one write at a time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
 
 
 def _settle(database: Any) -> None:
-    """Write out what is in memory, and wait until nothing is compacted."""
+    """Write out the content of memory, and wait until compaction has ended."""
     database.flush(wait=True)
     fills.wait_until(lambda: not any(database.property_int_value(name) for name in _WORK))
 
@@ -64,7 +64,7 @@ def hindrance(_arm: str, _directory: str) -> str:
     return fills.missing(_PACKAGE)
 
 
-# What the document does not measure.
+# Arms that the document does not measure.
 _FURTHER = (f"{fills.AT_RANDOM}-{{log}}-{fills.BATCH}", f"{fills.READING}-{{log}}")
 
 REPLICATION = Replication(

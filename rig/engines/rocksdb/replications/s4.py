@@ -1,11 +1,12 @@
-"""S4: the document's rows, and what RocksDB says of itself after each.
+"""S4: the document's rows, and what RocksDB reports after each.
 
 Source: 004_b69e233fac2395fd.txt, lines 12 to 44: throughput, latency, and space and write amplification of fillseq and
 fillrandom, as means of ten runs of a million records. The document does not say how it got the amplifications. Here
-that of space is the bytes of all table files over those of the records, after a flush and the end of all compaction;
-that of writes is what was written to tables and to the log over the same, by RocksDB's statistics. A count beside it
-leaves out the log, as does the table that db_bench itself prints. Flush and compaction are in the measured time, but
-not in throughput and latency. At a smaller scale memtables are smaller by as much, so that they fill as often.
+space amplification is the bytes of all table files, after a flush and the end of all compaction, divided by the bytes
+of the records. Write amplification is the bytes that were written to tables and to the log, by RocksDB's statistics,
+divided by the same. A further count leaves out the log, as does the table that db_bench itself prints. Flush and
+compaction are in the measured time, but not in throughput and latency. At a smaller scale memtables shrink by the same
+factor, so that they fill as often.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _BASES = {"fillrandom-nowal": "fillseq-nowal", "fillseq-wal": "fillseq-nowal", "
 
 
 def arms(further: Sequence[str], prefix: str = "") -> tuple[str, ...]:
-    """Return the arms of the document's rows, then further ones, without a log and with it."""
+    """Return the arms of the document's rows, then the further arms, each without a log and with it."""
     pairs = [arm.format(log=log) for arm in further for log in ("nowal", "wal")]
     return tuple(prefix + arm for arm in (*_ROWS, *pairs))
 
 
 def bases(further: Sequence[str], prefix: str = "") -> dict[str, str]:
-    """Return what each arm is compared with: of the further ones, each with a log with the same without."""
+    """Return the base of each arm; a further arm with a log is compared with the same arm without one."""
     pairs = {arm.format(log=log): arm.format(log="nowal") for arm in further for log in ("nowal", "wal")}
     return {prefix + arm: prefix + base for arm, base in (_BASES | pairs).items()}
 

@@ -1,7 +1,7 @@
 """What documents about SQLite measured, as small workloads: `rig speed --document NAME`.
 
 Each module says in its docstring where its workload comes from and what is known about it. Code and words are ours.
-Only ratios are comparable: the documents' disks, versions and files are not ours, and most do not say what they were.
+Only ratios are comparable: the documents used other disks, versions and files, and most do not name them.
 """
 
 from rig.engines.sqlite.replications import s0, s1, s2, s3

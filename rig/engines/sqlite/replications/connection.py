@@ -18,7 +18,7 @@ def opened(directory: str, pragmas: Sequence[str] = (), *, timeout_s: float = 5.
 
 
 def read_back(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return what the connection says of its settings."""
+    """Return the settings as the connection reads them back."""
     names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint")
     found = {name: str(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in names}
     found["synchronous"] = _LEVELS[int(found["synchronous"])]

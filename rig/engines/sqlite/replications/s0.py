@@ -1,16 +1,16 @@
 """S0: a blog's script with 12 writers and 40 readers in threads, rollback journal against WAL.
 
 Source: 000_b23a4b58a0669b1a.txt, the script from line 137 on, its table in lines 269 to 272. The `verbatim` arms do
-what the script does, and count what it does not notice:
+what the script does, and count what the script does not notice:
 
 - an exception in a thread is dropped, and the rows that the thread did not write count as written;
 - readers ask for ids up to 10000 while the table grows from nothing: asking for a row that is missing counts as a read;
 - both columns are nominal counts divided by the same time, so their ratios are equal by construction;
 - a writer commits once, after all its rows, so there are twelve commits in all and hardly any sync is measured.
 
-The `honest` arms keep the twelve writers and forty readers. Every row is a transaction. The table has rows before, and
-readers ask only for what is committed. Both roles run for the same fixed time, each with a clock of its own, and only
-what was acknowledged or found counts; a writer that finds the database busy counts that and tries again. Writers and
+The `honest` arms keep the twelve writers and forty readers. Every row is a transaction. The table has rows from the
+start, and readers ask only for committed rows. Both roles run for the same fixed time, each with a clock of its own.
+Only acknowledged or found rows count; a writer that finds the database busy counts that and tries again. Writers and
 readers are threads of one Python process, as in the script, so Python's global lock is part of the measurement:
 readers, which never wait for a disk, take it from the writers.
 """
@@ -84,7 +84,7 @@ def _verbatim(task: Task, watch: Stopwatch, *, is_wal: bool) -> None:
         taken_s = time.perf_counter() - begin_s
     for one in running:
         one.result()
-    # As the script calculates: nominal counts, divided by one common time.
+    # The script's calculation: nominal counts divided by one common time.
     watch.count("writes_per_s", _WRITERS * rows / taken_s)
     watch.count("reads_per_s", _READERS * reads / taken_s)
     watch.count("transactions", writers.counts["commits"])

@@ -1,10 +1,10 @@
 """S2: a feed reader's updates, by page size and sync mode, with its two pragmas in both orders.
 
-Source: 002_ae85c010a67609cc.txt, lines 10 to 17. The row `none` has the default journal mode, DELETE; the document has
-no run without a journal; the arm `off-1k-full` is one. The document does not say what an update of all feeds does; here
-each feed is fetched and three rows change, each in a transaction of its own: a new item, an older item marked, the feed
-itself. The document sets journal_mode=wal first and the page size after it, which then has no effect; the arms
-`wal-first` do the same, and the page sizes read back show it. Line 16, one arm on another file system, takes a
+Source: 002_ae85c010a67609cc.txt, lines 10 to 17. The row `none` has the default journal mode, DELETE. The document has
+no run without a journal; the arm `off-1k-full` is such a run. The document does not say what an update of all feeds
+does. Here each feed is fetched and three rows change, each in a transaction of its own: a new item, an older item
+marked, the feed itself. The document sets journal_mode=wal first and the page size after it, which then has no effect;
+the arms `wal-first` do the same, and the page sizes read back show it. Line 16, one arm on another file system, takes a
 measurement on each (`rig.analysis.claims.across`).
 """
 
@@ -85,7 +85,7 @@ _SECONDS = {
     "wal-1k-full": (6.3, 11), "wal-4k-full": (6.2, 12), "wal-8k-full": (5.9, 13), "wal-16k-full": (5.8, 14),
     "wal-32k-full": (6.7, 15), "wal-32k-normal": (0.9, 17),
 }  # fmt: skip
-# The same with the pragmas in the document's order.
+# The same rows with the pragmas in the document's order.
 _FIRST = {f"wal-first-{arm.removeprefix('wal-')}": _SECONDS[arm] for arm in ("wal-32k-full", "wal-32k-normal")}
 _BASE_SECONDS = 59.0
 

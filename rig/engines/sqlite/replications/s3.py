@@ -2,11 +2,11 @@
 
 Source: 003_4d9a875d495f2087.txt, lines 24 to 58, which measured the SQLite test of a benchmark suite on Btrfs: in its
 version 2.1.0 each copy feeds the same file of inserts to the command-line shell three times, into a table without a key
-or an index, and the result is the number of seconds that this takes. The program here does the same work without the
+or an index, and the result is the time in seconds. The program here does the same work without the
 shell. The arms are the document's four, two journal modes with and without copy on write, and two that it lacks, copy
-on write without compression, because switching off copy on write also switches off compression. Where a file system
-lacks such an attribute, its arms are left out, as where a mount option overrides it. Whether anything is compressed
-otherwise depends on how the directory is mounted.
+on write without compression, because switching off copy on write also switches off compression. If a file system
+lacks such an attribute, or a mount option overrides it, its arms are left out. Whether anything is compressed otherwise
+depends on how the directory is mounted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROCESSES, _INSERTS = 3, 2500
 _TABLE = "CREATE TABLE result (number INTEGER, made TIMESTAMP DEFAULT CURRENT_TIMESTAMP, short TEXT, text TEXT)"
 # linux/fs.h: the requests that read and set the attributes of a file, and two attributes.
 _GET_ATTRIBUTES, _SET_ATTRIBUTES = 0x80086601, 0x40086602
-# linux/fiemap.h: the request, its header and an extent up to its flags, of which one says that data is compressed or
+# linux/fiemap.h: the request, its header, and an extent up to its flags. One flag says that data is compressed or
 # encrypted.
 _GET_EXTENTS, _FIEMAP, _EXTENT = 0xC020660B, struct.Struct("<QQIIII"), struct.Struct("<5QI12x")
 _FIEMAP_SYNC, _ENCODED = 1, 0x8
@@ -36,7 +36,7 @@ _ATTRIBUTES = {"nocow": 0x00800000, "nocompress": 0x00000400}
 
 
 def carry_out(task: Task, watch: Stopwatch) -> None:
-    """Make the table, then insert from three processes, each of which opens and closes the database."""
+    """Make the table, then insert from three processes; each one opens and closes the database."""
     journal_mode, _, attribute = task.arm.partition("-")
     if attribute:
         _set(task.directory, _ATTRIBUTES[attribute])
@@ -89,7 +89,7 @@ def _is_compressed(directory: str) -> bool:
         found = array.array("B", _FIEMAP.pack(0, _TRIAL_BYTES, _FIEMAP_SYNC, 0, 1, 0) + bytes(_EXTENT.size))
         try:
             fcntl.ioctl(file, _GET_EXTENTS, found)
-        except OSError:  # this file system does not tell, and so far none of those can compress
+        except OSError:  # this file system does not say, and so far no such file system can compress
             return False
     flags: int = _EXTENT.unpack_from(found, _FIEMAP.size)[-1]
     return bool(flags & _ENCODED)
