@@ -13,16 +13,13 @@ Each plain recording ends with a supervised sample of transactions (`rig.guest.w
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from rig.analysis.metrics import Outcome
+from rig.contract.results import MeasuredScenario
 from rig.engines import Engine, found
 from rig.engines.syncs import NO_CALLS, in_roles, syncs_of
-
-if TYPE_CHECKING:
-    from rig.analysis.outcome import Summary
-    from rig.contract.results import MeasuredScenario
 
 NOT_COMPARED = "no documented protocol: not compared"
 NEVER_SYNCS = "its transactions make no sync call, so it has no promise to keep"
@@ -71,12 +68,12 @@ def compare(scenario: MeasuredScenario) -> Comparison:
     return Comparison(f"the syncs of a transaction are not the documented ones: {both}")
 
 
-def lines(summary: Summary) -> list[str]:
+def lines(outcomes: Iterable[Outcome]) -> list[str]:
     """Return a line of the text table for each note, with the settings that it is about."""
     about: dict[tuple[str, str], dict[str, None]] = {}
-    for row in summary.rows:
-        if note := compare(row.outcome.scenario).note:
-            about.setdefault((row.outcome.scenario.engine, note), {})[row.outcome.settings_name] = None
+    for outcome in outcomes:
+        if note := compare(outcome.scenario).note:
+            about.setdefault((outcome.scenario.engine, note), {})[outcome.settings_name] = None
     return [f"syncs of {engine} ({', '.join(names)}): {note}" for (engine, note), names in about.items()]
 
 

@@ -48,9 +48,9 @@ def print_table(summary: Summary, console: Console) -> None:
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
-    for section in (mutations, coverage, phases, protocol):
-        for line in section.lines(summary):
-            console.print(Text(line), soft_wrap=True)
+    found = [line for section in (mutations, coverage, phases) for line in section.lines(summary)]
+    for line in [*found, *protocol.lines(row.outcome for row in summary.rows)]:
+        console.print(Text(line), soft_wrap=True)
     for line in _emulated(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     for line in known_bugs.warnings(summary):

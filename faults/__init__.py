@@ -8,7 +8,8 @@ from __future__ import annotations
 from rig.faults.addresses import Address, StateIdError, parse_state
 from rig.faults.content import ContentIndex
 from rig.faults.damage import Holds
-from rig.faults.epochs import Epoch, epochs
+from rig.faults.epoch import Epoch
+from rig.faults.epochs import epochs
 from rig.faults.extents import Extent, base_extents
 from rig.faults.log import EntryFlag, LogError, Mark, WriteLog
 from rig.faults.logs import LogFile, Logs

@@ -36,8 +36,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rig.faults.damage import DAMAGE, complaint, parse_damages
-from rig.faults.epochs import Epoch
+from rig.faults.damage import DAMAGE, parse_damages
+from rig.faults.damagecheck import complaint
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.state import (
     UNIT_BYTES,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rig.faults.log import BoolArray, Int64Array, WriteLog
-from rig.faults.submissions import NEVER, Account
+from rig.faults.account import NEVER, Account
+from rig.faults.arrays import BoolArray, Int64Array
+from rig.faults.log import WriteLog
 
 _FOREVER = np.iinfo(np.int64).max
 

@@ -17,7 +17,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rig.faults.damage import Flip
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.recent import damaged_states
 from rig.faults.selection import Plan

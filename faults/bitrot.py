@@ -18,11 +18,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from rig.faults.arrays import Int64Array
 from rig.faults.bitflip import BIT_COUNTS
 from rig.faults.damage import BLOCK_BYTES, Flip
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.extents import unit_pieces
-from rig.faults.log import Int64Array, WriteLog
+from rig.faults.log import WriteLog
 from rig.faults.recent import all_landed
 from rig.faults.selection import Plan, Ranking, select
 from rig.faults.state import CrashState, landable, make_state

@@ -17,8 +17,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.faults.arrays import Int64Array
 from rig.faults.epochs import epochs
-from rig.faults.log import SECTOR_BYTES, Int64Array, WriteLog
+from rig.faults.log import SECTOR_BYTES, WriteLog
 from rig.faults.state import CrashState
 
 _ZEROS = bytes(SECTOR_BYTES)

@@ -18,22 +18,23 @@ An honest disk can cause only the last two.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from rig.faults.extents import Extent, literal_extent, overlaps, touching
-from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, WriteLog
-
-if TYPE_CHECKING:
-    from rig.faults.epochs import Epoch
-    from rig.faults.state import CrashState
+from rig.faults.arrays import Int64Array
+from rig.faults.epoch import Epoch
+from rig.faults.extents import Extent, literal_extent, touching
+from rig.faults.log import SECTOR_BYTES, EntryFlag, WriteLog
 
 BLOCK_BYTES = 4096
 # The longest damaged range, because a damaged range is carried as literal bytes.
 LENGTH_BYTES_MAX = 1 << 20
+# (offset, length) on the device -> the bytes there.
+Read = Callable[[int, int], bytes]
 
 
 class Holds(StrEnum):
@@ -153,11 +154,11 @@ def parse_damages(text: str) -> tuple[Damage, ...]:
     return tuple(_parse(part) for part in re.findall(DAMAGE, text))
 
 
-def damage_extents(damage: Damage, log: WriteLog, state: CrashState) -> list[Extent]:
-    """Return what a damage puts on the device, over the undamaged state."""
+def damage_extents(damage: Damage, log: WriteLog, read: Read, end: int) -> list[Extent]:
+    """Return what a damage puts on the device, over the undamaged state that `read` reads; its epoch ends at `end`."""
     match damage:
         case Flip(offset_bytes, length_bytes, bit_count, seed):
-            bits = np.unpackbits(np.frombuffer(state.read(log, offset_bytes, length_bytes), dtype=np.uint8))
+            bits = np.unpackbits(np.frombuffer(read(offset_bytes, length_bytes), dtype=np.uint8))
             # Philox is specified, so its stream stays the same from version to version of numpy.
             draws = np.random.Philox(key=seed).random_raw(len(bits))
             bits[np.argpartition(draws, bit_count - 1)[:bit_count]] ^= 1
@@ -169,29 +170,9 @@ def damage_extents(damage: Damage, log: WriteLog, state: CrashState) -> list[Ext
         case Astray(entry, offset_bytes):
             return [Extent(offset_bytes, int(log.payload_offset_bytes[entry]), int(log.payload_bytes[entry]))]
         case Discarded(entry):
-            return _discarded(log, entry, state.epoch.end)
+            return _discarded(log, entry, end)
         case Garbage(entry, first_sector):
             return [literal_extent(int(log.offset_bytes[entry]) + first_sector * SECTOR_BYTES, damage.data())]
-
-
-def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
-    """Return why a damage cannot happen to a state, or an empty text."""
-    match damage:
-        case Flip(offset_bytes, length_bytes, bit_count, _):
-            bad_count = not 0 < bit_count <= 8 * length_bytes
-            return "no such number of bits" if bad_count else _bad_range(log, offset_bytes, length_bytes)
-        case Zeros(offset_bytes, length_bytes) | Unreadable(offset_bytes, length_bytes):
-            return _bad_range(log, offset_bytes, length_bytes)
-        case Astray():
-            return _bad_astray(damage, log, state)
-        case Discarded(entry):
-            limit = state.epoch.end if state.fua_count == len(state.epoch.fuas) else state.epoch.begin
-            if state.tears or (state.draw and state.draw.unit_bytes):
-                return "a discard takes effect only beside whole writes"
-            had_completed = state.window is None and entry < limit and bool(log.flags[entry] & EntryFlag.DISCARD)
-            return "" if had_completed else "no such DISCARD had completed"
-        case Garbage():
-            return _bad_garbage(damage, log, state)
 
 
 def device_end(log: WriteLog) -> int:
@@ -210,39 +191,6 @@ def _parse(part: str) -> Damage:
         return Discarded(*numbers)
     kinds: dict[str, type[Zeros | Unreadable | Astray]] = {"z": Zeros, "u": Unreadable, "m": Astray}
     return kinds[kind](*numbers)
-
-
-def _bad_range(log: WriteLog, offset_bytes: int, length_bytes: int) -> str:
-    if offset_bytes % SECTOR_BYTES or length_bytes % SECTOR_BYTES or not 0 < length_bytes <= LENGTH_BYTES_MAX:
-        return f"a range is whole sectors of {SECTOR_BYTES} bytes, at most {LENGTH_BYTES_MAX} bytes"
-    return "the range ends after the last block ever written" if offset_bytes + length_bytes > device_end(log) else ""
-
-
-def _bad_astray(damage: Astray, log: WriteLog, state: CrashState) -> str:
-    if state.window is None or damage.entry_index not in state.window.members or state.draw is not None:
-        return "the write belongs to no window of this state, or the state is a draw"
-    if damage.entry_index in state.whole:
-        return "the write landed at its place"
-    length_bytes = int(log.payload_bytes[damage.entry_index])
-    # A write that completed later would have covered the stray one, and the log does not always tell their order.
-    if overlaps(log, state.window.members, damage.offset_bytes, length_bytes):
-        return "the place belongs to a write of the window"
-    return _bad_range(log, damage.offset_bytes, length_bytes)
-
-
-def _bad_garbage(damage: Garbage, log: WriteLog, state: CrashState) -> str:
-    units = [tear.units for tear in state.tears if (tear.entry_index, tear.unit_bytes) == (damage.entry_index, 512)]
-    if not units or len(state.damages) != 1:
-        return "garbage needs exactly one interrupted write, torn in units of 512 bytes"
-    if may_be_covered(damage, log, state.epoch):
-        return "a FUA write of that place may have come later, and would have covered the garbage for good"
-    if (damage.first_sector, damage.sector_count) not in block_rests(log, damage.entry_index):
-        return "the garbage is not the rest of one of the write's blocks after its first sectors"
-    begin, end = damage.first_sector, damage.first_sector + damage.sector_count
-    block_begin = max(0, end - 1 - (int(log.offset_bytes[damage.entry_index]) // SECTOR_BYTES + end - 1) % 8)
-    if not set(range(block_begin, begin)) <= set(units[0]) or set(range(begin, end)) & set(units[0]):
-        return "a shorn block must be new up to its garbage"
-    return ""
 
 
 def may_be_covered(garbage: Garbage, log: WriteLog, epoch: Epoch) -> bool:

@@ -28,7 +28,7 @@ import numpy as np
 
 from rig.faults.agenda import SUBSETS_MAX
 from rig.faults.damage import Discarded
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.extents import overlaps
 from rig.faults.log import EntryFlag, WriteLog
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread

@@ -15,25 +15,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rig.faults.epoch import Epoch, OpenSector
 from rig.faults.log import SECTOR_BYTES, EntryFlag, WriteLog
-
-if TYPE_CHECKING:
-    from rig.faults.epochs import Epoch
-
-
-class OpenSector(NamedTuple):
-    """A sector whose content is open in an epoch if this write is the last W that landed there."""
-
-    # The number of the sector of 512 bytes.
-    sector: int
-    # A W of the batch, or a durable W of an earlier epoch; in that case no FUA of this epoch landed there either.
-    writer: int
-    # Whether the W has the bytes of the FUA that may have come after it, so that only garbage makes a difference.
-    is_alike: bool
 
 
 @dataclass

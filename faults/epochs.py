@@ -16,48 +16,17 @@ open. An epoch that starts on an open sector is `doubtful`; it is cut only where
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rig.faults.ahead import Ahead
-from rig.faults.doubts import OpenSector, doubts
+from rig.faults.doubts import doubts
+from rig.faults.epoch import Epoch
 from rig.faults.log import EntryFlag, WriteLog
 
 # Plain numbers: an epoch has few entries, and arrays or members of an enumeration take longer for these.
 _FUA, _DISCARD, _AT_ONCE = int(EntryFlag.FUA), int(EntryFlag.DISCARD), int(EntryFlag.FUA | EntryFlag.MARK)
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One epoch, by entry indices of its log."""
-
-    number: int
-    # The first entry after the previous FLUSH; everything before it is durable when the epoch starts.
-    begin: int
-    # The closing FLUSH; None for the tail.
-    flush: int | None
-    # The closing FLUSH, or the number of entries of the log for the tail; the last cut of the epoch is just before it.
-    end: int
-    fuas: tuple[int, ...]
-    # The ordinary writes in completion order, without DISCARDs.
-    batch: tuple[int, ...]
-    # Members of the batch whose order to a FUA write of the same sector the log does not tell.
-    ambiguous: tuple[int, ...] = ()
-    # The sectors of this epoch whose content may be open.
-    open_sectors: tuple[OpenSector, ...] = ()
-    # For each number of FUA writes that landed, what may have landed ahead of the cut, see `faults.ahead`. Empty
-    # without an account of submissions, since the log does not tell.
-    ahead: tuple[tuple[int, ...], ...] = ()
-
-    def ahead_at(self, fua_count: int) -> tuple[int, ...]:
-        """Return the writes that may have landed ahead of the cut after `fua_count` FUA writes, in log order."""
-        return self.ahead[fua_count] if fua_count < len(self.ahead) else ()
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the content at `begin` depends on an order that is open."""
-        return any(one.writer < self.begin for one in self.open_sectors)
 
 
 def epochs(log: WriteLog) -> tuple[Epoch, ...]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.faults.log import BoolArray, Int64Array, WriteLog
+from rig.faults.arrays import BoolArray, Int64Array
+from rig.faults.log import WriteLog
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from rig.faults.arrays import ByteArray
 from rig.faults.legality import Answer, Checker, Legality, Rule
-from rig.faults.log import ByteArray, EntryFlag, WriteLog
+from rig.faults.log import EntryFlag, WriteLog
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"

@@ -46,7 +46,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from rig.faults.log import SECTOR_BYTES, ByteArray, EntryFlag, WriteLog
+from rig.faults.arrays import ByteArray
+from rig.faults.log import SECTOR_BYTES, EntryFlag, WriteLog
 from rig.faults.order import Order
 from rig.faults.story import Cut, Mask, Rule, Story, bytes_of, rows_alike
 

@@ -26,13 +26,12 @@ from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from rig.faults.submissions import Account
+from rig.faults.account import Account
+from rig.faults.arrays import BoolArray, ByteArray, Int64Array
 
 MAGIC = 0x6A736677736872
 VERSION = 1
@@ -43,10 +42,6 @@ SECTOR_BYTES = 512
 SECTOR_BYTES_MAX = 65536
 # Offsets on the device stay well inside int64, in which the columns are kept.
 DEVICE_BYTES_MAX = 1 << 60
-
-Int64Array = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-ByteArray = NDArray[np.uint8]
 
 
 class EntryFlag(IntFlag):

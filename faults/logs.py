@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rig.faults.addresses import parse_state
 from rig.faults.content import ContentIndex
-from rig.faults.epochs import Epoch, epochs
+from rig.faults.epoch import Epoch
+from rig.faults.epochs import epochs
 from rig.faults.log import DEVICE_BYTES_MAX, WriteLog
 from rig.faults.state import CrashState
 from rig.faults.submissions import attach

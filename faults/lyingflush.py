@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from rig.faults.agenda import LISTED_MEMBERS_MAX, SUBSETS_MAX
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.powercut import draws
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread

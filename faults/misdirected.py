@@ -21,7 +21,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rig.faults.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Astray, device_end
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.extents import overlaps
 from rig.faults.log import WriteLog
 from rig.faults.recent import recent_window

@@ -27,7 +27,7 @@ from rig.faults import (
     torn,
     twodisk,
 )
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.legality import Rule
 from rig.faults.log import WriteLog
 from rig.faults.logs import Logs

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rig.faults.log import SECTOR_BYTES, EntryFlag, Int64Array, WriteLog
-from rig.faults.submissions import NEVER
+from rig.faults.account import NEVER
+from rig.faults.arrays import Int64Array
+from rig.faults.log import SECTOR_BYTES, EntryFlag, WriteLog
 
 # No entry; sorts before every one.
 NONE = -1

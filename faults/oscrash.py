@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.selection import Plan, Ranking, select, spread
 from rig.faults.state import CrashState, make_state, settled, whole_counts

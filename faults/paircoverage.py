@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.faults.epochs import Epoch
-from rig.faults.log import BoolArray, WriteLog
+from rig.faults.arrays import BoolArray
+from rig.faults.epoch import Epoch
+from rig.faults.log import WriteLog
 from rig.faults.phases import Phase, phases
 from rig.faults.state import CrashState, landable
 

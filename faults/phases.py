@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import EntryFlag, WriteLog
 from rig.faults.state import landable
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.powercut import after_fuas
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread

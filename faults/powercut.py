@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from rig.faults.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_small
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.phases import phases
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from rig.faults.damage import Damage
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.selection import Plan, Ranking, select
 from rig.faults.state import CrashState, Window, landable, make_state, window_of

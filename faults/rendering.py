@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from rig.faults.log import ByteArray, WriteLog
+from rig.faults.arrays import ByteArray
+from rig.faults.log import WriteLog
 from rig.faults.state import CrashState
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from rig.faults.content import ContentIndex
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.state import CrashState
 

@@ -31,7 +31,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rig.faults.damage import Garbage, block_rests, may_be_covered
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import SECTOR_BYTES, WriteLog
 from rig.faults.selection import Plan, Ranking, in_turns, select, spread
 from rig.faults.state import CrashState, Tear, landable, make_state, unit_count

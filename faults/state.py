@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.faults.arrays import Int64Array
 from rig.faults.damage import Damage, Unreadable, damage_extents
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.extents import Extent, base_extents, extents_of, read, unit_pieces, whole_pieces
-from rig.faults.log import SECTOR_BYTES, Int64Array, WriteLog
+from rig.faults.log import SECTOR_BYTES, WriteLog
 
 UNIT_BYTES = (512, 4096)
 
@@ -159,7 +161,8 @@ class CrashState:
 
     def damage_extents(self, log: WriteLog) -> list[Extent]:
         """Return what the damages put on top of base and pieces, in order."""
-        return [extent for damage in self.damages for extent in damage_extents(damage, log, self)]
+        read = partial(self.read, log)
+        return [one for damage in self.damages for one in damage_extents(damage, log, read, self.epoch.end)]
 
     def read(self, log: WriteLog, offset_bytes: int, length_bytes: int) -> bytes:
         """Return a range of the device without the damages."""

@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.faults.log import SECTOR_BYTES, ByteArray, EntryFlag, Int64Array, WriteLog
+from rig.faults.arrays import ByteArray, Int64Array
+from rig.faults.log import SECTOR_BYTES, EntryFlag, WriteLog
 from rig.faults.order import NONE, Order
 
 Mask = NDArray[np.bool_]

@@ -1,7 +1,7 @@
 """When the requests of a write log were submitted and completed: a second account of the same requests.
 
 A write log tells only part of the order in which requests completed. The kernel's block trace of the device below the
-log tells when each request was queued and when it completed. `Account.of` does with these events what the logging
+log tells when each request was queued and when it completed. `account_of` does with these events what the logging
 target does, and so finds the event of each entry:
 
 - a completed ordinary write waits in a list;
@@ -37,7 +37,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rig.faults.log import SECTOR_BYTES, BoolArray, EntryFlag, Int64Array, LogError, WriteLog
+from rig.faults.account import NEVER, Account
+from rig.faults.arrays import BoolArray, Int64Array
+from rig.faults.log import SECTOR_BYTES, EntryFlag, LogError, WriteLog
 
 RECORD = struct.Struct("<IIQQIIIIIHH")
 MAGIC = 0x65617407
@@ -45,50 +47,25 @@ MAGIC = 0x65617407
 _TIMES_END_NS = 1 << 62
 _QUEUED, _COMPLETED, _NOTE = 1, 8, 1 << 26
 _WRITE, _FLUSH, _FUA = 1 << 17, 1 << 18, 1 << 31
-# The entry has no event.
-NEVER = -1
 
 
-@dataclass(frozen=True)
-class Account:
-    """For each entry of a log, the events of its submission and its completion; numbers in the order of time.
-
-    A DISCARD or MARK has `NEVER` in both. `is_rest`: a newer FUA write has covered a part of this write, see `attach`.
-    `times_ns` has the times of submission and completion of each entry, by the clock of the machine, which is the same
-    for all of its disks.
-    """
-
-    submitted: Int64Array
-    completed: Int64Array
-    is_rest: BoolArray | None = None
-    times_ns: Int64Array | None = None
-
-    @classmethod
-    def of(cls, records: bytes, log: WriteLog) -> Account:
-        """Match the records of a block trace with the entries of a log; raise `LogError` where they disagree."""
-        submitted = np.full(log.entry_count, NEVER, dtype=np.int64)
-        completed = np.full(log.entry_count, NEVER, dtype=np.int64)
-        times_ns = np.full((log.entry_count, 2), NEVER, dtype=np.int64)
-        entries = np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist()
-        requests = _logged(records, log, entries)
-        for entry in entries:
-            request = next(requests, None)
-            if request is None or request.key != _key_of(log, entry):
-                seen = f"the block trace has {request.key}" if request else "the block trace has no more requests"
-                raise log.error(entry, f"the log has {_key_of(log, entry)}, and {seen}")
-            submitted[entry], completed[entry] = request.submitted, request.completed
-            times_ns[entry] = request.submitted_ns, request.completed_ns
-        if (request := next(requests, None)) is not None:
-            raise LogError(log.path, None, 0, f"the block trace has one more request: {request.key}")
-        return cls(submitted, completed, times_ns=times_ns).of_parts(np.arange(log.entry_count))
-
-    def of_parts(self, owners: Int64Array) -> Account:
-        """Return the account of a log whose entries each are an entry of this log or a part of one."""
-        submitted, completed = self.submitted[owners], self.completed[owners]
-        for column in (submitted, completed):
-            column.setflags(write=False)
-        is_rest = None if self.is_rest is None else self.is_rest[owners]
-        return Account(submitted, completed, is_rest, None if self.times_ns is None else self.times_ns[owners])
+def account_of(records: bytes, log: WriteLog) -> Account:
+    """Match the records of a block trace with the entries of a log; raise `LogError` where they disagree."""
+    submitted = np.full(log.entry_count, NEVER, dtype=np.int64)
+    completed = np.full(log.entry_count, NEVER, dtype=np.int64)
+    times_ns = np.full((log.entry_count, 2), NEVER, dtype=np.int64)
+    entries = np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist()
+    requests = _logged(records, log, entries)
+    for entry in entries:
+        request = next(requests, None)
+        if request is None or request.key != _key_of(log, entry):
+            seen = f"the block trace has {request.key}" if request else "the block trace has no more requests"
+            raise log.error(entry, f"the log has {_key_of(log, entry)}, and {seen}")
+        submitted[entry], completed[entry] = request.submitted, request.completed
+        times_ns[entry] = request.submitted_ns, request.completed_ns
+    if (request := next(requests, None)) is not None:
+        raise LogError(log.path, None, 0, f"the block trace has one more request: {request.key}")
+    return Account(submitted, completed, times_ns=times_ns).of_parts(np.arange(log.entry_count))
 
 
 def joinable_flush_count(account: Account, flags: Int64Array) -> int:
@@ -123,7 +100,7 @@ def attach(records: bytes, log: WriteLog) -> None:
     then follow the later one in the log, though the later one made them durable as well. They are renumbered to stand
     before it.
     """
-    account = Account.of(records, log)
+    account = account_of(records, log)
     order = _durable_order(account, log.flags)
     if (order != np.arange(log.entry_count)).any():
         log.reorder(order)

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rig.faults.damage import block_rests
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.log import WriteLog
 from rig.faults.phases import phases
 from rig.faults.powercut import after_fuas, draws

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from rig.faults import addresses
 from rig.faults.addresses import StateIdError, parse_state
 from rig.faults.content import ContentIndex
-from rig.faults.epochs import Epoch
+from rig.faults.epoch import Epoch
 from rig.faults.extents import Extent
 from rig.faults.log import WriteLog
 from rig.faults.powercut import Turns, after_fuas, before_flush, opening

@@ -20,12 +20,12 @@ from itertools import takewhile
 
 import numpy as np
 
+from rig.faults.account import NEVER
 from rig.faults.epochs import epochs
 from rig.faults.extents import Extent, base_extents
 from rig.faults.log import EntryFlag, LogError, WriteLog
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.state import CrashState
-from rig.faults.submissions import NEVER
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"

@@ -75,8 +75,8 @@ def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None
     """Measure the scenarios that the claims need, and the controls of their groups; return the run directory."""
     from rig.analysis.claims.measuring import scenario_ids
     from rig.front import selection
-    from rig.front.cli import measured
     from rig.front.doctor import require_runs
+    from rig.front.measuring import measured
     from rig.planning import matrix
 
     ids = scenario_ids(wanted)

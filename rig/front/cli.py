@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES
-from rig.contract.errors import RigError, StoreError, UsageError
+from rig.contract.errors import RigError, UsageError
 from rig.front import programs
 from rig.front.advise import advise
 from rig.front.claims import claims
 from rig.front.images import image
+from rig.front.measuring import extent, measured
 from rig.front.reports import conclude, report
-from rig.front.rundirs import NAME, REPORT, RUNS, newest_run, runs
+from rig.front.rundirs import RUNS, newest_run
 from rig.front.speed import speed
 from rig.front.sweep import sweep
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
-    from rig.machines.campaign import Progress
-    from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
-    from rig.store import Run
 
 _USAGE, _INCONCLUSIVE = 2, 3
 
@@ -115,7 +113,7 @@ def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, contro
     state_count = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
     instants = sum(wanted.instants_of(scenario) for scenario in configured)
     most = f"at most {state_count} crash states and {instants} cut instants"
-    click.echo(f"{_extent(configured)}; {most} (profile {wanted.name})", err=True)
+    click.echo(f"{extent(configured)}; {most} (profile {wanted.name})", err=True)
 
 
 @main.command()
@@ -173,30 +171,6 @@ def run(
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
     target = measured(chosen, wanted, run_dir, build=build, added=added, jobs=jobs)
     sys.exit(conclude(target, wanted.exposure_min))
-
-
-def measured(
-    chosen: list[Scenario],
-    wanted: Profile,
-    run_dir: Path | None,
-    *,
-    build: Library | None = None,
-    added: str = "",
-    jobs: int = 0,
-) -> Run:
-    """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first."""
-    from rig.front.progress import shown
-    from rig.machines import campaign
-    from rig.machines.guests import guests
-
-    with shown() as progress, guests([build] if build else [], progress.says) as source:
-        templates = _templates(chosen, source)
-        for line in filter(None, (added, *_introduction(chosen, wanted, templates))):
-            progress.says(line)
-        definition = _definition(chosen, wanted, templates) | {"library": build.name if build else ""}
-        target = _target_run(run_dir, definition, progress)
-        campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
-    return target
 
 
 @main.command()
@@ -273,75 +247,6 @@ def _asked(
         raise UsageError("--fs, --fault, --promise and --image go with --program; scenarios are named: rig plan")
     chosen, added = _chosen(scenarios, profile, controls=controls)
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
-
-
-def _templates(chosen: list[Scenario], source: Guests) -> dict[str, Machines]:
-    """Return the templates that the scenarios need, by name; make what the cache lacks before anything is measured."""
-    from rig.machines.guests import name_of
-
-    return {name: source.of(scenario) for name, scenario in sorted({name_of(one): one for one in chosen}.items())}
-
-
-def _introduction(chosen: list[Scenario], profile: Profile, templates: dict[str, Machines]) -> list[str]:
-    """Return lines with everything that decides the outcome of a run: if it is the same, so is the outcome."""
-    from rig.machines.template import qemu_version
-
-    scenario = chosen[0]
-    library = scenario.tuning.get("library", "")
-    build = f"library {library}" if library else "the guest's own builds"
-    measured = (
-        f"{_extent(chosen)}: profile {profile.name}, device {scenario.device.name}, seed {scenario.seed}, {build}"
-    )
-    of_images = [
-        f"image {each.recorder.image}; templates: recorder {each.recorder.identity}, "
-        f"verifier {each.verifier.identity}, checker {each.checker.identity}; {qemu_version()}"
-        for each in templates.values()
-    ]
-    return [measured, *of_images]
-
-
-def _extent(scenarios: list[Scenario]) -> str:
-    recordings = len({scenario.recording_key for scenario in scenarios})
-    return f"{_counted(len(scenarios), 'scenario')} from {_counted(recordings, 'recording')}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
-
-
-def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, Machines]) -> dict[str, Any]:
-    """Return what must be equal for a run to be resumed."""
-    return {
-        "profile": profile.name,
-        "states": profile.states_max,
-        "instants": profile.instants,
-        "scenarios": [scenario.id for scenario in chosen],
-        "orders": {scenario.id: scenario.orders.message for scenario in chosen},
-        "templates": {
-            name: [one.recorder.identity, one.verifier.identity, one.checker.identity]
-            for name, one in templates.items()
-        },
-    }
-
-
-def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Progress) -> Run:
-    from datetime import datetime
-
-    from rig.store import Run
-
-    if run_dir:
-        return Run.create(run_dir, definition)
-    for folder in runs():
-        try:
-            found = Run.create(folder, definition)
-        except StoreError:
-            continue
-        if not (folder / REPORT).exists():
-            progress.says(f"resuming the stopped run in {folder}")
-            return found
-    name = datetime.now().strftime(NAME)  # noqa: DTZ005 - see NAME
-    progress.says(f"run directory {RUNS / name}")
-    return Run.create(RUNS / name, definition)
 
 
 def _complain(message: str, code: int) -> None:

@@ -116,8 +116,8 @@ def sweep(
     from rig.analysis import pages
     from rig.analysis.sweep import CAPTION, Sweep, page_html, steps, tables
     from rig.front import selection
-    from rig.front.cli import measured
     from rig.front.doctor import require_runs
+    from rig.front.measuring import measured
     from rig.front.reports import written
     from rig.front.terminal import standard_output
     from rig.planning import matrix

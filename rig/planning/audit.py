@@ -18,9 +18,9 @@ from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
 from rig.contract.scenario import Scenario
 from rig.faults import Disk, Fault, JointState, Logs
+from rig.faults.arrays import ByteArray
 from rig.faults.jointlegality import JointChecker
 from rig.faults.legality import Checker, Legality, Rule
-from rig.faults.log import ByteArray
 from rig.faults.rendering import contents
 from rig.planning.cuts import Cut
 from rig.recordings.recoveries import OpenRecovery

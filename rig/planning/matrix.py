@@ -134,8 +134,7 @@ PROFILES = {
 def profile(name: str, states: int = 0) -> Profile:
     """Return a profile that plans at most `states` states at first (0: its own number).
 
-    A zero still needs the same number of contents, so more states follow if too few contents are seen. Raise UsageError
-    naming the choices.
+    If too few contents are seen, more states follow. Raise UsageError naming the choices.
     """
     if name not in PROFILES:
         raise UsageError(f"unknown profile {name!r}; there are: {', '.join(PROFILES)}")

@@ -31,8 +31,9 @@ from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
+from rig.faults.arrays import ByteArray
 from rig.faults.legality import Checker, Legality, Rule
-from rig.faults.log import SUPERBLOCK, ByteArray
+from rig.faults.log import SUPERBLOCK
 from rig.faults.rendering import contents
 from rig.faults.state import is_told, make_state
 from rig.filesystems import filesystem_named

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rig.faults import Disk, JointState, TwoLogs, parse_joint, twodisk
+from rig.faults.account import NEVER, Account
 from rig.faults.jointlegality import JointChecker
 from rig.faults.legality import Legality
-from rig.faults.submissions import NEVER, Account
 from rig.faults.twodisk import JointIndex
 from tests.unit import disks
 from tests.unit.disks import DISK_SECTORS, SECTOR, Op

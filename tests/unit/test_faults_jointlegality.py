@@ -14,9 +14,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rig.faults import Disk, JointState, TwoLogs, WriteLog, twodisk
+from rig.faults.arrays import ByteArray
 from rig.faults.jointlegality import JointChecker
 from rig.faults.legality import Answer, Legality
-from rig.faults.log import ByteArray
 from rig.faults.state import make_state
 from rig.faults.twodisk import JointIndex, make_joint
 from tests.unit import disks

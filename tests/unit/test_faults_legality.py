@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rig.faults import CrashState, Fault, WriteLog, epochs
+from rig.faults.arrays import ByteArray
 from rig.faults.legality import Checker, Legality, Rule
-from rig.faults.log import ByteArray
 from rig.faults.state import landable, make_state
 from tests.unit.disks import (
     DISK_SECTORS,

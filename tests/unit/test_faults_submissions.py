@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.faults import Fault, LogError, Logs, WriteLog, epochs, parse_state, plan
 from rig.faults.agenda import LISTED_MEMBERS_MAX
 from rig.faults.legality import Checker, Rule
-from rig.faults.submissions import RECORD, Account, attach, joinable_flush_count
+from rig.faults.submissions import RECORD, account_of, attach, joinable_flush_count
 from tests.unit.disks import (
     DISK_SECTORS,
     SECTOR,
@@ -204,9 +204,9 @@ def test_records_that_disagree_with_the_log_are_refused(place: Path, disk: Reque
     with WriteLog.open(place) as log:
         lost = bytes(disk.records[: 48 * rank] + disk.records[48 * (rank + 1) :])
         with pytest.raises(LogError):
-            Account.of(lost, log)
+            account_of(lost, log)
         with pytest.raises(LogError):
-            Account.of(bytes(disk.records[:-1]), log)
+            account_of(bytes(disk.records[:-1]), log)
 
 
 @given(disk=some_requests(4, writes_max=3), noise=st.binary(max_size=200), at=st.integers(0, 500))
@@ -216,7 +216,7 @@ def test_a_damaged_trace_is_refused_or_still_agrees(place: Path, disk: Requests,
     records[at : at + len(noise)] = noise
     with WriteLog.open(place) as log:
         try:
-            account = Account.of(bytes(records), log)
+            account = account_of(bytes(records), log)
         except LogError:
             return
         writes = account.completed >= 0
@@ -324,10 +324,10 @@ def test_the_times_of_a_trace_never_go_back_and_never_run_away(place: Path) -> N
     disk.complete(write)
     disk.end(place)
     with WriteLog.open(place) as log:
-        assert Account.of(bytes(disk.records), log).times_ns is not None
+        assert account_of(bytes(disk.records), log).times_ns is not None
         for first_ns, then_ns in ((2, 1), (0, 1 << 62), (1 << 63, 1 << 63)):
             records = bytearray(disk.records)
             for number, time_ns in enumerate((first_ns, then_ns)):
                 struct.pack_into("<Q", records, number * RECORD.size + 8, time_ns)
             with pytest.raises(LogError, match="time "):
-                Account.of(bytes(records), log)
+                account_of(bytes(records), log)

@@ -217,6 +217,21 @@ def test_a_word_out_of_place_is_noticed(path: str, text: str, is_stranger: bool)
     assert is_stranger is bool(strangers(path, text))
 
 
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports in functions and for type checkers count too: any circle is one noun in two rooms."""
+    names = {module_name(path): path for path in modules()}
+    found = {name: {target for target, *_ in imports(path) if target in names} for name, path in names.items()}
+    rank = dict.fromkeys(found, 0)
+    # In a circle ranks grow without end; without one, no chain of imports is longer than there are modules.
+    for _ in names:
+        higher = {name: 1 + max((rank[one] for one in targets), default=-1) for name, targets in found.items()}
+        if higher == rank:
+            return
+        rank = higher
+    most = max(rank.values())
+    assert failures([f"{name} is in a circle of imports, or above one" for name in found if rank[name] == most]) == ""
+
+
 def test_modules_and_functions_stay_short_enough_to_read() -> None:
     too_long = []
     for path in python_files():

@@ -19,7 +19,7 @@ from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import Logs, WriteLog
-from rig.faults.submissions import Account
+from rig.faults.account import Account
 from rig.filesystems.ext import DISK_MIB
 from rig.recordings import archive, soundness
 from rig.recordings.archive import RECORDING_BYTES, Recording, load
