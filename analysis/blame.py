@@ -5,7 +5,8 @@ calls fsync, fdatasync or msync as the manual pages say, or opens with O_DSYNC, 
 after these calls returned, the file system or the disk has lost. It speaks about the scenarios on the same file system
 and device under the same fault. It proves that data is lost there with no database involved, not that a certain state
 of a database lost its transactions so; and witnesses that lose nothing make the engine suspect, no more. So a broken
-promise stays broken, with a word about the witnesses beside it. Why no recording has one of its own: docs/design.md.
+promise stays broken, with a word about the witnesses beside it. Why no recording has one of its own:
+docs/explanation/how-it-works.md.
 
 On a file system of which nothing can be expected (`rig.filesystems.FileSystem.unsafe`) a witness is held to what the
 manual pages promise all the same.
