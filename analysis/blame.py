@@ -5,8 +5,8 @@ calls fsync, fdatasync or msync as the manual pages say, or opens with O_DSYNC, 
 after these calls returned, the file system or the disk lost it. A witness is compared with the scenarios on the same
 file system and device under the same fault. It proves that data is lost there without a database. It does not prove
 that a certain state of a database lost its transactions that way. Witnesses that lose nothing only make the engine
-suspect. So a broken promise stays broken, and the report adds what the witnesses show. docs/design.md says why no
-recording has a witness of its own.
+suspect. So a broken promise stays broken, and the report adds what the witnesses show. Why no recording has a witness
+of its own: docs/explanation/how-it-works.md.
 
 Even on a file system on which nothing is promised (`rig.filesystems.FileSystem.unsafe`), a witness is held to what the
 manual pages promise.

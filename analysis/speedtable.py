@@ -146,7 +146,7 @@ def _of_virtual(speeds: Speeds) -> Iterable[str]:
     else:
         yield (
             f"the {count} runs of an arm differ by {speeds.spread:.1g} of their time; on a quiet host they would not "
-            "(a race in QEMU, see docs/design.md)"
+            "(a race in QEMU, see docs/explanation/how-it-works.md)"
         )
 
 

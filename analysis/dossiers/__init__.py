@@ -177,7 +177,9 @@ def dossier_of(engine: str) -> Dossier:
             f"the dossier of {engine!r} (entry point {GROUP}, {point.value}) cannot be used: {error}"
         ) from None
     if not isinstance(module, Dossier):
-        raise UsageError(f"{point.value}, the dossier of {engine!r}, is not a complete dossier; see docs/extending.md")
+        raise UsageError(
+            f"{point.value}, the dossier of {engine!r}, is not a complete dossier; see docs/extend/engine.md"
+        )
     return module
 
 

@@ -56,7 +56,7 @@ _SQLITE_POWERCUT: _Grid = {
 }
 # A torn write touches only what was not flushed, so it may lose as much as a power cut. But at NORMAL one sync covers
 # the rollback journal's header and its pages, whose checksum reads only every 200th byte. This is the small chance of
-# corruption that the documentation concedes, so atomicity is not promised here (measured in docs/findings.md).
+# corruption that the documentation concedes, so atomicity is not promised here (measured in docs/findings/index.md).
 _SQLITE_TORN: _Grid = {
     **_SQLITE_POWERCUT,
     "delete": (_ANY, _LAST_TORN, _LAST, _ZERO),

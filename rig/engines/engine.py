@@ -340,7 +340,7 @@ class Engine:
         """Return the engine's driver, or the driver of the program that replaces the engine under this shim."""
         found = self.loaded(shim)
         if not isinstance(found, Driver):
-            raise TypeError(f"{found.__name__} has no open_database; see docs/extending.md")
+            raise TypeError(f"{found.__name__} has no open_database; see docs/extend/engine.md")
         return found
 
     def loaded(self, shim: str = "") -> ModuleType:
@@ -374,7 +374,7 @@ def load(module: str) -> Engine:
     """Return the engine of a package; raise TypeError if it has no spec."""
     spec = getattr(importlib.import_module(f"{module}.spec"), "SPEC", None)
     if not isinstance(spec, Spec):
-        raise TypeError(f"{module}.spec has no SPEC that is a rig.engines.Spec; see docs/extending.md")
+        raise TypeError(f"{module}.spec has no SPEC that is a rig.engines.Spec; see docs/extend/engine.md")
     if spec.processor not in list(Processor):
         raise TypeError(f"{module}.spec asks for a processor {spec.processor!r}; there are: {', '.join(Processor)}")
     return Engine(module, spec)
@@ -390,6 +390,6 @@ def enduring(database: object) -> EnduringDatabase:
     """Return the database as one that the error arm can use; raise TypeError if it cannot."""
     if not isinstance(database, EnduringDatabase):
         raise TypeError(
-            f"{type(database).__name__} lacks what the error arm needs of a database; see docs/extending.md"
+            f"{type(database).__name__} lacks what the error arm needs of a database; see docs/extend/engine.md"
         )
     return database

@@ -107,7 +107,7 @@ def syncs_of(engine: Engine) -> Syncs | None:
     """Return an engine's module `syncs`, or None; raise TypeError if it lacks something."""
     found = engine.part("syncs")
     if found is not None and not isinstance(found, Syncs):
-        raise TypeError(f"{engine.module}.syncs lacks what the rig needs; see docs/extending.md")
+        raise TypeError(f"{engine.module}.syncs lacks what the rig needs; see docs/extend/engine.md")
     return found
 
 

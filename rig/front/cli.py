@@ -83,7 +83,9 @@ _run_dir = partial(click.option, "--run-dir", type=click.Path(path_type=Path, fi
 _run_dir_option = _run_dir(help="Run directory [default: the newest in runs/].")
 _new_run_dir_option = _run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
 _states_option = click.option(
-    "--states", type=click.IntRange(min=1), help="Plan no more states of a scenario at first than this; see README.md."
+    "--states",
+    type=click.IntRange(min=1),
+    help="Initial crash states of a scenario. More follow if too few file contents were seen.",
 )
 _controls_option = click.option(
     "--controls/--no-controls", default=True, show_default=True, help="Measure the controls of the scenarios too."

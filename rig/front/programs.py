@@ -43,7 +43,9 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--fs", "filesystem", help="The file system for --program."),
         click.option("--image", metavar="RECIPE", help="What --program needs in the guest: a file RECIPE.toml."),
-        click.option("--program", metavar="PATH", help="Your own program, instead of scenarios; README.md says how."),
+        click.option(
+            "--program", metavar="PATH", help="Your own program, instead of scenarios: docs/how-to/your-own-program.md."
+        ),
     ):
         command = option(command)
     return command

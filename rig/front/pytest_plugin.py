@@ -12,8 +12,8 @@ workers of a session share one run directory.
     def test_my_program(durability_of):
         durability_of("./mydb", filesystem="FILESYSTEM", fault="powercut", promise="durable").check()
 
-measures a user's program; `image="recipe.toml"` says what the program needs in the guest. README.md says what the
-program has to do.
+measures a user's program; `image="recipe.toml"` says what the program needs in the guest. What the program has to do
+is in docs/how-to/your-own-program.md.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from rig.trials.trial import Orders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
 _READS_PER_SECOND = Metric("reads_per_s", "reads/s", more_is_better=True)
-# As for a recording: a race in QEMU makes a rare run differ, see docs/design.md.
+# As for a recording: a race in QEMU makes a rare run differ, see docs/explanation/how-it-works.md.
 _FURTHER_RUNS_MAX = 8
 
 

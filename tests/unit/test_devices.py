@@ -1,4 +1,4 @@
-"""The modelled disks: what each record says, and that README.md says the same."""
+"""The modelled disks: what each record says, and that docs/reference/devices.md says the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device, current_name, device_named
 from rig.contract.errors import UsageError
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "devices.md"
 TICK_MS = 4
 
 
@@ -20,8 +20,8 @@ def ticks(device: Device) -> tuple[int, int, int]:
     return read, write, flush
 
 
-def test_the_readme_has_the_figures_of_every_device() -> None:
-    rows = [line.split(" | ") for line in README.read_text().splitlines() if line.startswith("| `")]
+def test_the_manual_has_the_figures_of_every_device() -> None:
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     shown = {row[0]: [int(cell) for cell in row[1:5]] for row in rows if len(row) == 6 and row[1].isdigit()}
     assert shown == {
         f"| `{one.name}`": [one.read_ms, one.write_ms, one.flush_ms, one.atomic_bytes] for one in DEVICES.values()

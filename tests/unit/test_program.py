@@ -33,7 +33,7 @@ from tests.leaks import as_if_the_process_ended
 from tests.unit.samples import durable, measured, verdict
 
 COUNT = 5
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "your-own-program.md"
 NUMBERS = st.sets(st.integers(1, COUNT))
 
 
@@ -246,11 +246,11 @@ def test_where_there_is_nothing_there_is_nothing_to_open(site: Callable[..., tup
     assert Finding(FindingKind.PREFIX, recovered=0) == driver.recovered(start, task)
 
 
-def test_the_example_of_the_readme_keeps_to_the_protocol(
+def test_the_example_of_the_manual_keeps_to_the_protocol(
     tmp_path: Path, site: Callable[..., tuple[Start, Task]]
 ) -> None:
     start, task = site()
-    (example,) = re.findall(r"^```python\n(#!/usr/bin/python3\n.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```python\n(#!/usr/bin/python3\n.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "program").write_text(example)
     assert FindingKind.PREFIX is driver.recovered(start, task).kind
     carried_out(start, task)

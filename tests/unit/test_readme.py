@@ -1,35 +1,124 @@
-"""The commands that README.md tells people to run exist, and CI runs the same."""
+"""What the README and the manual tell people to type and to open exists, and CI runs the same."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
 
 from tests.unit.house import ROOT
 
+README_LINES_MAX = 150
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
 
-def readme_commands() -> list[str]:
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def commands(text: str) -> list[str]:
     """The lines of the fenced sh blocks, continued lines joined, without prompts and comments."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line.removeprefix("$ ").strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def goals() -> set[str]:
-    return set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+def goals_of(text: str) -> set[str]:
+    return {goal for line in commands(text) for goal in re.findall(r"\bmake ([a-z][\w-]*)", line)}
 
 
-def test_every_make_goal_in_the_readme_exists_and_the_two_commands_are_there() -> None:
-    named = {goal for line in readme_commands() for goal in re.findall(r"\bmake ([a-z][\w-]*)", line)}
-    assert {"run", "test"} <= named
-    assert named - goals() == set()
+def verbs_of(text: str) -> set[str]:
+    return {verb for line in commands(text) for verb in re.findall(r"(?:^|[\s/;&'\"])rig ([a-z][\w-]*)", line)}
 
 
-def test_every_rig_command_in_the_readme_exists() -> None:
+def prose(text: str) -> str:
+    """The text without fenced blocks, in which brackets are no links and hashes no headings."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#{1,6} +(.+?) *#*$", prose(text), re.MULTILINE)
+    words = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in words}
+
+
+def links(text: str) -> list[str]:
+    """The targets of links and pictures that lie in this repository."""
+    without_code = re.sub(r"`[^`\n]*`", "", prose(text))
+    targets = re.findall(r"\]\(<?([^()\s>]+)>?(?: \"[^\"]*\")?\)", without_code)
+    return [target for target in targets if not re.match(r"[a-z][a-z0-9+.-]*:", target)]
+
+
+def broken_links(page: Path, text: str) -> Iterator[str]:
+    for link in links(text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / unquote(path)).resolve() if path else page
+        if not target.is_relative_to(ROOT.resolve()) or not target.exists():
+            yield f"{named(page)}: {link}: there is no such file"
+        elif anchor and anchor not in anchors(text if target == page else target.read_text()):
+            yield f"{named(page)}: {link}: {named(target)} has no such heading"
+
+
+def test_the_readme_is_short_and_has_the_two_commands() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) <= README_LINES_MAX
+    assert {"run", "test"} <= goals_of(text)
+
+
+def test_every_make_goal_that_a_page_names_exists() -> None:
+    goals = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert [] == [
+        (named(page), goals_of(page.read_text()) - goals) for page in PAGES if goals_of(page.read_text()) - goals
+    ]
+
+
+def test_every_rig_command_that_a_page_names_exists() -> None:
     from rig.front.cli import main
 
-    named = {verb for line in readme_commands() for verb in re.findall(r"(?:^|[\s/;&'\"])rig ([a-z][\w-]*)", line)}
-    assert named, "the README names no rig command"
-    assert named - set(getattr(main, "commands", {})) == set()
+    verbs = set(getattr(main, "commands", {}))
+    assert {"run", "replay", "advise", "speed"} <= {verb for page in PAGES for verb in verbs_of(page.read_text())}
+    assert [] == [
+        (named(page), verbs_of(page.read_text()) - verbs) for page in PAGES if verbs_of(page.read_text()) - verbs
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    assert [] == list(broken_links(page, page.read_text()))
+
+
+def test_every_page_of_the_manual_is_on_its_map() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in links(index.read_text())}
+    parts = ("tutorial", "how-to", "reference", "explanation", "extend")
+    pages = [page for page in PAGES if page.parent.name in parts]
+    assert pages
+    assert [] == [named(page) for page in pages if page.resolve() not in linked]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_broken"),
+    [
+        ("[x](docs/index.md)", False),
+        ("[x](docs/index.md#how-to)", False),
+        ("## Old and *new*, in `code`\n[x](#old-and-new-in-code)", False),
+        ("![x](docs/speed-against-loss.png)", False),
+        ("[x](https://example.org/nowhere) [y](mailto:nobody@example.org)", False),
+        ("```\n[x](nowhere.md)\n```\n`[x](nowhere.md)`", False),
+        ("[x](docs/nowhere.md)", True),
+        ("[x](docs/index.md#nowhere)", True),
+        ("![x](docs/nowhere.png)", True),
+        ("[x](#nowhere)", True),
+        ("[x](../outside.md)", True),
+    ],
+)
+def test_a_broken_link_is_noticed(text: str, is_broken: bool) -> None:
+    assert is_broken is bool(list(broken_links(README, text)))
 
 
 def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:

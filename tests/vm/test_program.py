@@ -1,4 +1,4 @@
-"""A user's program on real machines: the examples get the answers that README.md says, and misconduct costs one state.
+"""A user's program on real machines: the examples get the promised answers, and misconduct costs one state.
 
 Its machines are kept in a cache of their own: each program has templates of its own.
 """

@@ -32,7 +32,7 @@ MIRRORS = [one.word for one in filesystems() if isinstance(one, Mirrored)]
 SUPERBLOCKS = {"btrfs.raid1": {(64 << 10) // BLOCK_BYTES, (64 << 20) // BLOCK_BYTES}, "ext4.raid1": {1}}
 # A sector of each first superblock that its checksum covers; in Btrfs nothing else is there.
 CHECKED = {"btrfs.raid1": (68 << 10) - SECTOR_BYTES, "ext4.raid1": BLOCK_BYTES}
-# Linux 6.12 may write a commit's record before the flush that it asked for has ended, see docs/findings.md.
+# Linux 6.12 may write a commit's record before the flush that it asked for has ended, see docs/findings/index.md.
 EARLY_COMMITS = {"ext4.raid1"}
 FORMATS = {"btrfs.raid1": "num_devices: 2", "ext4.raid1": "level: raid1; raid_disks: 2; metadata_version: 1.2"}
 _BIT_COUNT = 8

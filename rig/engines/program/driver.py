@@ -1,4 +1,4 @@
-"""Talk to a user's program; README.md has the protocol.
+"""Talk to a user's program; docs/how-to/your-own-program.md has the protocol.
 
 `PROGRAM run --seed S --transactions N` prints `ack i` once transaction i is durable, and waits for `ok` before it goes
 on. `PROGRAM recover` prints what it finds after a cut. Both are started in the directory under test.

@@ -10,7 +10,7 @@ from rig.engines.sqlite.upkeep import EVENTS
 from rig.workloads.operations import Skill
 
 # A cache so small that some transactions spill. Pages smaller than a block of the file system are known to be too much
-# for a rollback journal whose removal is not synced (docs/findings.md).
+# for a rollback journal whose removal is not synced (docs/findings/index.md).
 _LIFE = {"cache_size": "10", "auto_vacuum": "incremental"}
 SPEC = Spec(
     name="sqlite",

@@ -196,5 +196,5 @@ class Connections:
 
 def _eventful(database: Database) -> EventfulDatabase:
     if not isinstance(database, EventfulDatabase):
-        raise TypeError(f"{type(database).__name__} cannot do what its spec lists as events; see docs/extending.md")
+        raise TypeError(f"{type(database).__name__} cannot do what its spec lists as events; see docs/extend/engine.md")
     return database

@@ -266,5 +266,5 @@ def enduring_driver(site: Site) -> EnduringDriver:
     """Return the engine's driver; raise TypeError if it lacks what the error arm needs."""
     driver = load(site.orders.engine_module).driver()
     if not isinstance(driver, EnduringDriver):
-        raise TypeError(f"{site.orders.engine} cannot tell errors of the disk from others; see docs/extending.md")
+        raise TypeError(f"{site.orders.engine} cannot tell errors of the disk from others; see docs/extend/engine.md")
     return driver

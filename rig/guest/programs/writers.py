@@ -123,7 +123,7 @@ def _commits(
     common = random.Random(f"think {orders.seed}")
     database = site.open_database()
     if not isinstance(database, CrowdedDatabase):
-        raise TypeError(f"{type(database).__name__} cannot be shared by several writers; see docs/extending.md")
+        raise TypeError(f"{type(database).__name__} cannot be shared by several writers; see docs/extend/engine.md")
     moment_ns = begin_ns
     while True:
         moment_ns += int(common.uniform(0, 2 * orders.think_ms) * 1e6) * process_count * thread_count
