@@ -14,6 +14,7 @@ from tests.unit.house import ROOT
 README_LINES_MAX = 150
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
+BESIDE = tuple(ROOT / f"{name}.md" for name in ("BENCHMARKS", "CHANGELOG", "CONTRIBUTING", "SECURITY"))
 
 
 def named(page: Path) -> str:
@@ -87,7 +88,7 @@ def test_every_rig_command_that_a_page_names_exists() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=named)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [] == list(broken_links(page, page.read_text()))
 
