@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -109,8 +110,10 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
     if reference and compared:
         chosen = dict(sorted(compared.values()))
         some = [states[number] for number in chosen]
-        again = check(scenario, reference, log, some, [clocks[number] for number in chosen], stopped)
-        _require_equal(scenario, some, chosen.values(), again)
+        under = [clocks[number] for number in chosen]
+        # Closed at once if the two differ: until then its machine goes on.
+        with closing(check(scenario, reference, log, some, under, stopped)) as again:
+            _require_equal(scenario, some, chosen.values(), again)
 
 
 def _to_compare(compared: dict[FindingKind, tuple[int, Finding]], number: int, finding: Finding) -> None:
