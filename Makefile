@@ -44,9 +44,9 @@ bench: programs $(STAMP) image  ## measure the rig itself against its budgets
 check: lint  ## style, types and the fast unit tests, before each commit (1 min)
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=check -m 'not slow' tests/unit
 
-test: lint unit representative  ## style, types, all unit tests, and the representative tests in machines (12 min)
+test: lint unit representative  ## style, types, all unit tests, and the representative tests in machines (10 min)
 
-test-all: lint unit machines  ## everything (25 min)
+test-all: lint unit machines  ## everything (29 min)
 
 representative: programs-of-test $(STAMP) image  ## the tests in machines that make test runs
 	@$(PYTEST) --durations 10 -m representative tests/vm tests/durability
