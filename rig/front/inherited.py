@@ -18,7 +18,7 @@ from rig import host
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - one file without a name is mapped there
 _SHARED_MEMORY_BYTES = 640 << 20
-# A nightly campaign has at most 116 open files (BENCHMARKS.md).
+# A campaign has some 56 open files at most (BENCHMARKS.md).
 _OPEN_FILES = 512
 _PROCESSES = 512
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
