@@ -41,8 +41,12 @@ claims: programs $(STAMP)  ## check what documents claim, and print every verdic
 bench: programs $(STAMP) image  ## measure the rig itself against its budgets
 	@$(BIN)/rig bench
 
-check: lint  ## style, types and the fast unit tests, before each commit (1 min)
-	@$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=check -m 'not slow' tests/unit
+check: programs $(STAMP)  ## style, types and the fast unit tests, before each commit (1 min)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy & types=$$!; status=0; \
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=check -m 'not slow' tests/unit || status=$$?; \
+	wait $$types && exit $$status
 
 test: lint unit representative  ## style, types, all unit tests, and the representative tests in machines (10 min)
 
