@@ -132,8 +132,8 @@ def headline(summary: Summary) -> str:
     return f"Every promise was kept: {of_scenarios}, and every control fired.{_documented_damage(rows)}{others}"
 
 
-def _scenarios(count: int) -> str:
-    return f"{count} scenario{'' if count == 1 else 's'}"
+def _scenarios(count: int, kind: str = "") -> str:
+    return f"{count} {kind}scenario{'' if count == 1 else 's'}"
 
 
 def _not_judged(summary: Summary) -> str:
@@ -142,11 +142,10 @@ def _not_judged(summary: Summary) -> str:
     withheld_count = sum(row.is_withheld for row in rows)
     parts = []
     if unpromised_count := len(rows) - withheld_count:
-        parts.append(f" Nothing is promised for {_scenarios(unpromised_count)} more.")
+        parts.append(f" Nothing is promised for {_scenarios(unpromised_count, 'more ')}.")
     if withheld_count:
-        parts.append(
-            f" Not judged: {_scenarios(withheld_count)} whose promise does not hold here; the reasons are above."
-        )
+        why = "whose promise cannot be held against the engine here; the reasons are above"
+        parts.append(f" Not judged: {_scenarios(withheld_count)} {why}.")
     return "".join(parts)
 
 

@@ -187,7 +187,7 @@ def test_a_run_in_which_nothing_could_be_judged_is_not_green() -> None:
     both = summarise([measured(WAL_FULL, durable(9)), *controls_that_fire()], 5)
     assert Result.KEPT is both.result
     assert headline(both).startswith("Every promise was kept: 1 scenario, ")
-    assert headline(both).endswith(" Nothing is promised for 2 scenarios more.")
+    assert headline(both).endswith(" Nothing is promised for 2 more scenarios.")
 
 
 def test_a_violation_under_other_settings_than_asked_for_is_no_counterexample() -> None:

@@ -32,6 +32,7 @@ from rig.filesystems import (
     unsafe,
 )
 from rig.filesystems.nfs import exported_with
+from rig.front.pytest_plugin import Measured
 from rig.front.selection import chosen, with_controls
 from rig.planning import matrix
 from rig.recordings import soundness
@@ -181,6 +182,9 @@ def test_what_is_lost_on_it_is_shown_breaks_nothing_and_is_the_control(word: str
     assert words in row.judgement.reasons
     assert words in table_text(summary)
     assert "kept" not in headline(summary)
+    # A durability test on it has proven nothing.
+    with pytest.raises(pytest.fail.Exception, match="not judged, expected kept"):
+        Measured(row, summary, {}).check()
     (control,) = summary.controls
     assert control.fired
     assert "1 states lost transactions" in control.what

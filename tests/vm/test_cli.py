@@ -75,7 +75,7 @@ def test_a_kept_promise_whose_controls_fired_is_exit_code_0(
     assert sorted(SCENARIOS) == sorted(path.name for path in (folder / "scenarios").iterdir())
     answer = " ".join(result.stdout.split())
     assert "Every promise was kept: 1 scenario, " in answer
-    assert "Nothing is promised for 2 scenarios more." in answer
+    assert "Nothing is promised for 2 more scenarios." in answer
     for name, words in {"wal_full": "kept", "delete_off": "nothing promised", "wal_off": "nothing promised"}.items():
         (row,) = [line for line in result.stdout.splitlines() if line.split()[:1] == [name]]
         assert row.rstrip().endswith(words)
