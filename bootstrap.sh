@@ -14,7 +14,6 @@ needs_of_run=(
     "qemu-system-x86_64  qemu-system-x86"
     "mmdebstrap          mmdebstrap"
     "mke2fs              e2fsprogs"
-    "setpriv             util-linux"
     "make                make"
     "$DEBIAN_KEYRING     debian-archive-keyring"
 )

@@ -29,7 +29,6 @@ _log = logging.getLogger(__name__)
 # Program -> Debian package, for the message that a program is missing; bootstrap.sh installs what every clone needs.
 PACKAGE_OF_PROGRAM: Mapping[str, str] = {
     "chromium": "chromium",
-    "chrt": "util-linux",
     "cpio": "cpio",
     "debugfs": "e2fsprogs",
     "gcc": "gcc",
@@ -38,12 +37,9 @@ PACKAGE_OF_PROGRAM: Mapping[str, str] = {
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
     "npm": "npm",
-    "prlimit": "util-linux",
     "qemu-img": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",
     "ruby": "ruby",
-    "setpriv": "util-linux",
-    "taskset": "util-linux",
     "unshare": "util-linux",
     "vagrant": "vagrant",
     "zstd": "zstd",

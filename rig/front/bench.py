@@ -70,7 +70,7 @@ def _clone_start(say: Callable[[str], None], machines: Machines, repeats: int) -
             machine.send({"ping": True})
             machine.receive(_BOOT_LIMIT_S)
             clones.append(time.perf_counter() - begin)
-            memory.append(_private_mib(machine.process.pid))
+            memory.append(_private_mib(machine.pid))
     boot, clone = statistics.median(boots), statistics.median(clones)
     say(f"| cold boot to a ready agent ({accelerator}) | {boot:.2f} s | |")
     times = boot / clone

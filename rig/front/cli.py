@@ -59,8 +59,13 @@ class _Rig(click.Group):
 
 
 @click.group(cls=_Rig, context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+@click.option("--require-sandbox", is_flag=True, help="Start no machine unless all layers of its sandbox are there.")
+def main(*, require_sandbox: bool) -> None:
     """Show what a database loses when the power goes, and how fast each setting is."""
+    if require_sandbox:
+        from rig.sandbox import sandbox
+
+        sandbox.require()
 
 
 main.add_command(image)

@@ -18,13 +18,14 @@ from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Accelerator
 from rig.machines.qemu import require_qemu
 from rig.machines.template import PROGRAM
+from rig.sandbox import sandbox
 
 _SPACE_BYTES = 4 << 30
 _MEMORY_BYTES = 2 << 30
 
 
 # What a run needs besides QEMU. bootstrap.sh, which needs no Python, has the same list; a test compares the two.
-_PROGRAMS = ("mmdebstrap", "mke2fs", "tar", "setpriv", "prlimit", "taskset", "chrt")
+_PROGRAMS = ("mmdebstrap", "mke2fs", "tar")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -39,6 +40,7 @@ def examine() -> Iterator[Check]:
         available >= _MEMORY_BYTES, "memory", f"{available >> 20} MiB free; a run needs {_MEMORY_BYTES >> 20} MiB"
     )
     yield from inherited.examine()
+    yield _sandbox()
     yield _folder("current folder", lambda: require_runs(Path.cwd()))
     cache = _folder("cache", require_cache)
     yield cache
@@ -70,6 +72,18 @@ def _program(program: str) -> Check:
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     package = host.PACKAGE_OF_PROGRAM.get(program, program)
     return Check(bool(found), program, found or f"in the Debian package {package}", package=package)
+
+
+def _sandbox() -> Check:
+    what = "sandbox of machines"
+    try:
+        missing = sandbox.lacking()
+    except HostError as error:
+        return Check(ok=False, what=what, detail=str(error))
+    reasons = [f"no {layer}: {reason}" for layer, reason in sorted(missing.items())]
+    has_all = "seccomp, namespaces and Landlock"
+    detail = f"{'; '.join(reasons)}; the other layers hold" if reasons else has_all
+    return Check(not missing, what, detail, optional=True)
 
 
 def _keyring() -> Check:

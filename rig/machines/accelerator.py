@@ -17,11 +17,10 @@ from pathlib import Path
 from rig import host
 from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
-from rig.machines.argv import Accelerator, Role
+from rig.machines.argv import KVM, Accelerator, Role
 from rig.machines.image import Image
 from rig.machines.template import PROGRAM, answers, qemu_version
 
-_DEVICE = Path("/dev/kvm")
 _PROBE_LIMIT_S = 20
 # QEMU's words when the host does not let it set a model-specific register.
 _REGISTER_TROUBLE = "failed to set MSR"
@@ -40,7 +39,7 @@ class Choice:
 
 def best_accelerator(guest: Image) -> Choice:
     """Return the fastest accelerator that works here. The result of the probe is cached until the host reboots."""
-    if reason := _why_closed(_DEVICE):
+    if reason := _why_closed(KVM):
         return Choice(Accelerator.TCG, reason, _SLOWER)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     note = note_of(guest)

@@ -41,7 +41,7 @@ class Use(StrEnum):
 
     @property
     def is_saved(self) -> bool:
-        """Whether the machine writes its RAM to the file, and may start `cat` to save its state."""
+        """Whether the machine writes its RAM to the file."""
         return self is not Use.CLONE
 
     @property
@@ -66,7 +66,7 @@ class MachineSpec:
 
 @dataclass(frozen=True)
 class Plugs:
-    """The backends of one machine's devices. The QEMU process inherits the descriptors."""
+    """The backends of one machine's devices. The QEMU process inherits the descriptors, and the paths name some too."""
 
     ram_file: Path
     use: Use
@@ -80,8 +80,7 @@ class Plugs:
 # A template can be restored only with orders of the size that it was saved with.
 ORDERS_BYTES = 4096
 
-# The name of the block node of the recording's disk.
-RECORDING = "recording"
+KVM = Path("/dev/kvm")
 
 # QEMU 7.2 mis-emulates cmpxchg16b: with it, 1 of 6 boots died in early kernel code. The plainest CPU model is the
 # fastest to emulate (a crash state takes a tenth less time than with "max"). Neither model has an instruction that
@@ -100,7 +99,7 @@ _APPEND = (
     "console=ttyS0 quiet panic=-1 mitigations=off audit=0 no_timer_check rcupdate.rcu_expedited=1 RIG_ROLE={role} "
     "init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm="
 )
-_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn={spawn}"
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn=deny"
 
 
 def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
@@ -117,13 +116,13 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         "-kernel", str(spec.kernel), "-initrd", str(spec.initrd), "-append", _APPEND.format(role=spec.role),
         "-fw_cfg", f"name=opt/rig/orders,file={_quoted(plugs.orders)}",
         *_disk("root", spec.root_disk),
-        *_disk(RECORDING, plugs.recording),
+        *_disk("recording", plugs.recording),
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=channel,fd={plugs.channel_fd}",
         "-device", "virtserialport,chardev=channel,name=rig",
         "-chardev", f"file,id=console,path={_quoted(plugs.console)}",
         "-serial", "chardev:console",
-        "-sandbox", _SANDBOX.format(spawn="allow" if plugs.use.is_saved else "deny"),
+        "-sandbox", _SANDBOX,
         "-chardev", f"socket,id=monitor,fd={plugs.monitor_fd}",
         "-mon", "chardev=monitor,mode=control",
         *(["-S", "-incoming", "defer"] if plugs.use.is_restored else []),
@@ -143,7 +142,6 @@ def _memory(spec: MachineSpec, plugs: Plugs) -> str:
 
 
 def _disk(name: str, path: Path) -> list[str]:
-    # The node has a name, so that another file can be put below it (`rig.machines.monitor.plug`).
     node = f"driver=raw,node-name={name},read-only=on,file.driver=file,file.read-only=on"
     return ["-blockdev", f"{node},file.filename={_quoted(path)}", "-device", f"virtio-blk-pci,drive={name}"]
 

@@ -4,8 +4,8 @@ Among twelve other programs a machine gets a tenth of a processor, and a wall-cl
 clock therefore stops while the machine waits for a processor. It counts the time in which the machine ran, and the time
 in which it neither ran nor wanted to: a sleeping guest times out as soon as a spinning one. If this process did not run
 either, in a frozen container for example, only the first second or so of that time counts. A limit on the wall clock,
-many times as long, catches a machine that gets almost no processor time. A process counts with its children: a
-user-mode machine is a kernel and, as its children, the processes of the guest.
+many times as long, catches a machine that gets almost no processor time. A process counts with all that it started: a
+machine is the child of a launcher, and the processes of a guest are children of a user-mode kernel.
 
 Both times are in proc(5): `stat` has the processor time of a process, `schedstat` the time that a thread waited for a
 processor. A kernel without CONFIG_SCHED_INFO has no `schedstat`; there the wait is unknown, and the limit applies to
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _WALL_FACTOR = 10
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Indices of fields of `stat` after the name: user and system time, and the same of children that have ended.
-_OWN = (11, 12)
-_OWN_AND_REAPED = (*_OWN, 13, 14)
+_TIMES = (11, 12, 13, 14)
 # How often a waiter checks the limit. Two spinning threads use up the limit in half its time.
 _LOOK_S = 0.5
 # Two checks further apart than this are a pause.
@@ -93,31 +93,38 @@ class Limit:
         self._waits_s = waits_s
 
     def _processor_now_s(self) -> float:
-        return _used_s_of(self._proc, *_OWN_AND_REAPED) + sum(_used_s_of(child, *_OWN) for child in self._children())
+        return sum(map(_used_s_of, _family(self._proc)))
 
     def _waits_now_s(self) -> dict[str, float]:
         found = {}
-        for process in (self._proc, *self._children()):
+        for process in _family(self._proc):
             with suppress(OSError):  # the process is gone
                 for thread in (process / "task").iterdir():
                     with suppress(OSError):  # the thread is gone
                         found[thread.name] = int((thread / "schedstat").read_text().split()[1]) / 1e9
         return found
 
-    def _children(self) -> list[Path]:
-        try:
-            numbers = (self._proc / "task" / self._proc.name / "children").read_text().split()
-        except OSError:  # the process is gone, or the kernel has no CONFIG_PROC_CHILDREN
-            return []
-        return [self._proc.parent / number for number in numbers]
+
+def _family(process: Path) -> Iterator[Path]:
+    """Yield a process and all that descend from it."""
+    yield process
+    try:
+        numbers = (process / "task" / process.name / "children").read_text().split()
+    except OSError:  # the process is gone, or the kernel has no CONFIG_PROC_CHILDREN
+        return
+    for number in numbers:
+        yield from _family(process.parent / number)
 
 
-def _used_s_of(process: Path, *fields: int) -> float:
-    """Return the sum of some processor times of a process, in seconds; 0 if it is gone, which its owner will notice."""
+def _used_s_of(process: Path) -> float:
+    """Return the processor time of a process and of its children that have ended, in seconds.
+
+    It is 0 if the process is gone, which its owner will notice.
+    """
     try:
         text = (process / "stat").read_text()
     except OSError:
         return 0.0
     # The second field is the name in parentheses; it may contain any character.
     words = text.rpartition(")")[2].split()
-    return sum(int(words[field]) for field in fields) / _TICKS_PER_S
+    return sum(int(words[field]) for field in _TIMES) / _TICKS_PER_S

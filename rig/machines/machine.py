@@ -1,8 +1,8 @@
 """Run one machine for the length of a `with` block, and talk to the agent in it: a QEMU process, or a kernel itself.
 
-The process dies with us, even if we are killed. It has an address-space limit, and every wait for it has a time limit
-(`rig.machines.limit`). The channel to the agent is a socket pair, connected before the machine starts; it leaves no
-file.
+The process runs in a sandbox (`rig.sandbox`) and dies with us, even if we are killed. Every wait for it has a time
+limit (`rig.machines.limit`). The channel to the agent is a socket pair, connected before the machine starts; it leaves
+no file.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from qemu.qmp import QMPError
+from typing import Any, BinaryIO
 
 from rig.contract.errors import EngineError, VmError
-from rig.machines import monitor
 from rig.machines.limit import Limit
+from rig.machines.memoryfile import copy_into
+from rig.sandbox.sandbox import Sandbox
 
 _KILL_LIMIT_S = 10
-_PLUG_LIMIT_S = 30
 # How long to wait for the exit code after the channel has closed.
 _EXIT_CODE_LIMIT_S = 1
-# On top of the guest's RAM: QEMU itself, translated code and thread stacks.
-_OVERHEAD_MIB = 4096
 # Enough to include the reason for a panic, which is printed above its trace.
 _CONSOLE_SHOWN_CHARS = 2000
 _CONSOLE_LOOK_S = 0.02
@@ -42,8 +39,14 @@ class Machine:
     """A running machine. Raises VmError if it is lost, TimeoutError if an answer is late; both quote its console."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path, control: socket.socket
+        self,
+        process: subprocess.Popen[bytes],
+        channel: socket.socket,
+        console: Path,
+        control: socket.socket,
+        disk: BinaryIO,
     ) -> None:
+        # The launcher of the sandbox, which ends with the machine.
         self.process = process
         # The monitor's socket.
         self.control = control
@@ -51,18 +54,27 @@ class Machine:
         self.is_spent = False
         self._channel = channel
         self._console = console
+        self._disk = disk
         self._received = bytearray()
-        self._plug_count = 0
         self._awaited: Limit | None = None
 
-    def plug(self, recording: Path) -> None:
-        """Give the machine another recording; raise VmError or TimeoutError."""
-        self._plug_count += 1
-        limit = self.limit(_PLUG_LIMIT_S, "changed recording")
+    @property
+    def pid(self) -> int:
+        """Return the process id of the machine itself; raise VmError if it has ended."""
+        process = self.process.pid
         try:
-            monitor.plug(self.control, recording, self._plug_count, limit)
-        except (EOFError, OSError, QMPError) as error:
-            raise self.lost(f"its recording could not be changed: {error!r}") from None
+            # The launcher and the first process of the machine's process namespace come before it.
+            for _ in range(2):
+                process = int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])
+        except (OSError, IndexError):
+            raise self.lost("it has no process") from None
+        return process
+
+    def plug(self, recording: Path) -> None:
+        """Give the machine a copy of a recording in place of the one it has; raise VmError if it has ended."""
+        if self.process.poll() is not None:
+            raise self.lost("it ended before it got a recording")
+        copy_into(self._disk, recording)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message to the agent."""
@@ -148,16 +160,17 @@ class Machine:
 @contextmanager
 def started(
     command: Callable[[int, int], Sequence[str]],
+    sandbox: Sandbox,
     *,
     console: Path,
-    memory_mib: int,
+    disk: BinaryIO,
     one_cpu: bool,
-    pass_fds: Sequence[int] = (),
-    kind: Callable[[subprocess.Popen[bytes], socket.socket, Path, socket.socket], Machine] = Machine,
+    kind: Callable[[subprocess.Popen[bytes], socket.socket, Path, socket.socket, BinaryIO], Machine] = Machine,
 ) -> Iterator[Machine]:
-    """Start a machine for the length of a block; give it as a `kind` of machine.
+    """Start a machine in a sandbox for the length of a block; give it as a `kind` of machine.
 
-    `command` is called with the descriptors of the machine's ends of the channel and the monitor.
+    `command` is called with the descriptors of the machine's ends of the channel and the monitor. `disk` is the memory
+    of the machine's recording.
 
     `one_cpu` keeps all of QEMU's threads on one host processor under SCHED_BATCH, where a waking thread does not
     preempt another. Otherwise recordings on a busy host differ by a few virtual nanoseconds (QEMU 7.2, measured). The
@@ -169,14 +182,13 @@ def started(
         channel, channel_end = map(stack.enter_context, socket.socketpair())
         control, control_end = map(stack.enter_context, socket.socketpair())
         ends = (channel_end.fileno(), control_end.fileno())
-        confined = ["setpriv", "--pdeathsig", "KILL", "--no-new-privs"]
-        limits = [*confined, "prlimit", "--core=0", f"--as={memory_mib + _OVERHEAD_MIB << 20}"]
-        pin = ["chrt", "--batch", "0", "taskset", "--cpu-list", str(_next_cpu())] if one_cpu else []
-        process = _gate.launched([*pin, *limits, *command(*ends)], (*ends, *pass_fds))
+        sandbox = replace(sandbox, kept=(*sandbox.kept, *ends), cpu=_next_cpu() if one_cpu else None)
+        sandbox.open_to_nobody()
+        process = _gate.launched(sandbox.command(command(*ends)), sandbox.descriptors)
         channel_end.close()
         control_end.close()
         try:
-            yield kind(process, channel, console, control)
+            yield kind(process, channel, console, control, disk)
         finally:
             process.kill()
             limit = Limit(process.pid, _KILL_LIMIT_S, "end after SIGKILL")

@@ -1,4 +1,4 @@
-"""Save a machine, restore it and change its recording over QMP: `qemu.qmp`, on a socket that is already connected.
+"""Save a machine and restore it over QMP: `qemu.qmp`, on a socket that is already connected.
 
 The saved state leaves out RAM (`x-ignore-shared`), which is in a file already.
 """
@@ -6,7 +6,8 @@ The saved state leaves out RAM (`x-ignore-shared`), which is in a file already.
 from __future__ import annotations
 
 import asyncio
-import shlex
+import os
+import shutil
 import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rig.contract.errors import VmError
-from rig.machines.argv import RECORDING
 from rig.machines.limit import Limit
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
 
 _POLL_S = 0.002
+# The name of a descriptor that QEMU was handed.
+_STATE = "state"
 _IGNORE_SHARED = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 
 
@@ -37,14 +39,6 @@ def restore(monitor: socket.socket, state_fd: int, limit: Limit) -> None:
     asyncio.run(_within(limit, _restore(monitor, state_fd)))
 
 
-def plug(monitor: socket.socket, path: Path, turn: int, limit: Limit) -> None:
-    """Put another file below the recording's disk of a restored machine: its `turn`th, counted from 1.
-
-    The guest must not be reading from it. Raises VmError or TimeoutError.
-    """
-    asyncio.run(_within(limit, _plug(monitor, path, turn)))
-
-
 async def _within(limit: Limit, work: Coroutine[None, None, None]) -> None:
     task = asyncio.ensure_future(work)
     while not (await asyncio.wait([task], timeout=limit.look_again_s))[0]:
@@ -58,8 +52,17 @@ async def _within(limit: Limit, work: Coroutine[None, None, None]) -> None:
 async def _save(monitor: socket.socket, state: Path, *, is_restored: bool) -> None:
     async with _connected(monitor, is_known=is_restored) as client:
         await client.execute("stop")
-        await client.execute("migrate", {"uri": f"exec:cat > {shlex.quote(str(state))}"})
-        await _wait_for_migration(client)
+        reading, writing = os.pipe()
+        with open(reading, "rb") as source, open(state, "wb") as target:
+            try:
+                client.send_fd_scm(writing)
+                await client.execute("getfd", {"fdname": _STATE})
+            finally:
+                os.close(writing)
+            copied = asyncio.create_task(asyncio.to_thread(shutil.copyfileobj, source, target))
+            await client.execute("migrate", {"uri": f"fd:{_STATE}"})
+            await _wait_for_migration(client)
+            await copied
 
 
 async def _restore(monitor: socket.socket, state_fd: int) -> None:
@@ -67,21 +70,6 @@ async def _restore(monitor: socket.socket, state_fd: int) -> None:
         await _start_incoming(client, state_fd)
         await _wait_for_migration(client)
         await client.execute("cont")
-
-
-async def _plug(monitor: socket.socket, path: Path, turn: int) -> None:
-    async with _connected(monitor, is_known=True) as client:
-        node = {"driver": "file", "node-name": _file_node(turn), "filename": str(path), "read-only": True}
-        await client.execute("blockdev-add", node)
-        above = {"driver": "raw", "node-name": RECORDING, "read-only": True, "file": _file_node(turn)}
-        await client.execute("blockdev-reopen", {"options": [above]})
-        # The first file came with the command line, and disappears with its node.
-        if turn > 1:
-            await client.execute("blockdev-del", {"node-name": _file_node(turn - 1)})
-
-
-def _file_node(turn: int) -> str:
-    return f"{RECORDING}-{turn}"
 
 
 async def _start_incoming(client: QMPClient, state_fd: int) -> None:

@@ -19,17 +19,18 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from qemu.qmp import QMPError
 
 from rig import host
 from rig.cache import cache_folder, locked
-from rig.contract.errors import VmError
+from rig.contract.errors import HostError, VmError
 from rig.contract.orders import ADDED, FAILED, READY
 from rig.contract.processors import Processor
 from rig.engines.builds import Library
@@ -39,6 +40,7 @@ from rig.machines.image import Image
 from rig.machines.machine import Machine, started
 from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.recordings.archive import RECORDING_BYTES
+from rig.sandbox.sandbox import Sandbox, of_system
 
 PROGRAM = "qemu-system-x86_64"
 # A recorder that starts a database server first takes some 15 s alone, and 130 s with two more machines on two
@@ -54,7 +56,6 @@ _SETTLE_S = 0.5
 _RAM = "ram"
 # Files in the folder of a template.
 IDENTITY, INITRD, _STATE = "identity", "initrd.cpio", "state"
-_NO_RECORDING = "no-recording"
 # Memory that a recorder does not touch costs nothing; the longest workload with an unlucky seed needs more than 1280.
 _MEMORY_MIB = {Role.RECORDER: 2560, Role.VERIFIER: 640}
 _log = logging.getLogger(__name__)
@@ -78,16 +79,11 @@ class Template:
         """Restore a machine for the length of a block; it continues from the moment of the save."""
         with (
             memory_file("console") as console,
-            _restored(
-                self,
-                Use.CLONE,
-                self.folder,
-                console=by_descriptor(console),
-                recording=recording or self.folder / _NO_RECORDING,
-                orders=orders,
-                pass_fds=[console.fileno()],
-            ) as machine,
+            memory_file("recording", size_bytes=RECORDING_BYTES) as disk,
+            _restored(self, Use.CLONE, self.folder, console=console, disk=disk, orders=orders) as machine,
         ):
+            if recording:
+                machine.plug(recording)
             yield machine
 
 
@@ -120,7 +116,7 @@ def _common(role: Role, image: Image, accelerator: Accelerator, processor: Proce
 
     def save() -> None:
         _prepare(spec, folder)
-        _fill(spec, image, code, folder)
+        spec.initrd.write_bytes(image.initrd.read_bytes() + code)
         _save(spec, folder, lambda: _booted(spec, folder, _BOOT_LIMIT_S))
 
     with in_use(folder, save):
@@ -137,7 +133,6 @@ def _with(base: Template, added: bytes) -> Iterator[Template]:
     def save() -> None:
         _prepare(spec, folder)
         os.link(base.spec.initrd, spec.initrd)
-        _empty_recording(folder)
         _save(spec, folder, lambda: _given(base, added, folder), is_restored=True)
 
     with in_use(folder, save):
@@ -157,7 +152,7 @@ def answers(role: Role, image: Image, accelerator: Accelerator, limit_s: float) 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            _fill(spec, image, guestcode.common(image.digest), folder)
+            spec.initrd.write_bytes(image.initrd.read_bytes() + guestcode.common(image.digest))
             with _booted(spec, folder, limit_s):
                 pass
         finally:
@@ -216,7 +211,8 @@ def _prepare(spec: MachineSpec, folder: Path) -> None:
     remove_templates(keep=folder, role=spec.role, spared_count=SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
     host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
-    folder.mkdir()
+    # Its RAM can be written by whoever reaches it (`Sandbox.open_to_nobody`).
+    folder.mkdir(mode=0o700)
 
 
 def _save(
@@ -241,22 +237,16 @@ def _save(
     host.atomic_write(folder / IDENTITY, digest.hexdigest().encode())
 
 
-def _fill(spec: MachineSpec, image: Image, code: bytes, folder: Path) -> None:
-    """Write what a machine boots from: the image's initrd followed by our code, and an empty recording disk."""
-    spec.initrd.write_bytes(image.initrd.read_bytes() + code)
-    _empty_recording(folder)
-
-
-def _empty_recording(folder: Path) -> None:
-    with open(folder / _NO_RECORDING, "wb") as file:
-        file.truncate(RECORDING_BYTES)
-
-
 @contextmanager
 def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[Machine]:
     """Boot a machine whose RAM is a file in the folder; give it once it has said READY."""
-    (folder / _RAM).unlink(missing_ok=True)
-    with _started(spec, Use.BOOT, folder, console=folder / "console", recording=folder / _NO_RECORDING) as machine:
+    with open(folder / _RAM, "wb") as ram:
+        ram.truncate(spec.memory_mib << 20)
+    with (
+        open(folder / "console", "w+b") as console,
+        memory_file("recording", size_bytes=RECORDING_BYTES) as disk,
+        _started(spec, Use.BOOT, folder, console=console, disk=disk) as machine,
+    ):
         machine.wait_for_console(READY, FAILED, limit_s)
         yield machine
 
@@ -268,13 +258,10 @@ def _given(base: Template, added: bytes, folder: Path) -> Iterator[Machine]:
     host.run(["cp", "--reflink=auto", str(base.folder / _RAM), str(folder / _RAM)], timeout_s=_SAVE_LIMIT_S)
     told = {ADDED: len(added)}
     with (
+        open(folder / "console", "w+b") as console,
         memory_file("added", added, size_bytes=RECORDING_BYTES) as disk,
-        _restored(
-            base, Use.EXTEND, folder,
-            console=folder / "console", recording=by_descriptor(disk), orders=json.dumps(told).encode(),
-            pass_fds=[disk.fileno()],
-        ) as machine,
-    ):  # fmt: skip
+        _restored(base, Use.EXTEND, folder, console=console, disk=disk, orders=json.dumps(told).encode()) as machine,
+    ):
         if base.spec.role is Role.VERIFIER:
             machine.send(told)
         machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
@@ -283,22 +270,12 @@ def _given(base: Template, added: bytes, folder: Path) -> Iterator[Machine]:
 
 @contextmanager
 def _restored(
-    saved: Template,
-    use: Use,
-    folder: Path,
-    *,
-    console: Path,
-    recording: Path,
-    orders: bytes,
-    pass_fds: Sequence[int],
+    saved: Template, use: Use, folder: Path, *, console: BinaryIO, disk: BinaryIO, orders: bytes
 ) -> Iterator[Machine]:
     with (
         open(saved.folder / _STATE, "rb") as state,
-        _started(
-            saved.spec, use, folder, console=console, recording=recording, orders=orders,
-            pass_fds=[*pass_fds, state.fileno()],
-        ) as machine,
-    ):  # fmt: skip
+        _started(saved.spec, use, folder, console=console, disk=disk, orders=orders, state=state) as machine,
+    ):
         try:
             monitor.restore(machine.control, state.fileno(), machine.limit(_RESTORE_LIMIT_S, "restored machine"))
         except (EOFError, OSError, QMPError, TimeoutError) as error:
@@ -312,26 +289,45 @@ def _started(
     use: Use,
     folder: Path,
     *,
-    console: Path,
-    recording: Path,
+    console: BinaryIO,
+    disk: BinaryIO,
     orders: bytes = b"",
-    pass_fds: Sequence[int] = (),
+    state: BinaryIO | None = None,
 ) -> Iterator[Machine]:
     """Start a machine whose RAM is a file in the folder."""
-    with memory_file("orders", _padded(orders)) as file:
+    with ExitStack() as stack:
+        kernel, initrd, root = (
+            stack.enter_context(open(path, "rb")) for path in (spec.kernel, spec.initrd, spec.root_disk)
+        )
+        ram = stack.enter_context(open(folder / _RAM, "r+b"))
+        told = stack.enter_context(memory_file("orders", _padded(orders)))
+        opened = replace(
+            spec, kernel=by_descriptor(kernel), initrd=by_descriptor(initrd), root_disk=by_descriptor(root)
+        )
+        plugs = (by_descriptor(ram), use, by_descriptor(console), by_descriptor(told), by_descriptor(disk))
+        readable = [kernel, initrd, root, told, disk, *([state] if state else [])]
+        files = {file.fileno(): "read" for file in readable} | {file.fileno(): "write" for file in (ram, console)}
+        yield stack.enter_context(
+            started(
+                lambda *ends: argv.argv(_program(), opened, Plugs(*plugs, *ends)),
+                _sandbox(spec, files),
+                console=by_descriptor(console),
+                disk=disk,
+                one_cpu=spec.role is Role.RECORDER and use is Use.CLONE,
+            )
+        )
 
-        def command(channel_fd: int, monitor_fd: int) -> list[str]:
-            plugs = Plugs(folder / _RAM, use, console, by_descriptor(file), recording, channel_fd, monitor_fd)
-            return argv.argv(PROGRAM, spec, plugs)
 
-        with started(
-            command,
-            console=console,
-            memory_mib=spec.memory_mib,
-            one_cpu=spec.role is Role.RECORDER and use is Use.CLONE,
-            pass_fds=[*pass_fds, file.fileno()],
-        ) as machine:
-            yield machine
+def _sandbox(spec: MachineSpec, files: Mapping[int, str]) -> Sandbox:
+    paths, links = of_system(Path(_program()))
+    devices = [(str(argv.KVM), str(argv.KVM), "device")] if spec.accelerator is not Accelerator.TCG else []
+    return Sandbox("emulator", spec.memory_mib << 20, [*paths, *devices], files, links=links)
+
+
+def _program() -> str:
+    if found := shutil.which(PROGRAM):
+        return found
+    raise HostError(f"{PROGRAM} is not installed: install the Debian package qemu-system-x86")
 
 
 def _padded(orders: bytes) -> bytes:

@@ -13,13 +13,12 @@ Documentation/virt/uml/user_mode_linux_howto_v2.rst of the kernel.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -39,9 +38,11 @@ from rig.machines.machine import Machine, started
 from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.machines.usermodekernel import LIBRARIES, PROGRAM
 from rig.recordings.archive import RECORDING_BYTES
+from rig.sandbox.sandbox import Sandbox
 
 RECIPE = "usermode"
 _MEMORY_MIB = 640
+_ADDED_MIB = 64
 _BOOT_LIMIT_S = 120
 _MAIL_BYTES = 64 << 20
 # At most four messages wait for an answer (`rig.machines.session`), so none of them is overwritten.
@@ -51,7 +52,12 @@ _ANSWER_LIMIT_S = 30
 _SAID_CHARS = 200
 # What an engine may count on beyond a plain processor, as with the emulator's modern one (`rig.machines.argv`).
 _MODERN = frozenset({"avx2", "bmi2", "fma", "movbe", "popcnt"})
-_COPY_BYTES = 1 << 24
+# Of the host, the kernel looks at these.
+_PATHS = (
+    ("/proc/cpuinfo", "/proc/cpuinfo", "read"),
+    ("/dev/random", "/dev/random", "read"),
+    ("/dev/null", "/dev/null", "write"),
+)
 _TMPFS = Path("/dev/shm")  # noqa: S108 - its file there has no name
 
 
@@ -81,63 +87,64 @@ class UserMode:
             open(self.initrd, "rb") as initrd,
             open(self.guest.root_disk, "rb") as root,
         ):
-            files = [file.fileno() for file in (console, initrd, root, disk, mail)]
+            files = (console, initrd, root, disk, mail)
 
             def command(channel_fd: int, _: int) -> list[str]:
-                return self._command(channel_fd, *files)
+                return _command(channel_fd, *(file.fileno() for file in files))
 
             with started(
                 command,
+                self._sandbox({file.fileno(): "write" if file is console else "read" for file in files}),
                 console=by_descriptor(console),
-                memory_mib=_MEMORY_MIB,
+                disk=disk,
                 # Each system call of the guest passes from one process to another, which takes twice as long between
                 # two processors.
                 one_cpu=True,
-                pass_fds=files,
-                kind=lambda *plugs: _UserModeMachine(*plugs, disk=disk, mail=mail),
+                kind=lambda *plugs: _UserModeMachine(*plugs, mail=mail),
             ) as machine:
                 if recording:
                     machine.plug(recording)
                 machine.wait_for_console(READY, FAILED, _BOOT_LIMIT_S)
                 yield machine
 
-    def _command(self, channel_fd: int, console_fd: int, *files: int) -> list[str]:
-        # The kernel's command line is short, and a path may have blanks and quotes.
-        initrd, root, recording, mail = (f"/proc/self/fd/{file}" for file in files)
-        return [
-            "env", "-C", str(self.kernel.folder), f"LD_LIBRARY_PATH={LIBRARIES}", f"TMPDIR={_memory_folder()}",
-            f"./{PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={initrd}", "root=/dev/ram0",
-            # "c": without a lock on the file, because QEMU reads the root disk too.
-            f"ubd0rc={root}", f"ubd1rc={recording}", f"ubd2rc={mail}",
-            "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
-            # No socket for a management console, and no folder for it.
-            "uml_dir=/proc/self/",
-            "quiet", "audit=0", "rcupdate.rcu_expedited=1", "init_on_alloc=0", "lsm=",
-            f"RIG_ROLE={Role.VERIFIER}", "RIG_ROOT=/dev/ubda", "RIG_RECORDING=/dev/ubdb", "RIG_MAIL=/dev/ubdc",
-            "RIG_PORT=/dev/ttyS0",
-        ]  # fmt: skip
+    def _sandbox(self, files: Mapping[int, str]) -> Sandbox:
+        folder = str(self.kernel.folder)
+        return Sandbox(
+            system_calls="user mode",
+            memory_bytes=_MEMORY_MIB << 20,
+            paths=[(folder, "/kernel", "programs"), *_PATHS],
+            files=files,
+            cwd=folder,
+            environment={"LD_LIBRARY_PATH": LIBRARIES},
+            # Its RAM, and what the kernel adds to that.
+            scratch_bytes=_MEMORY_MIB + _ADDED_MIB << 20,
+            scratch=str(_memory_folder()),
+        )
+
+
+def _command(channel_fd: int, console_fd: int, *files: int) -> list[str]:
+    # The kernel's command line is short, and a path may have blanks and quotes.
+    initrd, root, recording, mail = (f"/proc/self/fd/{file}" for file in files)
+    return [
+        f"./{PROGRAM}", f"mem={_MEMORY_MIB}M", f"initrd={initrd}", "root=/dev/ram0",
+        # "c": without a lock on the file, because QEMU reads the root disk too.
+        f"ubd0rc={root}", f"ubd1rc={recording}", f"ubd2rc={mail}",
+        "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
+        # No socket for a management console, and no folder for it.
+        "uml_dir=/proc/self/",
+        "quiet", "audit=0", "rcupdate.rcu_expedited=1", "init_on_alloc=0", "lsm=",
+        f"RIG_ROLE={Role.VERIFIER}", "RIG_ROOT=/dev/ubda", "RIG_RECORDING=/dev/ubdb", "RIG_MAIL=/dev/ubdc",
+        "RIG_PORT=/dev/ttyS0",
+    ]  # fmt: skip
 
 
 class _UserModeMachine(Machine):
-    """A running machine, with the memory behind its disks."""
+    """A running machine, with the memory for messages."""
 
-    def __init__(self, *plugs: Any, disk: BinaryIO, mail: BinaryIO) -> None:
+    def __init__(self, *plugs: Any, mail: BinaryIO) -> None:
         super().__init__(*plugs)
-        self._disk = disk
         self._mail = mail
         self._mail_end = 0
-
-    def plug(self, recording: Path) -> None:
-        """Give the machine another recording; raise VmError if it has ended."""
-        if self.process.poll() is not None:
-            raise self.lost("it ended before it got a recording")
-        self._disk.truncate(0)
-        self._disk.truncate(RECORDING_BYTES)
-        with open(recording, "rb", buffering=0) as source:
-            for begin, end in _data(source):
-                for offset in range(begin, end, _COPY_BYTES):
-                    part = os.pread(source.fileno(), min(_COPY_BYTES, end - offset), offset)
-                    os.pwrite(self._disk.fileno(), part, offset)
 
     def send(self, message: dict[str, Any]) -> None:
         """Put one message on the disk for messages, and send its place."""
@@ -218,17 +225,3 @@ def built(says: Callable[[str], None] = lambda _: None) -> Image:
 def _memory_folder() -> Path:
     """Return the folder for a machine's memory: a file without a name, which grows only as memory is used."""
     return _TMPFS if _TMPFS.is_dir() and host.free_bytes(_TMPFS) >= _MEMORY_MIB << 20 else cache_folder()
-
-
-def _data(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of each part of a sparse file that holds data."""
-    end = 0
-    while True:
-        try:
-            begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # there is no more data
-                return
-            raise
-        end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
-        yield begin, end

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 from rig.contract.errors import VmError
 from rig.machines import limit as limits
 from rig.machines.machine import Machine, started
+from rig.machines.memoryfile import by_descriptor
 from rig.machines.template import PROGRAM
+from rig.sandbox.sandbox import Sandbox, of_system
 
 _SPIN = bytes.fromhex("ebfe")  # jmp $
 _HALT = bytes.fromhex("faf4ebfd")  # cli; hlt; jmp to the hlt
@@ -31,17 +34,22 @@ def guest(program: bytes, folder: Path) -> Iterator[Machine]:
     disk = folder / "disk"
     disk.write_bytes(program.ljust(510, b"\0") + b"\x55\xaa")
 
-    def command(channel_fd: int, monitor_fd: int) -> list[str]:
-        return [
-            PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-accel", "tcg", "-m", "16",
-            "-drive", f"file={disk},format=raw,if=ide",
-            "-device", "virtio-serial-pci", "-chardev", f"socket,id=channel,fd={channel_fd}",
-            "-device", "virtserialport,chardev=channel",
-            "-chardev", f"socket,id=monitor,fd={monitor_fd}", "-mon", "chardev=monitor,mode=control",
-        ]  # fmt: skip
+    emulator = shutil.which(PROGRAM) or PROGRAM
+    paths, links = of_system(Path(emulator))
+    with open(disk, "r+b") as file:
 
-    with started(command, console=folder / "console", memory_mib=16, one_cpu=False) as machine:
-        yield machine
+        def command(channel_fd: int, monitor_fd: int) -> list[str]:
+            return [
+                emulator, "-nodefaults", "-no-user-config", "-display", "none", "-accel", "tcg", "-m", "16",
+                "-drive", f"file={by_descriptor(file)},format=raw,if=ide",
+                "-device", "virtio-serial-pci", "-chardev", f"socket,id=channel,fd={channel_fd}",
+                "-device", "virtserialport,chardev=channel",
+                "-chardev", f"socket,id=monitor,fd={monitor_fd}", "-mon", "chardev=monitor,mode=control",
+            ]  # fmt: skip
+
+        sandbox = Sandbox("emulator", 16 << 20, paths, {file.fileno(): "write"}, links=links)
+        with started(command, sandbox, console=folder / "console", disk=file, one_cpu=False) as machine:
+            yield machine
 
 
 def times(error: pytest.ExceptionInfo[TimeoutError]) -> tuple[float, ...]:
@@ -68,7 +76,7 @@ def test_a_guest_that_halts_is_late_too(tmp_path: Path) -> None:
 
 def test_a_machine_that_is_stopped_is_late_too(tmp_path: Path) -> None:
     with guest(_SPIN, tmp_path) as machine:
-        machine.process.send_signal(signal.SIGSTOP)
+        os.kill(machine.pid, signal.SIGSTOP)
         with pytest.raises(TimeoutError, match=r"no answer within 2 s: .*still running") as error:
             machine.receive(2)
         assert times(error)[0] < 0.5

@@ -95,7 +95,7 @@ def test_a_state_whose_machine_is_lost_is_judged_in_the_other_kind_and_after_thr
     def killed(machine: Machine) -> None:
         clones.append(machine)
         if len(clones) <= lost_count:
-            os.kill(machine.process.pid, signal.SIGKILL)
+            os.kill(machine.pid, signal.SIGKILL)
 
     with opened(recorded(scenario)) as (_, log):
         states = planned(log, Fault.POWERCUT, 8)
@@ -120,7 +120,7 @@ def test_a_scenario_on_which_the_two_kinds_disagree_is_judged_anew_by_the_emulat
 
     def lying(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
         found = true(self, state, answer)
-        is_native = "linux" in Path(f"/proc/{self._machine.process.pid}/comm").read_text()
+        is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         return replace(found, kind=FindingKind.UNOPENABLE, recovered=None) if is_native else found
 
     monkeypatch.setattr(Session, "_finding", lying)
@@ -145,7 +145,7 @@ def test_nothing_counts_if_the_two_kinds_disagree(
 
     def lying(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
         found = true(self, state, answer)
-        is_native = "linux" in Path(f"/proc/{self._machine.process.pid}/comm").read_text()
+        is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         return replace(found, **{part: wrong[part]}) if is_native and state == states[-1] else found
 
     with opened(recorded(scenario)) as (_, log):
@@ -163,7 +163,7 @@ def test_a_finding_that_may_be_the_machines_doing_is_the_other_kinds_to_make(
     true = Session._finding
 
     def stuck(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
-        is_native = "linux" in Path(f"/proc/{self._machine.process.pid}/comm").read_text()
+        is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         found = true(self, state, answer)
         return replace(found, kind=FindingKind.STUCK) if is_native else found
 

@@ -148,7 +148,7 @@ class _Sabotaged(Template):
         with super().clone(recording=recording, orders=orders) as machine:
             _clones.append(machine)
             if len(_clones) not in self.healthy:
-                os.kill(machine.process.pid, self.signal)
+                os.kill(machine.pid, self.signal)
             yield machine
 
 
@@ -174,7 +174,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
         if rank == 1:
             # This limit on the ready message matters only for the second clone, which is stopped before it is ready.
             monkeypatch.setattr(session, "READY_LIMIT_S", 3)
-            os.kill(_clones[0].process.pid, sent)
+            os.kill(_clones[0].pid, sent)
         if len(_clones) == 2:
             # This is the lost state. Answers of the first clone that were in flight come before it.
             monkeypatch.undo()
