@@ -8,6 +8,7 @@ devices (6.10, ABI 5), abstract sockets and signals (6.12, ABI 6).
 from __future__ import annotations
 
 import ctypes
+import errno
 import struct
 
 from rig.sandbox.linux import system_call
@@ -17,7 +18,6 @@ _ASK_VERSION = 1
 _PATH_BENEATH = 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_REMOVE_FILE, _MAKE_REG = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ALL_OF_ABI_1 = (1 << 13) - 1
 _OF_LATER_ABI = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
@@ -29,7 +29,8 @@ RIGHTS = {
     "write": _READ_FILE | _WRITE_FILE | _TRUNCATE,
     "device": _READ_FILE | _WRITE_FILE | _IOCTL_DEV,
     "programs": _EXECUTE | _READ_FILE | _READ_DIR,
-    "scratch": _READ_FILE | _WRITE_FILE | _READ_DIR | _REMOVE_FILE | _MAKE_REG | _TRUNCATE,
+    # Files without a name: one with a name would need the right to make it.
+    "scratch": _READ_FILE | _WRITE_FILE | _TRUNCATE,
 }
 
 
@@ -52,5 +53,10 @@ def restrict(given: list[tuple[int, str]]) -> None:
     ruleset = system_call(_CREATE_RULESET, ctypes.c_char_p(attributes), size, 0)
     for descriptor, word in given:
         rule = struct.pack("=Qi", RIGHTS[word] & handled, descriptor)
-        system_call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
+        try:
+            system_call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
+        except OSError as error:
+            # Files in memory are on no file system that could be named; they need no rule.
+            if error.errno != errno.EBADFD:
+                raise
     system_call(_RESTRICT_SELF, ruleset, 0)

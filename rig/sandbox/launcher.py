@@ -5,8 +5,8 @@ pays for it. Two processes stay as long as the machine, and end as it ends: this
 process of the new process namespace. The machine is the child of that, because a first process is not ended by signals
 of its own.
 
-Each layer is applied even if another is missing on this host. The order matters: a step comes before the one that
-forbids it.
+Each layer is applied even if another is missing on this host, which the orders must allow. The order matters: a step
+comes before the one that forbids it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> NoReturn:
     # An unprivileged user may be unable to reach this folder by its path.
     os.chdir(orders["cwd"])
     if os.geteuid() == 0:
-        _become_nobody(orders["groups"])
+        _apply(orders, lacking, "another user", lambda: _become_nobody(orders["groups"]))
     _apply(orders, lacking, "namespaces", _enter_namespaces)
     # A child cannot see whether a parent outside its process namespace is alive.
     parent = os.pidfd_open(os.getpid())
@@ -131,8 +131,8 @@ def _execute(orders: dict[str, Any], lacking: dict[str, str]) -> NoReturn:
     _apply(orders, lacking, "seccomp", lambda: linux.filter_system_calls(seccomp.program(orders["system_calls"])))
     if orders["report_fd"] is not None:
         os.write(orders["report_fd"], json.dumps(lacking).encode())
-    if orders["is_required"] and lacking:
-        raise OSError(", ".join(f"{layer}: {reason}" for layer, reason in sorted(lacking.items())))
+    if missing := [f"{layer}: {reason}" for layer, reason in lacking.items() if layer not in orders["may_lack"]]:
+        raise OSError(", ".join(missing))
     os.execve(program, [program, *arguments], environment)  # noqa: S606 - that is what it is for
 
 

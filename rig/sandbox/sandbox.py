@@ -29,6 +29,7 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin")
 # The same of a program elsewhere, beside its folder.
 _AROUND = ("lib", "lib64", "libexec", "share/qemu")
+LAYERS = ("namespaces", "Landlock", "seccomp", "another user")
 # Set by `rig --require-sandbox`; a test runner sets it by itself.
 REQUIRED = "RIG_REQUIRE_SANDBOX"
 
@@ -74,10 +75,14 @@ class Sandbox:
     def command(
         self, program: Sequence[str], *, without: Sequence[str] = (), report_fd: int | None = None
     ) -> list[str]:
-        """Return the command that starts a program in this sandbox.
+        """Return the command that starts a program in this sandbox, unless a layer is missing that this host has.
 
-        `without` leaves out layers, for tests. A JSON object goes to `report_fd`, see `lacking`.
+        `without` leaves out layers, for tests. With `report_fd` any layer may be missing, and a JSON object with the
+        reasons is written there.
         """
+        may_lack = [*LAYERS] if report_fd is not None else []
+        if report_fd is None and not os.environ.get(REQUIRED):
+            may_lack = [*lacking(), *without]
         paths = [one for one in self.paths if Path(one[0]).exists()]
         orders = {
             "system_calls": self.system_calls,
@@ -100,7 +105,7 @@ class Sandbox:
             "processes_max": _PROCESSES_MAX,
             "cpu": self.cpu,
             "without": list(without),
-            "is_required": bool(os.environ.get(REQUIRED)),
+            "may_lack": may_lack,
             "report_fd": report_fd,
         }
         return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(orders), *program]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rig import host
+from rig.machines import cpio, usermode
 from rig.machines import template as vm_template
 from rig.machines.memoryfile import memory_file
 from rig.machines.pool import Clones
@@ -25,7 +26,6 @@ from rig.machines.usermodekernel import PROGRAM
 from rig.sandbox import sandbox
 from rig.sandbox.sandbox import Sandbox
 
-_SOURCE = Path(__file__).with_name("conquered.c")
 _LIMIT_S = 60
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 _PROCESSES_TRIED = 3000
@@ -106,12 +106,18 @@ def victim(tmp_path: Path) -> Iterator[Victim]:
         yield Victim(secret, folder, process, port.getsockname()[1], tmp_path / "socket", name)
 
 
+def compiled(name: str, folder: Path) -> Path:
+    source = Path(__file__).with_name(f"{name}.c")
+    words = ["cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)]
+    host.run(words, timeout_s=_LIMIT_S)
+    return folder / name
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("conquered") / PROGRAM
-    made.parent.chmod(0o755)
-    host.run(["cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(made), str(_SOURCE)], timeout_s=_LIMIT_S)
-    return made
+    folder = tmp_path_factory.mktemp("conquered")
+    folder.chmod(0o755)
+    return compiled("conquered", folder).rename(folder / PROGRAM)
 
 
 @contextmanager
@@ -148,7 +154,7 @@ def test_a_conquered_machine_is_refused_everything(
             report.fileno(), given, victim.secret, victim.folder, victim.process.pid, victim.port, victim.path, victim.name,
             0 if without == "namespaces" else _PROCESSES_TRIED,
         ]  # fmt: skip
-        box = replace(box, kept=[report.fileno()])
+        box = replace(box, files={**box.files, report.fileno(): "write"})
         box.open_to_nobody()
         command = box.command([name, *map(str, words)], without=[without])
         ended = subprocess.run(
@@ -167,6 +173,30 @@ def test_a_conquered_machine_is_refused_everything(
     assert done <= _ONLY.get(without, set()), attempts
     assert victim.process.poll() is None
     assert [] == list(victim.folder.iterdir())
+
+
+def test_a_hostile_guest_reaches_nothing_through_the_kernel_s_own_devices(
+    victim: Victim, user_mode: UserMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = compiled("hostile_init", tmp_path)
+    (tmp_path / "initrd").write_bytes(cpio.archive({"init": (program.read_bytes(), 0o755), "dev/.keep": (b"", 0o644)}))
+    given = usermode._command
+    monkeypatch.setattr(usermode, "_command", lambda *fds: [*given(*fds), f"SECRET={victim.secret}"])
+    monkeypatch.setattr(usermode, "READY", "END")
+    with replace(user_mode, initrd=tmp_path / "initrd").clone() as machine:
+        said = machine.console_text()
+        sockets = Path(f"/proc/{machine.pid}/net/unix").read_text().splitlines()[1:]
+    outcome = dict(
+        line.strip().split(": ")
+        for line in said.splitlines()
+        if re.match(r"[a-z][^:]*: [A-Zd]", line) and "_" not in line
+    )
+    assert "done" == outcome.pop("mount the host's files"), "hostfs is built into this kernel, so the sandbox must hold"
+    # What is there, it may open only by name.
+    assert ["/host has:", "/host/kernel has:"] == [line.strip() for line in said.splitlines() if " has:" in line]
+    assert not [line for line in sockets if line.split()[7:]], "a socket with a name"
+    assert 10 == len(outcome)
+    assert "done" not in outcome.values(), said
 
 
 def test_the_attempts_succeed_where_nothing_confines_them(program: Path, victim: Victim, tmp_path: Path) -> None:
