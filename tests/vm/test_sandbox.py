@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,6 +83,11 @@ class Victim:
     path: Path
     name: str
 
+    @property
+    def words(self) -> tuple[object, ...]:
+        """What `conquered.c` is told of them."""
+        return self.secret, self.folder, self.process.pid, self.port, self.path, self.name
+
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Victim]:
@@ -120,43 +125,33 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled("conquered", folder).rename(folder / PROGRAM)
 
 
-@contextmanager
+@pytest.fixture(params=["emulated", "user-mode"])
 def confined(
-    kind: str, program: Path, folder: Path, machines: tuple[Template, UserMode]
-) -> Iterator[tuple[Sandbox, str, int]]:
-    """Give the sandbox of a kind of machine with the program in its place, how that is called, and a file to read."""
-    template, user_mode = machines
-    given = folder / "given"
-    given.write_bytes(b"given")
-    with open(given, "rb") as file:
+    request: pytest.FixtureRequest, program: Path, verifier: Template, user_mode: UserMode, tmp_path: Path
+) -> Iterator[tuple[Sandbox, int]]:
+    """The sandbox of a kind of machine in which the program has the machine's place, and a file that it may read."""
+    (tmp_path / "given").write_bytes(b"given")
+    with open(tmp_path / "given", "rb") as file:
         files = {file.fileno(): "read"}
-        if kind == "emulated":
-            box = vm_template._sandbox(template.spec, files)
+        if request.param == "emulated":
+            box = vm_template._sandbox(verifier.spec, files)
             around = [(str(program.parent), "/conquered", "programs")]
-            yield replace(box, paths=[*box.paths, *around], cwd=str(program.parent)), f"./{PROGRAM}", file.fileno()
+            yield replace(box, paths=[*box.paths, *around], cwd=str(program.parent)), file.fileno()
         else:
-            kernel = shutil.copytree(user_mode.kernel.folder, folder / "kernel")
+            kernel = shutil.copytree(user_mode.kernel.folder, tmp_path / "kernel")
             shutil.copy(program, kernel / PROGRAM)
-            machine = replace(user_mode, kernel=replace(user_mode.kernel, folder=kernel))
-            yield machine._sandbox(files), f"./{PROGRAM}", file.fileno()
+            yield replace(user_mode, kernel=replace(user_mode.kernel, folder=kernel))._sandbox(files), file.fileno()
 
 
 @pytest.mark.parametrize("without", ["nothing", "namespaces", "Landlock", "seccomp"])
-@pytest.mark.parametrize("kind", ["emulated", "user-mode"])
-def test_a_conquered_machine_is_refused_everything(
-    kind: str, without: str, program: Path, victim: Victim, verifier: Template, user_mode: UserMode, tmp_path: Path
-) -> None:
-    with (
-        confined(kind, program, tmp_path, (verifier, user_mode)) as (box, name, given),
-        memory_file("report") as report,
-    ):
-        words = [
-            report.fileno(), given, victim.secret, victim.folder, victim.process.pid, victim.port, victim.path, victim.name,
-            0 if without == "namespaces" else _PROCESSES_TRIED,
-        ]  # fmt: skip
+def test_a_conquered_machine_is_refused_everything(without: str, confined: tuple[Sandbox, int], victim: Victim) -> None:
+    with memory_file("report") as report:
+        box, given = confined
         box = replace(box, files={**box.files, report.fileno(): "write"})
+        tried = 0 if without == "namespaces" else _PROCESSES_TRIED
+        words = [report.fileno(), given, *victim.words, tried]
         box.open_to_nobody()
-        command = box.command([name, *map(str, words)], without=[without])
+        command = box.command([f"./{PROGRAM}", *map(str, words)], without=[without])
         ended = subprocess.run(
             command,
             pass_fds=box.descriptors,
@@ -203,8 +198,9 @@ def test_the_attempts_succeed_where_nothing_confines_them(program: Path, victim:
     (tmp_path / "given").touch()
     with memory_file("report") as report, open(tmp_path / "given", "rb") as given:
         fds = [report.fileno(), given.fileno()]
-        words = [*fds, victim.secret, victim.folder, victim.process.pid, victim.port, victim.path, victim.name, 0]
-        subprocess.run([program, *map(str, words)], pass_fds=fds, timeout=_LIMIT_S, check=False, cwd=tmp_path)
+        subprocess.run(
+            [program, *map(str, [*fds, *victim.words, 0])], pass_fds=fds, timeout=_LIMIT_S, check=False, cwd=tmp_path
+        )
         report.seek(0)
         attempts = report.read().decode()
     for attempt in (
