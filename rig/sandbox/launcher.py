@@ -129,8 +129,8 @@ def _execute(orders: dict[str, Any], lacking: dict[str, str]) -> NoReturn:
     _apply(orders, lacking, "Landlock", lambda: landlock.restrict(granted))
     _close_all_but([*orders["kept"], *(descriptor for descriptor, _ in orders["files"])])
     _apply(orders, lacking, "seccomp", lambda: linux.filter_system_calls(seccomp.program(orders["system_calls"])))
-    if orders["report_fd"] is not None:
-        os.write(orders["report_fd"], json.dumps(lacking).encode())
+    if orders["says"]:
+        os.write(1, json.dumps(lacking).encode())
     if missing := [f"{layer}: {reason}" for layer, reason in lacking.items() if layer not in orders["may_lack"]]:
         raise OSError(", ".join(missing))
     os.execve(program, [program, *arguments], environment)  # noqa: S606 - that is what it is for

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from rig import host
 from rig.contract.errors import HostError
 
 # On top of the guest's RAM: the emulator itself, translated code and thread stacks.
@@ -72,16 +72,14 @@ class Sandbox:
                 if mode | wanted != mode:
                     os.fchmod(descriptor, mode | wanted)
 
-    def command(
-        self, program: Sequence[str], *, without: Sequence[str] = (), report_fd: int | None = None
-    ) -> list[str]:
+    def command(self, program: Sequence[str], *, without: Sequence[str] = (), says: bool = False) -> list[str]:
         """Return the command that starts a program in this sandbox, unless a layer is missing that this host has.
 
-        `without` leaves out layers, for tests. With `report_fd` any layer may be missing, and a JSON object with the
-        reasons is written there.
+        `without` leaves out layers, for tests. If the launcher `says` why layers are missing, as a JSON object on its
+        standard output, any may be.
         """
-        may_lack = [*LAYERS] if report_fd is not None else []
-        if report_fd is None and not os.environ.get(REQUIRED):
+        may_lack = [*LAYERS] if says else []
+        if not says and not os.environ.get(REQUIRED):
             may_lack = [*lacking(), *without]
         paths = [one for one in self.paths if Path(one[0]).exists()]
         orders = {
@@ -106,7 +104,7 @@ class Sandbox:
             "cpu": self.cpu,
             "without": list(without),
             "may_lack": may_lack,
-            "report_fd": report_fd,
+            "says": says,
         }
         return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(orders), *program]
 
@@ -133,22 +131,9 @@ def require() -> None:
 
 @cache
 def lacking() -> Mapping[str, str]:
-    """Return why layers are missing on this host, by layer; empty if all are there."""
+    """Return why layers are missing on this host, by layer; empty if all are there. Raises HostError."""
     program = Path("/usr/bin/true")
     paths, links = of_system(program)
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as report:
-        try:
-            sandbox = Sandbox("emulator", 0, paths, {}, [writing], links)
-            command = sandbox.command([str(program)], report_fd=writing)
-            ended = subprocess.run(
-                command, pass_fds=[writing], capture_output=True, timeout=_PROBE_LIMIT_S, check=False
-            )
-        finally:
-            os.close(writing)
-        if ended.returncode:
-            raise HostError(
-                f"no sandbox for machines can be made here: {ended.stderr.decode(errors='replace').strip()}"
-            )
-        missing: dict[str, str] = json.load(report)
-        return missing
+    command = Sandbox("emulator", 0, paths, {}, links=links).command([str(program)], says=True)
+    missing: dict[str, str] = json.loads(host.run(command, timeout_s=_PROBE_LIMIT_S))
+    return missing

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 # Body of a test -> how what it leaves behind is named.
 LEAKS = {
-    "kept.extend(os.open('/dev/null', os.O_RDONLY) for _ in range(200))": "200 descriptors: ",
+    "more_files(); kept.extend(os.open('/dev/null', os.O_RDONLY) for _ in range(2000))": "2000 descriptors: ",
     "kept.append(open(path, 'w+b')); kept[0].truncate(4096); os.unlink(path)": "1 descriptors: ",
     "with open(path, 'w+b') as f: f.truncate(9); kept.append(mmap.mmap(f.fileno(), 9)); os.unlink(path)":
         "1 mappings of deleted files: ",
@@ -25,14 +25,22 @@ LEAKS = {
     "kept.append(os.fork()) or kept[-1] or os._exit(0); time.sleep(0.2)": "has ended, and nobody waited for it",
     "ctypes.CDLL(None).prctl(36, 1)": "1 adoptions of orphans: ",
     # The product's own: an engine that leaves its files open when its session is closed.
-    "s = driver.session(None, Task({'pattern': 'append-fsync'}, str(tmp_path), 1, 9)); s.commit(1); s.close()":
-        "1 descriptors: ",
+    "more_files(); [session(tmp_path / str(number)) for number in range(2000)]": "2000 descriptors: ",
 }  # fmt: skip
 _MODULE = """
-import ctypes, mmap, os, subprocess, threading, time
+import ctypes, mmap, os, resource, subprocess, threading, time
 from rig.engines.files import driver
 from rig.engines.own import Task
 kept = []
+
+def more_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+def session(folder):
+    folder.mkdir()
+    one = driver.session(None, Task({{'pattern': 'append-fsync'}}, str(folder), 1, 9))
+    one.commit(1)
+    one.close()
 
 def test_it(tmp_path):
     path = str(tmp_path / "file")

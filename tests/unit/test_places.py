@@ -128,7 +128,7 @@ def test_of_a_machine_lost_under_kvm_only_the_words_of_qemu_are_said() -> None:
 
 
 def test_without_kvm_verifiers_run_in_emulation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(accelerator, "_DEVICE", tmp_path / "kvm")
+    monkeypatch.setattr(accelerator, "KVM", tmp_path / "kvm")
     monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
     guest = image.Image("base", "0123", tmp_path)
     found = accelerator.best_accelerator(guest)
