@@ -143,13 +143,14 @@ def test_readers_read_beside_writers_in_virtual_time_too(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("arm", ["mariadb-default", "postgresql-default"])
 def test_writers_of_a_server_share_the_flush_of_a_commit(tmp_path: Path, arm: str) -> None:
-    words = ("--rows", "1", "--writers", "4", "--transactions", "6")
+    words = ("--rows", "1", "--writers", "4", "--transactions", "24")
     found, _ = measured(tmp_path, "--fs", "ext4", "--device", "hdd7200", arm, *words)
     trial, _ = found.counted(*found.arms)
-    assert 24 == trial.transactions
+    assert 96 == trial.transactions
     assert trial.disk
-    # A writer alone needs a flush for each of its transactions.
-    assert 6 <= (trial.disk.flush_count or 0) < 0.7 * trial.transactions
+    # A writer alone needs a flush for each of its transactions, and four that always meet need one for four. How many
+    # meet depends on the host; of 24 transactions, 17 needed a flush of their own once.
+    assert 24 <= (trial.disk.flush_count or 0) < 0.85 * trial.transactions
     # The data directory of the server is watched too.
     (space,) = (one.space for one in found.trials if one.space)
     assert len(space.files) > 50
