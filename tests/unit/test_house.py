@@ -16,6 +16,8 @@ from tests.unit.house import ROOT, imports, module_name, modules, python_files, 
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+RELEASE_NOTES_LINES_MAX = 40
+CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 # Shipped into the VM. They import the standard library and what is to the left of them in DESIGN.md: contract <-
 # engines, file systems, workloads <- trials <- guest.
 MAY_IMPORT = {
@@ -362,8 +364,15 @@ def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
     assert failures(astray) == ""
 
 
-def test_the_changelog_speaks_of_what_is_not_released_yet() -> None:
-    assert re.search(r"^## Unreleased\b.*\n(?:\s*\n)*- \S", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+def test_the_changelog_has_a_short_dated_section_for_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    sections = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    heads = [section.partition("\n")[0] for section in sections]
+    assert "[Unreleased]" == heads[0]
+    assert re.fullmatch(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", heads[1])
+    for section in sections[1:]:
+        assert len(section.strip().splitlines()) - 1 <= RELEASE_NOTES_LINES_MAX, heads
+        assert set(re.findall(r"^### (.*)$", section, re.MULTILINE)) <= CHANGE_KINDS
 
 
 def test_the_lock_pins_every_dependency_with_hashes_and_names_no_index() -> None:

@@ -96,7 +96,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 def test_every_page_of_the_manual_is_on_its_map() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link).resolve() for link in links(index.read_text())}
-    parts = ("tutorial", "how-to", "reference", "explanation", "extend")
+    parts = ("tutorial", "how-to", "reference", "explanation", "extend", "develop")
     pages = [page for page in PAGES if page.parent.name in parts]
     assert pages
     assert [] == [named(page) for page in pages if page.resolve() not in linked]
