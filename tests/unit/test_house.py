@@ -174,7 +174,8 @@ OWN_WORDS = {
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
 OF_THE_IMAGE = ("rig/machines/image.py", "vm-images/")
 ANYWHERE = (
-    "tests/", "docs/", ".github/", "README.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml",
+    "tests/", "docs/", ".github/", "README.md", "AGENTS.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md",
+    "pyproject.toml",
     "requirements.lock", "bootstrap.sh", CLAIMS, *OF_THE_IMAGE,
 )  # fmt: skip
 
