@@ -43,7 +43,7 @@ MACHINE_PATHS = re.compile(r"(?<![\w.~$}])/(?:work|farm|root|home/\w+|Users/\w+)
 _REGISTRY_NAMES = "pypi|pythonhosted|npmjs|crates|rubygems|proxy[.]golang|repo1?[.]maven|deb[.]debian|archive[.]ubuntu"
 REGISTRIES = re.compile(rf"(?:{_REGISTRY_NAMES})[.](?:org|com|io|apache)")
 GENERATED = re.compile(
-    r"(?:^|/)(?:__pycache__|\.venv|\.mypy_cache|\.ruff_cache|\.pytest_cache|\.hypothesis|\.vagrant|build|runs)/"
+    r"(?:^|/)(?:__pycache__|\.venv|\.venv-docs|\.mypy_cache|\.ruff_cache|\.pytest_cache|\.hypothesis|\.vagrant|build|runs)/"
     r"|\.egg-info(?:/|$)|\.(?:pyc|so|o|img|qcow2|cpio|tmp|orig|rej|log)$"
 )
 
