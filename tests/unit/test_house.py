@@ -365,7 +365,7 @@ def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
     assert failures(astray) == ""
 
 
-def test_the_changelog_has_a_short_dated_section_for_the_version_of_the_project() -> None:
+def test_the_changelog_has_a_short_dated_section_for_the_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     sections = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
     heads = [section.partition("\n")[0] for section in sections]
