@@ -28,8 +28,10 @@ PYTEST_IN_MACHINES = $(PYTEST) -n $(shell echo $$(($(JOBS) + ($(JOBS) + 1) / 2))
 # The stamp identifies what the environment was made from: a new lock, new entry points or a moved clone make a new one.
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
+# The manual is built in an environment of its own, which no run and no test needs.
+DOCS_STAMP := .venv-docs/.made-from-$(shell { cat requirements-docs.lock; pwd; } | sha256sum | cut -c1-16)
 
-.PHONY: help run claims bench check test test-all representative rest machines lint unit vm durability durations image clean programs programs-of-test
+.PHONY: help run claims bench check test test-all representative rest machines lint unit vm durability durations docs image clean programs programs-of-test
 
 help:  ## list the goals
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -80,11 +82,16 @@ durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
 durations: programs-of-test $(STAMP) image  ## measure how long each test takes (tests/durations.json)
 	@$(PYTEST) --store-durations tests
 
+docs: programs $(STAMP) $(DOCS_STAMP)  ## build the manual as a site (build/site)
+	@$(BIN)/python -m tests.unit.reference
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "make: the manual is build/site/index.html"
+
 image: programs $(STAMP)  ## build the guest image, unless the cache has it
 	@$(BIN)/rig image build
 
 clean:  ## remove everything generated inside this clone
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build runs
+	rm -rf .venv .venv-docs .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 programs:
@@ -99,4 +106,10 @@ $(STAMP): | programs
 	@python=$$(./bootstrap.sh python) && rm -rf .venv && "$$python" -m venv .venv
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: --requirement requirements.lock
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DOCS_STAMP): | programs
+	@echo "make: installing requirements-docs.lock into .venv-docs"
+	@python=$$(./bootstrap.sh python) && rm -rf .venv-docs && "$$python" -m venv .venv-docs
+	@.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: --requirement requirements-docs.lock
 	@touch $@

@@ -223,7 +223,7 @@ def doctor() -> None:
 @main.command()
 @click.option("--quick", is_flag=True, help="Fewer repetitions and states, for a first look.")
 def bench(*, quick: bool) -> None:
-    """Measure the rig itself against its budgets and print the table of BENCHMARKS.md."""
+    """Measure the rig itself against its budgets, and print a table."""
     from rig.front.bench import measure
 
     measure(click.echo, quick=quick)

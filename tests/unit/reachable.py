@@ -1,8 +1,9 @@
 """Which contents an honest disk can leave after a cut, by kind, and how many of them a power cut makes.
 
 Random histories of at most 6 writes, 2 FUA writes and 2 flushes, by the brute-force model of `tests.unit.requests`. The
-kind of a content is that of the simplest way to leave it. `python -m tests.unit.reachable 2000` prints the table of
-BENCHMARKS.md; a history whose device does not end as a replay of its log is left out, as such a recording is void.
+kind of a content is the simplest way to leave it. `python -m tests.unit.reachable 3000` prints the table of
+docs/findings/measurements-of-the-rig.md. It leaves out a history whose device does not end as a replay of its log,
+because such a recording is void.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""The modelled disks: what each record says, and that docs/reference/devices.md says the same."""
+"""The modelled disks: what each record says."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device, current_name, device_named
 from rig.contract.errors import UsageError
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "devices.md"
 TICK_MS = 4
 
 
@@ -18,14 +16,6 @@ def ticks(device: Device) -> tuple[int, int, int]:
     """Return how many ticks of the guest's clock each kind of request waits for if they follow each other."""
     read, write, flush = (-(-delay // TICK_MS) for delay in (device.read_ms, device.write_ms, device.flush_ms))
     return read, write, flush
-
-
-def test_the_manual_has_the_figures_of_every_device() -> None:
-    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    shown = {row[0]: [int(cell) for cell in row[1:5]] for row in rows if len(row) == 6 and row[1].isdigit()}
-    assert shown == {
-        f"| `{one.name}`": [one.read_ms, one.write_ms, one.flush_ms, one.atomic_bytes] for one in DEVICES.values()
-    }
 
 
 def test_each_device_names_its_source_and_says_where_nothing_was_measured() -> None:

@@ -16,6 +16,8 @@ from tests.unit.house import ROOT, imports, module_name, modules, python_files, 
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+RELEASE_NOTES_LINES_MAX = 40
+CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 # Shipped into the VM. They import the standard library and what is to the left of them in DESIGN.md: contract <-
 # engines, file systems, workloads <- trials <- guest.
 MAY_IMPORT = {
@@ -41,7 +43,7 @@ MACHINE_PATHS = re.compile(r"(?<![\w.~$}])/(?:work|farm|root|home/\w+|Users/\w+)
 _REGISTRY_NAMES = "pypi|pythonhosted|npmjs|crates|rubygems|proxy[.]golang|repo1?[.]maven|deb[.]debian|archive[.]ubuntu"
 REGISTRIES = re.compile(rf"(?:{_REGISTRY_NAMES})[.](?:org|com|io|apache)")
 GENERATED = re.compile(
-    r"(?:^|/)(?:__pycache__|\.venv|\.mypy_cache|\.ruff_cache|\.pytest_cache|\.hypothesis|\.vagrant|build|runs)/"
+    r"(?:^|/)(?:__pycache__|\.venv|\.venv-docs|\.mypy_cache|\.ruff_cache|\.pytest_cache|\.hypothesis|\.vagrant|build|runs)/"
     r"|\.egg-info(?:/|$)|\.(?:pyc|so|o|img|qcow2|cpio|tmp|orig|rej|log)$"
 )
 
@@ -172,7 +174,8 @@ OWN_WORDS = {
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
 OF_THE_IMAGE = ("rig/machines/image.py", "vm-images/")
 ANYWHERE = (
-    "tests/", "docs/", ".github/", "README.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml",
+    "tests/", "docs/", ".github/", "README.md", "AGENTS.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md",
+    "pyproject.toml",
     "requirements.lock", "bootstrap.sh", CLAIMS, *OF_THE_IMAGE,
 )  # fmt: skip
 
@@ -362,8 +365,15 @@ def test_subprocesses_of_the_host_go_through_one_gateway() -> None:
     assert failures(astray) == ""
 
 
-def test_the_changelog_speaks_of_what_is_not_released_yet() -> None:
-    assert re.search(r"^## Unreleased\b.*\n(?:\s*\n)*- \S", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+def test_the_changelog_has_a_short_dated_section_for_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    sections = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    heads = [section.partition("\n")[0] for section in sections]
+    assert "[Unreleased]" == heads[0]
+    assert re.fullmatch(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", heads[1])
+    for section in sections[1:]:
+        assert len(section.strip().splitlines()) - 1 <= RELEASE_NOTES_LINES_MAX, heads
+        assert set(re.findall(r"^### (.*)$", section, re.MULTILINE)) <= CHANGE_KINDS
 
 
 def test_the_lock_pins_every_dependency_with_hashes_and_names_no_index() -> None:

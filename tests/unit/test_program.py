@@ -33,7 +33,9 @@ from tests.leaks import as_if_the_process_ended
 from tests.unit.samples import durable, measured, verdict
 
 COUNT = 5
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "your-own-program.md"
+ROOT = Path(__file__).resolve().parents[2]
+# The pages with a complete program.
+PAGES = ("docs/how-to/your-own-program.md", "AGENTS.md", "docs/llms.txt")
 NUMBERS = st.sets(st.integers(1, COUNT))
 
 
@@ -246,18 +248,22 @@ def test_where_there_is_nothing_there_is_nothing_to_open(site: Callable[..., tup
     assert Finding(FindingKind.PREFIX, recovered=0) == driver.recovered(start, task)
 
 
-def test_the_example_of_the_manual_keeps_to_the_protocol(
-    tmp_path: Path, site: Callable[..., tuple[Start, Task]]
+@pytest.mark.parametrize("page", PAGES)
+def test_the_example_of_a_page_keeps_to_the_protocol(
+    page: str, tmp_path: Path, site: Callable[..., tuple[Start, Task]]
 ) -> None:
     start, task = site()
-    (example,) = re.findall(r"^```python\n(#!/usr/bin/python3\n.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(
+        r"^```python\n(#!/usr/bin/python3\n.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL
+    )
     (tmp_path / "program").write_text(example)
     assert FindingKind.PREFIX is driver.recovered(start, task).kind
     carried_out(start, task)
     assert Finding(FindingKind.PREFIX, recovered=COUNT) == driver.recovered(start, task)
-    with (Path(task.directory) / "log").open("a") as log:
-        log.write("6")
-    assert Finding(FindingKind.PREFIX, recovered=COUNT) == driver.recovered(start, task)
+    log = Path(task.directory) / "log"
+    log.write_bytes(log.read_bytes()[:-1])
+    found = driver.recovered(start, task)
+    assert (FindingKind.PREFIX, COUNT - 1) == (found.kind, found.recovered)
 
 
 def compiled(folder: Path, *flags: str) -> Path:

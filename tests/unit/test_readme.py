@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+import click
 import pytest
 
 from tests.unit.house import ROOT
 
 README_LINES_MAX = 150
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
+# For coding agents: whoever follows them sees no other page.
+FOR_AGENTS = (ROOT / "AGENTS.md", ROOT / "docs" / "llms.txt")
+PAGES = (README, *FOR_AGENTS, *sorted((ROOT / "docs").rglob("*.md")))
 BESIDE = tuple(ROOT / f"{name}.md" for name in ("BENCHMARKS", "CHANGELOG", "CONTRIBUTING", "SECURITY"))
 
 
@@ -33,7 +36,26 @@ def goals_of(text: str) -> set[str]:
 
 
 def verbs_of(text: str) -> set[str]:
-    return {verb for line in commands(text) for verb in re.findall(r"(?:^|[\s/;&'\"])rig ([a-z][\w-]*)", line)}
+    return {call[0] for call in calls_of(text) if call}
+
+
+def calls_of(text: str) -> list[list[str]]:
+    """The words of each call of `rig`, in sh blocks and between backticks, from the verb on."""
+    spans = re.findall(r"`(rig [a-z][^`]*)`", prose(text))
+    lines = [part for line in [*commands(text), *spans] for part in re.split(r"[|;&]", line)]
+    # An apostrophe of a comment is no quotation mark.
+    words = [re.sub(r" # .*", "", line).replace("'", " ").split() for line in lines]
+    starts = [(call, [i for i, word in enumerate(call) if word.rpartition("/")[2] == "rig"]) for call in words]
+    return [call[at[0] + 1 :] for call, at in starts if at]
+
+
+def unknown_options(call: list[str], main: click.Group) -> list[str]:
+    """The options of a call that its command does not have."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and call and call[0] in command.commands:
+        command, call = command.commands[call[0]], call[1:]
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
+    return [word for word in call if word.startswith("--") and word.partition("=")[0] not in known]
 
 
 def prose(text: str) -> str:
@@ -88,6 +110,17 @@ def test_every_rig_command_that_a_page_names_exists() -> None:
     ]
 
 
+def test_every_option_of_a_rig_command_that_a_page_names_exists() -> None:
+    from rig.front.cli import main
+
+    calls = [(named(page), call) for page in PAGES for call in calls_of(page.read_text())]
+    assert len(calls) > 100
+    assert {"README.md", "AGENTS.md", "docs/llms.txt"} <= {page for page, _ in calls}
+    assert [] == [(page, call, wrong) for page, call in calls if (wrong := unknown_options(call, main))]
+    assert ["--nosuch"] == unknown_options(["image", "list", "--nosuch"], main)
+    assert [] == unknown_options(["run", "--no-controls", "--seed=1"], main)
+
+
 @pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=named)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [] == list(broken_links(page, page.read_text()))
@@ -96,7 +129,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 def test_every_page_of_the_manual_is_on_its_map() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link).resolve() for link in links(index.read_text())}
-    parts = ("tutorial", "how-to", "reference", "explanation", "extend")
+    parts = ("tutorial", "how-to", "reference", "explanation", "extend", "develop")
     pages = [page for page in PAGES if page.parent.name in parts]
     assert pages
     assert [] == [named(page) for page in pages if page.resolve() not in linked]
@@ -120,6 +153,14 @@ def test_every_page_of_the_manual_is_on_its_map() -> None:
 )
 def test_a_broken_link_is_noticed(text: str, is_broken: bool) -> None:
     assert is_broken is bool(list(broken_links(README, text)))
+
+
+@pytest.mark.parametrize("page", FOR_AGENTS, ids=named)
+def test_a_page_for_agents_is_short_and_has_what_they_need(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.splitlines()) <= README_LINES_MAX
+    for needed in ("PROGRAM run --seed S --transactions N", "PROGRAM recover", "Exit codes", "\n10. "):
+        assert needed in text, needed
 
 
 def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:
