@@ -40,7 +40,7 @@ def claims(
     CLAIM is an id such as S1-16 or a document such as S1; without any, all claims are checked. Exit code 3: some claim
     is not measured.
     """
-    from rig.analysis.claims.claim import Verdict
+    from rig.analysis.claims.claim import ClaimVerdict
     from rig.analysis.claims.loader import documents
     from rig.analysis.claims.measuring import chosen, measure
     from rig.analysis.claims.page import write_page
@@ -61,7 +61,7 @@ def claims(
     print_answers(answered, standard_output())
     click.echo(f"report: {target}")
     answers = [answer for one in answered for answer in one.answers]
-    sys.exit(_INCONCLUSIVE if any(one.verdict is Verdict.NOT_MEASURED for one in answers) else 0)
+    sys.exit(_INCONCLUSIVE if any(one.verdict is ClaimVerdict.NOT_MEASURED for one in answers) else 0)
 
 
 def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None) -> Path | None:

@@ -15,7 +15,7 @@ from rig.front import options
 from rig.front.numbers import Finite
 
 if TYPE_CHECKING:
-    from rig.speed.session import Bench, Plan
+    from rig.speed.session import Bench, SpeedPlan
     from rig.trials.loads import Load
 
 _REPEATS, _REPEATS_VIRTUAL = 10, 2
@@ -145,7 +145,7 @@ def _require_possible(load: Load) -> None:
 
 @contextmanager
 def _bench(
-    plan: Plan, folder: Path | None, filesystem: str | None, device: str, says: Callable[[str], None]
+    plan: SpeedPlan, folder: Path | None, filesystem: str | None, device: str, says: Callable[[str], None]
 ) -> Iterator[Bench]:
     """Give the place that is measured for the length of a block."""
     if folder:
@@ -185,7 +185,7 @@ def _require_storable(file: Path) -> None:
     host.require_writable(folder, "choose another file: --json FILE")
 
 
-def _of_document(name: str, seed: int, scale: float) -> Plan:
+def _of_document(name: str, seed: int, scale: float) -> SpeedPlan:
     from rig.engines import engines
     from rig.engines.replications import replications_of
     from rig.speed import session
