@@ -15,7 +15,7 @@ _ENGINES_MIN = 2
 
 
 @dataclass(frozen=True)
-class Line:
+class EngineLine:
     """One setting of an engine: for each fault the row of its scenario, None for one that was not run."""
 
     engine: str
@@ -29,7 +29,7 @@ class EngineTable:
 
     title: str
     faults: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[EngineLine, ...]
 
 
 def tables(rows: Sequence[Row]) -> list[EngineTable]:
@@ -63,7 +63,7 @@ def _table(title: str, rows: Sequence[Row]) -> EngineTable:
     faults = tuple(sorted({row.outcome.scenario.fault for row in rows}, key=grid.fault_order))
     settings = dict.fromkeys((row.outcome.scenario.engine, row.outcome.settings_name) for row in rows)
     lines = tuple(
-        Line(engine, name, tuple(found.get((engine, name, fault)) for fault in faults))
+        EngineLine(engine, name, tuple(found.get((engine, name, fault)) for fault in faults))
         for engine, name in sorted(settings, key=lambda one: one[0])
     )
     return EngineTable(title, faults, lines)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rig.analysis.outcome import Result, Row
-from rig.contract.arms import SPECS, Arm
+from rig.contract.arms import SPECS, FaultClass
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario
 from rig.contract.scenario import is_default
@@ -25,15 +25,15 @@ FAULTS_MIN = 4
 LEGEND = "+ kept   X broken   ? inconclusive   . not judged"
 _MARKS = {Result.KEPT: "+", Result.BROKEN: "X", Result.INCONCLUSIVE: "?", Result.NOT_JUDGED: "."}
 _STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": "dim"}
-_ARMS = list(Arm)
+_ARMS = list(FaultClass)
 
 
 @dataclass(frozen=True)
-class Line:
+class GridLine:
     """One fault: for each column the rows of its scenarios, None for a scenario that was not run."""
 
     fault: str
-    arm: Arm
+    fault_class: FaultClass
     columns: tuple[tuple[Row | None, ...], ...]
 
 
@@ -45,7 +45,7 @@ class Grid:
     # First the values of the first setting, then the values of the other settings, in the order of the run's rows.
     columns: tuple[str, ...]
     levels: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[GridLine, ...]
 
 
 def grids(rows: Sequence[Row]) -> list[Grid]:
@@ -87,7 +87,7 @@ def table(grid: Grid) -> Table:
     for column in grid.columns:
         found.add_column(column, no_wrap=True)
     for index, line in enumerate(grid.lines):
-        if index and line.arm is not grid.lines[index - 1].arm:
+        if index and line.fault_class is not grid.lines[index - 1].fault_class:
             found.add_section()
         marks = [[mark(row) for row in column] for column in line.columns]
         scenarios = [Text(" ").join(Text(one, style=_STYLES.get(one, "")) for one in column) for column in marks]
@@ -106,7 +106,7 @@ def _grid(title: str, rows: Sequence[Row]) -> Grid:
     levels = tuple(dict.fromkeys(_place(row)[1] for row in rows))
     faults = sorted({row.outcome.scenario.fault for row in rows}, key=fault_order)
     lines = tuple(
-        Line(
+        GridLine(
             fault,
             _arm(fault),
             tuple(tuple(found.get((fault, column, level)) for level in levels) for column in columns),
@@ -121,6 +121,6 @@ def _place(row: Row) -> tuple[str, str]:
     return first, "_".join(others)
 
 
-def _arm(fault: str) -> Arm:
+def _arm(fault: str) -> FaultClass:
     # A run of an older rig may hold a fault that no longer exists.
-    return SPECS[fault].arm if fault in SPECS else Arm.HONEST
+    return SPECS[fault].fault_class if fault in SPECS else FaultClass.HONEST

@@ -26,7 +26,7 @@ NEVER_SYNCS = "its transactions make no sync call, so it has no promise to keep"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SyncComparison:
     """How the sampled sync calls compare with the documented ones; at least one of the two texts is empty."""
 
     # Why the promise may not count as kept; names the sampled and the documented calls.
@@ -44,18 +44,18 @@ def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(in_roles(known, sequence) for sequence in syncs.sequences(settings)))
 
 
-def compare(scenario: MeasuredScenario) -> Comparison:
+def compare(scenario: MeasuredScenario) -> SyncComparison:
     """Compare the sampled sync calls of a scenario with the documented ones."""
     engine = found(scenario.engine)
     known, measured = known_sequences(scenario.engine, scenario.all_settings), scenario.recording.syncs
     # A stored run may be of an engine that is not installed here.
     if engine and not known:
-        return Comparison(note=NEVER_SYNCS if set(measured) == {NO_CALLS} else NOT_COMPARED)
+        return SyncComparison(note=NEVER_SYNCS if set(measured) == {NO_CALLS} else NOT_COMPARED)
     if not engine or not measured:
-        return Comparison()
+        return SyncComparison()
     strange = sorted(sequence for sequence in measured if sequence not in known)
     if not strange and known[0] in measured:
-        return Comparison()
+        return SyncComparison()
     shown = ", ".join(f"'{sequence}' ({measured[sequence]})" for sequence in strange or sorted(measured))
     both = f"measured {shown}, documented {_listed(known)}"
     # If no transaction did the most common sequence, each must have at least its syncs.
@@ -64,8 +64,8 @@ def compare(scenario: MeasuredScenario) -> Comparison:
     if all(_has_more(one, known, syncs) for one in strange) and all(
         _has_more(one, common, syncs) for one in (measured if common else ())
     ):
-        return Comparison(note=f"a transaction syncs more than is documented: {both}")
-    return Comparison(f"the syncs of a transaction are not the documented ones: {both}")
+        return SyncComparison(note=f"a transaction syncs more than is documented: {both}")
+    return SyncComparison(f"the syncs of a transaction are not the documented ones: {both}")
 
 
 def lines(outcomes: Iterable[Outcome]) -> list[str]:

@@ -52,7 +52,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StatesToReplay:
     """The states of one scenario worth replaying, as (command, verdict) pairs, worst first."""
 
     row: Row
@@ -136,7 +136,7 @@ def _seconds(virtual_ns: int) -> str:
     return f"{virtual_ns / 1e9:.3g} s" if virtual_ns else "0"
 
 
-def _protocols(summary: Summary) -> list[tuple[str, str, protocol.Comparison]]:
+def _protocols(summary: Summary) -> list[tuple[str, str, protocol.SyncComparison]]:
     """Return for each setting its name, the sampled sync calls, and how they compare with the documented ones."""
     found = {}
     for row in summary.rows:
@@ -190,7 +190,7 @@ def _point(outcome: Outcome, value: float) -> Point:
     return Point(outcome.settings_name, outcome.transactions_per_s, value, outcome.damage.count > 0, is_choice)
 
 
-def _evidence(summary: Summary) -> list[Evidence]:
+def _evidence(summary: Summary) -> list[StatesToReplay]:
     """Return first the broken promises with all their states, then the worst states of every allowed loss."""
     broken, allowed = [], []
     for row in summary.rows:
@@ -200,7 +200,7 @@ def _evidence(summary: Summary) -> list[Evidence]:
             title = f"broke its promise: {row.promise.text if row.promise else ''}"
             title += f", because its shim {_shim_text(scenario.shim)}" if row.is_sabotaged else ""
             title += f"; {row.blame}" if row.blame else ""
-            broken.append(Evidence(row, title, _commands(row, states), 0))
+            broken.append(StatesToReplay(row, title, _commands(row, states), 0))
             continue
         losing = worst_first(verdict for verdict in scenario.verdicts if loses(verdict))
         if losing:
@@ -209,7 +209,7 @@ def _evidence(summary: Summary) -> list[Evidence]:
                 title = f"lost; {'; '.join(row.judgement.reasons)}"
             title += f"; {row.blame}" if row.blame else ""
             shown = losing[:_ILLUSTRATIONS_MAX]
-            allowed.append(Evidence(row, title, _commands(row, shown), len(losing) - len(shown)))
+            allowed.append(StatesToReplay(row, title, _commands(row, shown), len(losing) - len(shown)))
     return sorted(broken, key=lambda one: one.row.is_sabotaged) + allowed
 
 

@@ -22,7 +22,7 @@ _STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": ""}
 
 
 @dataclass(frozen=True)
-class Line:
+class SettingLine:
     """One setting: for each file system the row of its scenario, None for one that was not run."""
 
     name: str
@@ -30,15 +30,15 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FilesystemComparison:
     """The scenarios of one engine under one fault, on one device and with one workload."""
 
     title: str
     filesystems: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[SettingLine, ...]
 
 
-def comparisons(rows: Sequence[Row]) -> list[Comparison]:
+def comparisons(rows: Sequence[Row]) -> list[FilesystemComparison]:
     """Return a comparison for each engine and fault that was measured on more than one file system."""
     groups = grid.by_title(rows, lambda scenario: f"{scenario.engine}, {scenario.fault}")
     found = [_comparison(title, group) for title, group in groups.items()]
@@ -70,7 +70,7 @@ def _damaged(row: Row) -> tuple[set[str], set[str]]:
     return damaged, {verdict.exposure for verdict in damage} - damaged
 
 
-def table(comparison: Comparison) -> Table:
+def table(comparison: FilesystemComparison) -> Table:
     """Return a comparison for a terminal."""
     from rich import box
     from rich.table import Table
@@ -86,9 +86,9 @@ def table(comparison: Comparison) -> Table:
     return found
 
 
-def _comparison(title: str, rows: Sequence[Row]) -> Comparison:
+def _comparison(title: str, rows: Sequence[Row]) -> FilesystemComparison:
     found = {(row.outcome.settings_name, row.outcome.scenario.filesystem): row for row in rows}
     names = tuple(dict.fromkeys(row.outcome.settings_name for row in rows))
     filesystems = tuple(sorted({row.outcome.scenario.filesystem for row in rows}))
-    lines = tuple(Line(name, tuple(found.get((name, word)) for word in filesystems)) for name in names)
-    return Comparison(title, filesystems, lines)
+    lines = tuple(SettingLine(name, tuple(found.get((name, word)) for word in filesystems)) for name in names)
+    return FilesystemComparison(title, filesystems, lines)

@@ -69,7 +69,7 @@ class ArmSpeed:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FigureComparison:
     """A figure of a document, and ours for it."""
 
     figure: Figure
@@ -86,10 +86,10 @@ def summed_up(speeds: Speeds) -> list[ArmSpeed]:
     return [_arm(speeds, name) for name in speeds.arms]
 
 
-def compared(speeds: Speeds) -> list[Comparison]:
+def compared(speeds: Speeds) -> list[FigureComparison]:
     """Return the document's figures for which we measured a ratio, each with our ratio."""
     ours = [(one, ratio(speeds, one.arm, one.base, one.metric)) for one in speeds.figures]
-    return [Comparison(one, found) for one, found in ours if found]
+    return [FigureComparison(one, found) for one, found in ours if found]
 
 
 def sentences(speeds: Speeds) -> list[str]:
@@ -196,7 +196,7 @@ def _fewest(values: Sequence[float | None]) -> float | None:
     return min(known) if known and len(known) == len(values) else None
 
 
-def _sentence(speeds: Speeds, one: Comparison) -> str:
+def _sentence(speeds: Speeds, one: FigureComparison) -> str:
     figure, ours = one.figure, one.ours
     held = "; its figure lies within our interval" if ours.low <= figure.ratio <= ours.high else ""
     return (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Step:
+class SweepPoint:
     """One scenario at one value."""
 
     value: str
@@ -39,22 +39,22 @@ class Sweep:
     # What is varied, as it is typed.
     over: str
     values: Sequence[str]
-    steps: Sequence[Step]
+    steps: Sequence[SweepPoint]
 
     @property
     def names(self) -> list[str]:
         """Return the names of the curves."""
         return list(dict.fromkeys(step.name for step in self.steps))
 
-    def at(self, name: str, value: str) -> Step | None:
+    def at(self, name: str, value: str) -> SweepPoint | None:
         """Return a scenario at a value."""
         return next((step for step in self.steps if (step.name, step.value) == (name, value)), None)
 
 
-def steps(value: str, summary: Summary, name_of: Callable[[Row], str]) -> list[Step]:
+def steps(value: str, summary: Summary, name_of: Callable[[Row], str]) -> list[SweepPoint]:
     """Return the scenarios of one run that have a loss at a random instant, except scenarios under a shim."""
     rows = [row for row in summary.rows if row.outcome.scenario.shim == Shim.NONE]
-    return [Step(value, name_of(row), row, cut) for row in rows if (cut := random_cut(row.outcome))]
+    return [SweepPoint(value, name_of(row), row, cut) for row in rows if (cut := random_cut(row.outcome))]
 
 
 # The columns that follow the values.
@@ -75,7 +75,7 @@ def rows(sweep: Sweep, name: str) -> list[list[str]]:
     return [_row(step) for value in sweep.values if (step := sweep.at(name, value))]
 
 
-def _row(step: Step) -> list[str]:
+def _row(step: SweepPoint) -> list[str]:
     cut = step.cut
     return [
         step.value, number(cut.pace_per_s), percent(cut.losing), _mean(cut.lost_mean), _most(cut.lost_max),

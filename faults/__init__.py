@@ -19,13 +19,13 @@ from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.selection import Plan
 from rig.faults.state import CrashState, Draw, Tear
 from rig.faults.twodisk import JointState, parse_joint
-from rig.faults.twologs import Disk, TwoLogs
+from rig.faults.twologs import DiskLetter, TwoLogs
 
 __all__ = [
     "Address",
     "ContentIndex",
     "CrashState",
-    "Disk",
+    "DiskLetter",
     "Draw",
     "EntryFlag",
     "Epoch",

@@ -26,7 +26,7 @@ from dataclasses import replace
 import numpy as np
 
 from rig.faults.arrays import ByteArray
-from rig.faults.legality import Answer, Checker, Legality, Rule
+from rig.faults.legality import Checker, Legality, Rule, Ruling
 from rig.faults.log import EntryFlag, WriteLog
 
 # The kernel's own mark, written to each log when its target is removed.
@@ -50,7 +50,7 @@ class JointChecker:
         """Return how many marks a log has just before an entry."""
         return sum(mark < entry for mark in self._marks[disk])
 
-    def check(self, contents: Sequence[ByteArray], late: int, instant: int) -> Answer:
+    def check(self, contents: Sequence[ByteArray], late: int, instant: int) -> Ruling:
         """Say whether both disks can hold these contents just before entry `instant` of the late disk's log."""
         of_late = self._checkers[late].check(contents[late], instant, Rule.WHOLE)
         if of_late.legality is Legality.ILLEGAL:
@@ -99,6 +99,6 @@ class JointChecker:
         yield from (first + 1 + np.flatnonzero(changes)).tolist()
 
 
-def _named(answer: Answer, disk: int) -> Answer:
+def _named(answer: Ruling, disk: int) -> Ruling:
     """Return the answer with the disk in its reason."""
     return replace(answer, reason=f"on the disk marked {('first', 'second')[disk]}: {answer.reason}")

@@ -49,9 +49,9 @@ import numpy as np
 from rig.faults.arrays import ByteArray
 from rig.faults.log import SECTOR_BYTES, EntryFlag, WriteLog
 from rig.faults.order import Order
-from rig.faults.story import Cut, Mask, Rule, Story, bytes_of, rows_alike
+from rig.faults.story import Instant, Mask, Rule, Story, bytes_of, rows_alike
 
-__all__ = ["Answer", "Checker", "Legality", "Rule"]
+__all__ = ["Checker", "Legality", "Rule", "Ruling"]
 
 # Two devices are compared in parts of this size, which fit the processor's cache.
 _CHUNK_BYTES = 1 << 20
@@ -68,7 +68,7 @@ class Legality(StrEnum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Ruling:
     """The checker's answer; unless legal, with the first offending sector and the reason."""
 
     legality: Legality
@@ -92,7 +92,7 @@ class Checker:
         self._floor: ByteArray = np.zeros(device_bytes, dtype=np.uint8)
         self._floor_at = 0
 
-    def check(self, content: ByteArray, instant: int, rule: Rule, *, unit_bytes: int = SECTOR_BYTES) -> Answer:
+    def check(self, content: ByteArray, instant: int, rule: Rule, *, unit_bytes: int = SECTOR_BYTES) -> Ruling:
         """Say whether a cut just before entry `instant` can leave this content; `unit_bytes` is for torn writes."""
         if len(content) != len(self._floor):
             raise ValueError(f"the content has {len(content)} bytes, but the device has {len(self._floor)}")
@@ -115,16 +115,16 @@ class Checker:
             wrong = _differing(content, floor)
             sure = story.offender(content, wrong.copy(), is_sure=True)
             if sure is None:
-                return Answer(Legality.LEGAL)
+                return Ruling(Legality.LEGAL)
             possible = story.offender(content, wrong, is_sure=False)
             sector = sure if possible is None else possible
             legality = Legality.UNDECIDED if possible is None else Legality.ILLEGAL
-            return Answer(legality, sector * SECTOR_BYTES, self._reason(content, sector, cut))
+            return Ruling(legality, sector * SECTOR_BYTES, self._reason(content, sector, cut))
         finally:
             for fua, data in zip(reversed(with_fuas), reversed(kept), strict=True):
                 floor[bytes_of(self._order.sectors(fua))] = data
 
-    def _cut(self, instant: int) -> Cut:
+    def _cut(self, instant: int) -> Instant:
         flushes, log = self._order.flushes, self._log
         rank = int(np.searchsorted(flushes, instant))
         ends = [*flushes.tolist(), log.entry_count, log.entry_count]
@@ -134,7 +134,7 @@ class Checker:
         # The target writes its own mark after the last writes when it is removed.
         if end == log.entry_count and len(at_once):
             at_once[-1] &= not log.flags[-1] & EntryFlag.MARK
-        return Cut(begin, end, after, instant if at_once.any() else end, self._moment(claimed))
+        return Instant(begin, end, after, instant if at_once.any() else end, self._moment(claimed))
 
     def _moment(self, instant: int) -> int:
         """Return the event before which the power went: the next completion that the log has at once, or the last."""
@@ -144,7 +144,7 @@ class Checker:
             return _NO_MOMENT
         return int(self._log.account.completed[instant + int(at_once[0])])
 
-    def _has_mark_after_fuas(self, cut: Cut, instant: int) -> bool:
+    def _has_mark_after_fuas(self, cut: Instant, instant: int) -> bool:
         fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.end)]
         begin = int(fuas[-1]) if len(fuas) else cut.begin
         return bool((self._log.flags[begin:instant] & EntryFlag.MARK).any())
@@ -163,7 +163,7 @@ class Checker:
             self._floor[place] = data
         self._floor_at = to
 
-    def _reason(self, content: ByteArray, sector: int, cut: Cut) -> str:
+    def _reason(self, content: ByteArray, sector: int, cut: Instant) -> str:
         """Say what a sector holds and what was durable there."""
         data = bytes(content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])
         begins, sizes = self._log.offset_bytes, self._log.payload_bytes
@@ -176,7 +176,7 @@ class Checker:
         was = f"entry {durable[-1]} was durable there" if durable else "nothing was durable there"
         return f"{holds}; at entry {cut.instant} {was}, and no choice of the writes in reach explains the content"
 
-    def _is_durable(self, entry: int, cut: Cut) -> bool:
+    def _is_durable(self, entry: int, cut: Instant) -> bool:
         return entry < cut.begin or (entry < cut.instant and bool(self._log.flags[entry] & EntryFlag.FUA))
 
 

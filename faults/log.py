@@ -83,7 +83,7 @@ class WriteLog:
     """A write log opened for reading; a context manager. Columns are read-only arrays, one row for each entry."""
 
     def __init__(
-        self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _Rows, *, begin_bytes: int, device_bytes: int
+        self, path: Path, data: mmap.mmap, sector_bytes: int, rows: _LogColumns, *, begin_bytes: int, device_bytes: int
     ) -> None:
         self.path = path
         # No entry ends after this.
@@ -227,7 +227,7 @@ class WriteLog:
         return LogError(self.path, entry_index, int(self.header_offset_bytes[entry_index]), reason)
 
 
-class _Rows:
+class _LogColumns:
     """Columns under construction; plain lists, because the walk spends its time on appending."""
 
     def __init__(self) -> None:
@@ -264,9 +264,9 @@ def _read_superblock(path: Path, data: mmap.mmap) -> tuple[int, int]:
 
 def _walk(
     path: Path, data: mmap.mmap, sector_bytes: int, entry_count: int, device_bytes: int, *, salvage: bool
-) -> _Rows:
+) -> _LogColumns:
     """Read the headers one by one: an entry's place follows from the lengths of all entries before it."""
-    rows = _Rows()
+    rows = _LogColumns()
     unpack, size_bytes, sectors_max = HEADER.unpack_from, len(data), device_bytes // sector_bytes
     position, entry_index, reason = sector_bytes, 0, ""
     while salvage or entry_index < entry_count:

@@ -24,7 +24,7 @@ from rig.faults.state import landable
 _BLOCK_BYTES = 4096
 
 
-class Role(StrEnum):
+class WriteRole(StrEnum):
     """What a write is for, as far as the log tells."""
 
     JOURNAL = "journal"
@@ -37,7 +37,7 @@ class Role(StrEnum):
 class Phase:
     """Alike epochs, in the order of the log. A batch counts only the members that may land in any state."""
 
-    roles: tuple[Role, ...]
+    roles: tuple[WriteRole, ...]
     epochs: tuple[Epoch, ...]
 
     @property
@@ -50,7 +50,7 @@ class Phase:
 def phases(log: WriteLog, log_epochs: Sequence[Epoch]) -> list[Phase]:
     """Return the phases of these epochs, the one with most epochs first; epochs without a batch belong to no phase."""
     known = _roles(log)
-    alike: dict[tuple[Role, ...], list[Epoch]] = {}
+    alike: dict[tuple[WriteRole, ...], list[Epoch]] = {}
     for epoch in log_epochs:
         members = landable(epoch)
         if members and not epoch.open_sectors:
@@ -59,9 +59,9 @@ def phases(log: WriteLog, log_epochs: Sequence[Epoch]) -> list[Phase]:
     return sorted(found, key=lambda phase: -len(phase.epochs))
 
 
-def _roles(log: WriteLog) -> dict[int, Role]:
+def _roles(log: WriteLog) -> dict[int, WriteRole]:
     """Return the role of each entry that writes something."""
-    found: dict[int, Role] = {}
+    found: dict[int, WriteRole] = {}
     written: set[int] = set()
     end = fua_end = -1
     flags, begins, ends = log.flags.tolist(), log.offset_bytes.tolist(), (log.offset_bytes + log.payload_bytes).tolist()
@@ -70,10 +70,10 @@ def _roles(log: WriteLog) -> dict[int, Role]:
             continue
         begin, previous_end, end_of_this = begins[entry], end, ends[entry]
         if flag & EntryFlag.METADATA:
-            found[entry] = Role.JOURNAL if begin in (previous_end, fua_end) else Role.METADATA
+            found[entry] = WriteRole.JOURNAL if begin in (previous_end, fua_end) else WriteRole.METADATA
             end = end_of_this
             fua_end = end if flag & EntryFlag.FUA else fua_end
         else:
-            found[entry] = Role.REWRITING if begin // _BLOCK_BYTES in written else Role.GROWING
+            found[entry] = WriteRole.REWRITING if begin // _BLOCK_BYTES in written else WriteRole.GROWING
             written.update(range(begin // _BLOCK_BYTES, -(-end_of_this // _BLOCK_BYTES)))
     return found

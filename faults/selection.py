@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 BARREN_DRAWS_MAX = 64
 
 
-class Contents(Protocol):
+class Digester(Protocol):
     """Tells which states have equal content."""
 
     def digest(self, state: CrashState) -> str:
@@ -62,7 +62,7 @@ def select(
     *,
     first_entry: int,
     states_max: int,
-    contents: Contents | None = None,
+    contents: Digester | None = None,
     cuts_doubtful: bool = False,
 ) -> Plan:
     """Choose up to `states_max` states at instants after `first_entry`; by default `contents` is an index of the log.
@@ -125,7 +125,7 @@ class _Run:
 class _Taken:
     """The states chosen so far, by content."""
 
-    def __init__(self, index: Contents) -> None:
+    def __init__(self, index: Digester) -> None:
         self.by_content: dict[str, CrashState] = {}
         self._index = index
 

@@ -37,7 +37,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cut:
+class Instant:
     """An instant: its epoch is the entries from `begin` up to the FLUSH at `end`; `after` is the next FLUSH.
 
     `moment` is the instant as an event of the account of submissions.
@@ -53,7 +53,7 @@ class Cut:
 class Story:
     """The search for a choice of writes that explains a content at one instant under one rule."""
 
-    def __init__(self, log: WriteLog, order: Order, cut: Cut, rule: Rule, unit_bytes: int) -> None:
+    def __init__(self, log: WriteLog, order: Order, cut: Instant, rule: Rule, unit_bytes: int) -> None:
         self._log = log
         self._order = order
         self._cut = cut

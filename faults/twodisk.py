@@ -41,15 +41,15 @@ from rig.faults.log import WriteLog
 from rig.faults.powercut import Turns, after_fuas, before_flush, opening
 from rig.faults.selection import Plan, Ranking, in_turns, select
 from rig.faults.state import CrashState, make_state
-from rig.faults.twologs import Disk, TwoLogs
+from rig.faults.twologs import DiskLetter, TwoLogs
 
 
 @dataclass(frozen=True, kw_only=True)
 class JointState(CrashState):
     """A state of the late disk, with what the early one holds. Bases and instants are defined by `TwoLogs`."""
 
-    late: Disk = field(compare=False, repr=False)
-    states: Mapping[Disk, CrashState] = field(compare=False, repr=False)
+    late: DiskLetter = field(compare=False, repr=False)
+    states: Mapping[DiskLetter, CrashState] = field(compare=False, repr=False)
     logs: TwoLogs = field(compare=False, repr=False)
 
     @property
@@ -70,7 +70,7 @@ class JointState(CrashState):
     @property
     def base_text(self) -> str:
         """Return the base in words."""
-        ends = " and ".join(f"all {self.states[disk].base_end} entries of disk {disk}" for disk in Disk)
+        ends = " and ".join(f"all {self.states[disk].base_end} entries of disk {disk}" for disk in DiskLetter)
         return f"{ends} before the epochs"
 
     def advance(self, log: WriteLog, from_base: int) -> list[Extent]:  # noqa: ARG002 - the state knows both logs
@@ -92,9 +92,9 @@ class JointIndex:
         """Return the digest of both disks in this state: 64 hexadecimal digits."""
         return self.digest_of(state.states)
 
-    def digest_of(self, states: Mapping[Disk, CrashState]) -> str:
+    def digest_of(self, states: Mapping[DiskLetter, CrashState]) -> str:
         """Return the digest of a state of each disk."""
-        return "".join(self._indices[disk].digest(states[disk]) for disk in Disk)
+        return "".join(self._indices[disk].digest(states[disk]) for disk in DiskLetter)
 
 
 def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
@@ -104,11 +104,11 @@ def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int
     otherwise as doubtful. Epochs whose own start is open count as doubtful too.
     """
     half = (states_max + 1) // 2
-    first = _select(logs, Disk.A, index, first_mark=first_mark, states_max=half, seed=seed)
+    first = _select(logs, DiskLetter.A, index, first_mark=first_mark, states_max=half, seed=seed)
     left = max(1, states_max - len(first.states))
-    second = _select(logs, Disk.B, index, first_mark=first_mark, states_max=left, seed=seed)
+    second = _select(logs, DiskLetter.B, index, first_mark=first_mark, states_max=left, seed=seed)
     found: dict[str, JointState] = {}
-    for late, plan in ((Disk.A, first), (Disk.B, second)):
+    for late, plan in ((DiskLetter.A, first), (DiskLetter.B, second)):
         for of_late in plan.states:
             state = make_joint(logs, late, of_late, _pinned(logs, late, of_late))
             known = found.get(content := index.digest(state))
@@ -124,7 +124,7 @@ def states(logs: TwoLogs, index: JointIndex, *, first_mark: int, states_max: int
     )
 
 
-def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashState) -> JointState:
+def make_joint(logs: TwoLogs, late: DiskLetter, of_late: CrashState, of_early: CrashState) -> JointState:
     """Build a joint state and its id; the caller must ensure that it is legal (`parse_joint` checks)."""
     text = addresses.joined(late, of_late.id, late.other, of_early.id)
     chosen = (of_late.epoch, of_late.fua_count, of_late.whole, of_late.ahead, of_late.tears, of_late.draw)
@@ -134,7 +134,7 @@ def make_joint(logs: TwoLogs, late: Disk, of_late: CrashState, of_early: CrashSt
 def parse_joint(text: str, logs: TwoLogs) -> JointState:
     """Rebuild the joint state with this id; raise `StateIdError` if the logs lack it or do not prove it legal."""
     late_name, late_text, _, early_text = addresses.split(text)
-    late = Disk(late_name)
+    late = DiskLetter(late_name)
     side, other = logs.sides[late], logs.sides[late.other]
     of_late = parse_state(late_text, side.log, side.epochs)
     of_early = parse_state(early_text, other.log, other.epochs)
@@ -152,7 +152,7 @@ def parse_joint(text: str, logs: TwoLogs) -> JointState:
 class _WithPin:
     """Digests of both disks, for states of the late one."""
 
-    def __init__(self, logs: TwoLogs, late: Disk, index: JointIndex) -> None:
+    def __init__(self, logs: TwoLogs, late: DiskLetter, index: JointIndex) -> None:
         self._logs = logs
         self._late = late
         self._index = index
@@ -162,13 +162,13 @@ class _WithPin:
         return self._index.digest_of({self._late: state, self._late.other: pinned})
 
 
-def _pinned(logs: TwoLogs, late: Disk, of_late: CrashState) -> CrashState:
+def _pinned(logs: TwoLogs, late: DiskLetter, of_late: CrashState) -> CrashState:
     pinned = logs.pin(late, of_late)
     assert pinned is not None, f"{of_late.id} was chosen without proof"
     return pinned
 
 
-def _select(logs: TwoLogs, late: Disk, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
+def _select(logs: TwoLogs, late: DiskLetter, index: JointIndex, *, first_mark: int, states_max: int, seed: int) -> Plan:
     side = logs.sides[late]
 
     def is_proven(state: CrashState) -> bool:

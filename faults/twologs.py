@@ -32,16 +32,16 @@ _END_MARK = "dm-log-writes-end"
 _NEVER = 1 << 62
 
 
-class Disk(StrEnum):
+class DiskLetter(StrEnum):
     """One of the two; the value is the spelling in ids."""
 
     A = "a"
     B = "b"
 
     @property
-    def other(self) -> Disk:
+    def other(self) -> DiskLetter:
         """Return the other disk."""
-        return Disk.B if self is Disk.A else Disk.A
+        return DiskLetter.B if self is DiskLetter.A else DiskLetter.A
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class TwoLogs:
     """
 
     def __init__(self, a: WriteLog, b: WriteLog, *, b_device_bytes: int = 0) -> None:
-        self.sides = {Disk.A: Side(a, 0), Disk.B: Side(b, 1)}
-        self._begins = {Disk.A: (0, a.begin_bytes), Disk.B: (b_device_bytes, b.begin_bytes)}
+        self.sides = {DiskLetter.A: Side(a, 0), DiskLetter.B: Side(b, 1)}
+        self._begins = {DiskLetter.A: (0, a.begin_bytes), DiskLetter.B: (b_device_bytes, b.begin_bytes)}
         self._has_times = all(side.durable_ns is not None for side in self.sides.values())
-        ours, theirs = self.sides[Disk.B].texts, self.sides[Disk.A].texts
+        ours, theirs = self.sides[DiskLetter.B].texts, self.sides[DiskLetter.A].texts
         if ours != theirs:
             same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
             raise LogError(
@@ -122,7 +122,7 @@ class TwoLogs:
                 f"{len(ours)} marks, but {len(theirs)} in the log of the other disk; the first {same} are the same",
             )
 
-    def pin(self, late: Disk, state: CrashState) -> CrashState | None:
+    def pin(self, late: DiskLetter, state: CrashState) -> CrashState | None:
         """Return what is left of the early disk at the instant of a state of the late one; None if not proven."""
         count = self._durable_count(late, state)
         if count is None:
@@ -132,11 +132,11 @@ class TwoLogs:
         pinned = everything_unflushed_lost(early.log, early.epochs, entry)
         return None if pinned.epoch.doubtful else pinned
 
-    def is_ordered(self, late: Disk, state: CrashState) -> bool:
+    def is_ordered(self, late: DiskLetter, state: CrashState) -> bool:
         """Whether it is known what had become durable on the early disk by the instant of a state of the late one."""
         return self._durable_count(late, state) is not None
 
-    def _durable_count(self, late: Disk, state: CrashState) -> int | None:
+    def _durable_count(self, late: DiskLetter, state: CrashState) -> int | None:
         early = self.sides[late.other]
         if not self._has_times or early.durable_ns is None:
             return early.durable_count(self.sides[late].span(state.instant))
@@ -144,7 +144,7 @@ class TwoLogs:
         count = bisect_left(early.durable_ns, moment_ns)
         return count if count == bisect_right(early.durable_ns, moment_ns) else None
 
-    def is_apart(self, late: Disk, of_late: CrashState, of_early: CrashState) -> bool:
+    def is_apart(self, late: DiskLetter, of_late: CrashState, of_early: CrashState) -> bool:
         """Whether the late disk surely holds something that came after all that the early one holds.
 
         By the marks, it became durable later. By the clock, it was submitted after all that the early disk holds had
@@ -158,17 +158,17 @@ class TwoLogs:
 
     def mark_number(self, entry: int) -> int:
         """Return the number, from 0, of the mark at this entry of log `a`."""
-        return self.sides[Disk.A].marks.index(entry)
+        return self.sides[DiskLetter.A].marks.index(entry)
 
-    def marks_seen(self, disk: Disk, state: CrashState) -> int:
+    def marks_seen(self, disk: DiskLetter, state: CrashState) -> int:
         """Return how many marks lie before the instant of a state of a disk."""
         return bisect_left(self.sides[disk].marks, state.instant)
 
     def entry_after(self, mark_count: int) -> int:
         """Return the entry of log `a` just after its first `mark_count` marks."""
-        return self.sides[Disk.A].marks[mark_count - 1] + 1 if mark_count else 0
+        return self.sides[DiskLetter.A].marks[mark_count - 1] + 1 if mark_count else 0
 
-    def base(self, states: Mapping[Disk, CrashState]) -> int:
+    def base(self, states: Mapping[DiskLetter, CrashState]) -> int:
         """Return the number of the furthest base that both states contain; see `Side.bases`."""
         return min(bisect_right(self.sides[disk].bases, state.base_end) for disk, state in states.items()) - 1
 
@@ -180,7 +180,7 @@ class TwoLogs:
             for extent in self._placed(disk, base_extents(side.log, side.bases[from_base], side.bases[to_base]))
         ]
 
-    def extents(self, base: int, states: Mapping[Disk, CrashState]) -> list[Extent]:
+    def extents(self, base: int, states: Mapping[DiskLetter, CrashState]) -> list[Extent]:
         """Return what to put on a base to give these states, in order."""
         found: list[Extent] = []
         for disk, side in self.sides.items():
@@ -188,7 +188,7 @@ class TwoLogs:
             found += self._placed(disk, own + states[disk].extents(side.log))
         return found
 
-    def _placed(self, disk: Disk, extents: Sequence[Extent]) -> list[Extent]:
+    def _placed(self, disk: DiskLetter, extents: Sequence[Extent]) -> list[Extent]:
         device, source = self._begins[disk]
         return [
             replace(

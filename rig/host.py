@@ -4,7 +4,7 @@
 to the debug log that can be pasted; has a time limit, after which the program and everything it started are killed; and
 raises a `HostError` that says what to do. Virtual machines live longer and have their own module.
 `atomic_write` leaves either the old or the new content under the name, whatever happens, and returns when both the file
-and its name are on the disk.
+and its name are on the disk. `Progress` is what everything that takes long reports to.
 """
 
 from __future__ import annotations
@@ -21,10 +21,25 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from rig.contract.errors import HostError, StoreError
 
 _log = logging.getLogger(__name__)
+
+
+class Progress(Protocol):
+    """Receives the progress of what takes long; called from several threads."""
+
+    def says(self, text: str, /) -> None:
+        """Show a line of text."""
+
+    def planned(self, count: int, /) -> None:
+        """Expect `count` more cuts, trials or probes."""
+
+    def judged(self, count: int, /) -> None:
+        """Count cuts, trials or probes that are over."""
+
 
 # Program -> Debian package, for the message that a program is missing; bootstrap.sh installs what every clone needs.
 PACKAGE_OF_PROGRAM: Mapping[str, str] = {

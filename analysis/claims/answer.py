@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
-from rig.analysis.claims.claim import Claim, Verdict
+from rig.analysis.claims.claim import Claim, ClaimVerdict
 from rig.analysis.claims.condition import Condition, Figure, Figures, all_hold
 
 
@@ -16,7 +16,7 @@ class Answer:
     """What measuring a claim showed; `why` is set if it is not measured, `truth` if it is not simply confirmed."""
 
     claim: Claim
-    verdict: Verdict
+    verdict: ClaimVerdict
     seen: str = ""
     truth: str = ""
     why: str = ""
@@ -27,7 +27,7 @@ class Answer:
 
 def not_measured(claim: Claim, why: str, figures: Mapping[str, Figure | None] | None = None) -> Answer:
     """Return that a claim is not measured, and why."""
-    return Answer(claim, Verdict.NOT_MEASURED, why=why, figures=figures or {})
+    return Answer(claim, ClaimVerdict.NOT_MEASURED, why=why, figures=figures or {})
 
 
 def decide(claim: Claim, figures: Figures) -> Answer:
@@ -45,7 +45,7 @@ def decide(claim: Claim, figures: Figures) -> Answer:
         seen, truth = filled(claim.seen, figures), filled(claim.truth, figures)
     except KeyError as error:
         return not_measured(claim, f"the figure {error.args[0]} is missing", figures)
-    return Answer(claim, verdict, seen, "" if verdict is Verdict.CONFIRMED else truth, figures=figures)
+    return Answer(claim, verdict, seen, "" if verdict is ClaimVerdict.CONFIRMED else truth, figures=figures)
 
 
 def filled(text: str, figures: Figures) -> str:
@@ -76,7 +76,7 @@ class _Filler(Formatter):
         return format(value, format_spec) if format_spec else shown(value)
 
 
-def _verdict(claim: Claim, figures: Figures) -> Verdict | None:
+def _verdict(claim: Claim, figures: Figures) -> ClaimVerdict | None:
     for verdict, conditions in claim.thresholds:
         if all_hold(conditions, figures):
             return verdict

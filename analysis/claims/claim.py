@@ -15,7 +15,7 @@ from enum import StrEnum
 from rig.analysis.claims.condition import Condition
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What measuring a claim showed."""
 
     CONFIRMED = "confirmed"
@@ -79,7 +79,7 @@ class Speed:
 class Reading:
     """A statement about a documentation, and what reading the documentation shows."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,13 @@ class Claim:
     source: str
 
     @property
-    def thresholds(self) -> tuple[tuple[Verdict, tuple[Condition, ...]], ...]:
+    def thresholds(self) -> tuple[tuple[ClaimVerdict, tuple[Condition, ...]], ...]:
         """Return what each verdict needs, in the order of judgement: the first verdict that holds is the answer."""
-        return (Verdict.REFUTED, self.refute), (Verdict.CONFIRMED, self.confirm), (Verdict.IMPRECISE, self.imprecise)
+        return (
+            (ClaimVerdict.REFUTED, self.refute),
+            (ClaimVerdict.CONFIRMED, self.confirm),
+            (ClaimVerdict.IMPRECISE, self.imprecise),
+        )
 
     @property
     def threshold(self) -> str:
@@ -126,11 +130,11 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Line:
+class SummaryLine:
     """One line of a document's summary, and the verdicts that it rests on."""
 
     text: str
-    rests_on: Mapping[str, Verdict]
+    rests_on: Mapping[str, ClaimVerdict]
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class Document:
     file: str
     about: str
     claims: tuple[Claim, ...]
-    summary: tuple[Line, ...]
+    summary: tuple[SummaryLine, ...]
 
 
 def _joined(conditions: tuple[Condition, ...]) -> str:

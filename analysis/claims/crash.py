@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rig.analysis.candidates import variant
 from rig.analysis.claims.answer import Answer, decide, not_measured
-from rig.analysis.claims.claim import Claim, Scenarios, Verdict
+from rig.analysis.claims.claim import Claim, ClaimVerdict, Scenarios
 from rig.analysis.claims.condition import Condition, Figure
 from rig.analysis.controls import group_of
 from rig.analysis.metrics import loses, worst_first
@@ -75,7 +75,7 @@ def judge(claim: Claim, evidence: Evidence) -> Answer:
         for name, value in _figures([rows[one] for one in ids]).items()
     }
     answer = decide(claim, figures)
-    if answer.verdict is Verdict.NOT_MEASURED:
+    if answer.verdict is ClaimVerdict.NOT_MEASURED:
         return answer
     examples = _examples(experiment, evidence)
     shown = experiment.shows.partition(".")[0] if examples else ""
@@ -139,14 +139,14 @@ def _count(figures: Mapping[str, Figure | None], arm: str) -> int:
     return int(figures[f"{arm}.contents"] or 0)
 
 
-def _resting_on(claim: Claim, verdict: Verdict) -> list[str]:
+def _resting_on(claim: Claim, verdict: ClaimVerdict) -> list[str]:
     """Return the arms on whose losses a verdict rests, in their order."""
     assert isinstance(claim.experiment, Scenarios)
     names = [name.partition(".") for one in dict(claim.thresholds)[verdict] for name in one.names]
     return list(dict.fromkeys(arm for arm, _, what in names if what in _OF_LOSS and arm in claim.experiment.arms))
 
 
-def _is_final(claim: Claim, verdict: Verdict, arm: str, figures: Mapping[str, Figure | None]) -> bool:
+def _is_final(claim: Claim, verdict: ClaimVerdict, arm: str, figures: Mapping[str, Figure | None]) -> bool:
     """Return whether more states of an arm could not change a verdict."""
     thresholds = dict(claim.thresholds)
     before = list(thresholds)[: list(thresholds).index(verdict)]

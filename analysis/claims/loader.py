@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 from rig.analysis.claims.claim import (
     Awaits,
     Claim,
+    ClaimVerdict,
     Document,
     Experiment,
     GuestProbe,
-    Line,
     Probe,
     Reading,
     Scenarios,
     Speed,
-    Verdict,
+    SummaryLine,
 )
 from rig.analysis.claims.condition import Condition, parsed
 from rig.contract.errors import UsageError
@@ -201,8 +201,8 @@ def _experiment(place: _Place, known: Arms) -> Experiment:
         optional = (arms.word(key, "") for key in ("metric", "filesystem", "load"))
         return Speed(arms.word("experiment"), arms.word("over"), arms.word("under"), *optional)
     if kinds[0] == "reading":
-        verdict = place.checked("reading", Verdict)
-        if verdict is Verdict.NOT_MEASURED:
+        verdict = place.checked("reading", ClaimVerdict)
+        if verdict is ClaimVerdict.NOT_MEASURED:
             raise UsageError(f"{place.where}, reading: what is not measured says why: use awaits")
         return Reading(verdict)
     return Awaits(place.word("awaits"))
@@ -220,7 +220,7 @@ def _check(claim: Claim, where: str) -> None:
     if isinstance(claim.experiment, Awaits):
         return
     if isinstance(claim.experiment, Reading):
-        if claim.experiment.verdict is not Verdict.CONFIRMED and not claim.truth:
+        if claim.experiment.verdict is not ClaimVerdict.CONFIRMED and not claim.truth:
             raise UsageError(f"{where}: truth is missing: what is true instead")
         return
     if not (claim.confirm or claim.refute or claim.imprecise):
@@ -231,10 +231,10 @@ def _check(claim: Claim, where: str) -> None:
         raise UsageError(f"{where}: fires is missing: when its control has fired")
 
 
-def _line(table: Any, where: str, ids: list[str]) -> Line:
+def _line(table: Any, where: str, ids: list[str]) -> SummaryLine:
     place = _Place(where, table, {"text", "rests_on"})
     rests_on = place.table.get("rests_on")
     if not isinstance(rests_on, dict) or not rests_on:
         raise UsageError(f"{where}, rests_on: a table of claims and their verdicts is wanted")
     inner = _Place(f"{where}, rests_on", rests_on, set(ids))
-    return Line(place.word("text"), {name: inner.checked(name, Verdict) for name in rests_on})
+    return SummaryLine(place.word("text"), {name: inner.checked(name, ClaimVerdict) for name in rests_on})

@@ -7,29 +7,29 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from rig.analysis.claims import crash, speed
 from rig.analysis.claims.answer import Answer, decide, not_measured
-from rig.analysis.claims.claim import Awaits, Claim, Document, GuestProbe, Probe, Reading, Scenarios, Speed, Verdict
+from rig.analysis.claims.claim import (
+    Awaits,
+    Claim,
+    ClaimVerdict,
+    Document,
+    GuestProbe,
+    Probe,
+    Reading,
+    Scenarios,
+    Speed,
+)
 from rig.analysis.claims.probes import PROBES, Figures, Unmeasurable
 from rig.contract.errors import RigError, UsageError
+from rig.host import Progress
 from rig.speed.speeds import Speeds
 
 _log = logging.getLogger(__name__)
 
 # Carries out a probe of a file system in a machine; raises RigError or TimeoutError.
 InGuest = Callable[[str, str], Figures]
-
-
-class Progress(Protocol):
-    """Receives the progress of the measuring."""
-
-    def planned(self, count: int, /) -> None:
-        """Expect `count` probes."""
-
-    def judged(self, count: int, /) -> None:
-        """Count probes that have run."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def measure(
     """Return an answer to every claim; `progress` counts probes, `in_guest` carries out those that need a machine."""
     experiments = [claim.experiment for document in documents for claim in document.claims]
     progress.planned(len({one for one in experiments if isinstance(one, Probe | GuestProbe)}))
-    bench = _Bench(progress, in_guest)
+    bench = _ProbeRunner(progress, in_guest)
     return [Answered(one, tuple(_answer(claim, bench, evidence, speeds) for claim in one.claims)) for one in documents]
 
 
-class _Bench:
+class _ProbeRunner:
     """Runs each probe once, in a directory of its own that is removed afterwards."""
 
     def __init__(self, progress: Progress, in_guest: InGuest) -> None:
@@ -109,7 +109,7 @@ def _here(probe: Probe) -> Figures | str:
             return f"the probe {probe.name} failed: {type(error).__name__}: {error}"
 
 
-def _answer(claim: Claim, bench: _Bench, evidence: crash.Evidence, speeds: Sequence[Speeds]) -> Answer:
+def _answer(claim: Claim, bench: _ProbeRunner, evidence: crash.Evidence, speeds: Sequence[Speeds]) -> Answer:
     match claim.experiment:
         case Probe() | GuestProbe():
             figures = bench.figures(claim.experiment)
@@ -119,7 +119,7 @@ def _answer(claim: Claim, bench: _Bench, evidence: crash.Evidence, speeds: Seque
         case Speed():
             return speed.judge(claim, speeds)
         case Reading(verdict):
-            truth = "" if verdict is Verdict.CONFIRMED else claim.truth
+            truth = "" if verdict is ClaimVerdict.CONFIRMED else claim.truth
             return Answer(claim, verdict, "Read, not measured: it is about what is written.", truth)
         case Awaits(why):
             return not_measured(claim, why)

@@ -11,17 +11,17 @@ from pathlib import Path
 from rig.analysis import pages
 from rig.analysis.claims.across import ROWS, AcrossSeen, across
 from rig.analysis.claims.answer import shown
-from rig.analysis.claims.claim import Verdict
+from rig.analysis.claims.claim import ClaimVerdict
 from rig.analysis.claims.measuring import Answered
 from rig.analysis.claims.table import headline, summary
-from rig.analysis.speed import Comparison, compared, sentences
+from rig.analysis.speed import FigureComparison, compared, sentences
 from rig.speed.speeds import Speeds
 
 _CLASSES = {
-    Verdict.CONFIRMED: "confirmed",
-    Verdict.IMPRECISE: "imprecise",
-    Verdict.REFUTED: "refuted",
-    Verdict.NOT_MEASURED: "unmeasured",
+    ClaimVerdict.CONFIRMED: "confirmed",
+    ClaimVerdict.IMPRECISE: "imprecise",
+    ClaimVerdict.REFUTED: "refuted",
+    ClaimVerdict.NOT_MEASURED: "unmeasured",
 }
 
 
@@ -54,10 +54,10 @@ def _across(speeds: Sequence[Speeds]) -> dict[str, list[AcrossSeen]]:
     return {name: across(rows, of.get(name, [])) for name, rows in ROWS.items()}
 
 
-def _by_document(speeds: Sequence[Speeds]) -> dict[str, list[tuple[Speeds, list[Comparison], list[str]]]]:
+def _by_document(speeds: Sequence[Speeds]) -> dict[str, list[tuple[Speeds, list[FigureComparison], list[str]]]]:
     """Return the last measurement of each document on each file system, on real disks and in virtual machines."""
     last = {(one.experiment, bool(one.virtual), one.filesystem): one for one in speeds if one.figures}
-    found: dict[str, list[tuple[Speeds, list[Comparison], list[str]]]] = {}
+    found: dict[str, list[tuple[Speeds, list[FigureComparison], list[str]]]] = {}
     for (name, *_), one in sorted(last.items()):
         found.setdefault(name, []).append((one, compared(one), sentences(one)))
     return found

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rig.analysis.claims.answer import Answer, decide, not_measured
-from rig.analysis.claims.claim import Claim, Speed, Verdict
+from rig.analysis.claims.claim import Claim, ClaimVerdict, Speed
 from rig.analysis.speed import ratio
 from rig.contract.scenario import DEFAULT_WORKLOAD
 from rig.speed.speeds import RUNS_MIN, WHOLE, Speeds
@@ -60,7 +60,7 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     sync_ms = speeds.probe.sync_s * 1000
     figures = {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high, "rounds": count}
     answer = decide(claim, {**figures, "sync_ms": sync_ms})
-    if answer.verdict is Verdict.NOT_MEASURED:
+    if answer.verdict is ClaimVerdict.NOT_MEASURED:
         return replace(answer, why=f"{answer.why}; measure again on a quieter host or another disk")
     if said := speeds.virtual:
         where = f"Measured in a virtual machine, on {said['filesystem']} on the modelled disk {said['device']}."

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rig.analysis.claims.answer import Answer
-from rig.analysis.claims.claim import Line, Verdict
+from rig.analysis.claims.claim import ClaimVerdict, SummaryLine
 from rig.analysis.claims.measuring import Answered
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 # Up to this many claims are shown with everything that is known about them.
 _DETAILED_MAX = 3
 _STYLES = {
-    Verdict.CONFIRMED: "green",
-    Verdict.IMPRECISE: "yellow",
-    Verdict.REFUTED: "bold red",
-    Verdict.NOT_MEASURED: "dim",
+    ClaimVerdict.CONFIRMED: "green",
+    ClaimVerdict.IMPRECISE: "yellow",
+    ClaimVerdict.REFUTED: "bold red",
+    ClaimVerdict.NOT_MEASURED: "dim",
 }
 
 
@@ -48,7 +48,7 @@ def print_answers(answered: Sequence[Answered], console: Console) -> None:
 def headline(answers: Sequence[Answer]) -> str:
     """Return how many claims have which verdict, in one sentence."""
     counts = Counter(answer.verdict for answer in answers)
-    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ClaimVerdict if counts[verdict])
     return f"{len(answers)} claim{'' if len(answers) == 1 else 's'}: {words}."
 
 
@@ -60,8 +60,8 @@ def summary(answered: Answered) -> list[str]:
     return [_said(line, verdicts) for line in lines]
 
 
-def _said(line: Line, verdicts: dict[str, Verdict]) -> str:
-    other = {one: verdicts.get(one, Verdict.NOT_MEASURED) for one, wanted in line.rests_on.items()}
+def _said(line: SummaryLine, verdicts: dict[str, ClaimVerdict]) -> str:
+    other = {one: verdicts.get(one, ClaimVerdict.NOT_MEASURED) for one, wanted in line.rests_on.items()}
     other = {one: verdict for one, verdict in other.items() if verdict is not line.rests_on[one]}
     if not other:
         return line.text

@@ -1,8 +1,8 @@
-"""The list of faults: the arm of each, what is cut, and what is injected while the workload runs.
+"""The list of faults: the class of each, what is cut, and what is injected while the workload runs.
 
 An honest disk loses only what was not flushed, so a loss is due to the database or its file system. A dishonest disk
-does what no engine survives, so only detection is judged. In the error arm requests fail while the workload runs; in
-the clock arm time goes wrong. The last two are recorded under an injection, and then cut like any other recording.
+does what no engine survives, so only detection is judged. Under errors requests fail while the workload runs; under
+clock faults time goes wrong. The last two are recorded under an injection, and then cut like any other recording.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from rig.contract.injections import CLOCKS, ERRORS, LIVE_CUTS, Injection
 
 
-class Arm(StrEnum):
+class FaultClass(StrEnum):
     """The kinds of fault, by what an engine can be blamed for."""
 
     HONEST = "honest disk"
@@ -27,7 +27,7 @@ class FaultSpec:
     """One fault of a test id."""
 
     name: str
-    arm: Arm
+    fault_class: FaultClass
     # The module of `faults` that plans the crash states; empty if all verdicts come from the recording itself. A word
     # and not the module, so that listing scenario ids does not import numpy.
     model: str
@@ -45,30 +45,32 @@ class FaultSpec:
 
 
 _SPECS = (
-    FaultSpec("powercut", Arm.HONEST, "powercut"),
-    FaultSpec("torn", Arm.HONEST, "torn"),
-    FaultSpec("shorn", Arm.HONEST, "shorn", is_unpromised=True),
-    FaultSpec("recoverycut", Arm.HONEST, "powercut", cuts_recovery=True),
-    FaultSpec("oscrash", Arm.HONEST, "oscrash", keeps_device_cache=True),
-    FaultSpec("plp", Arm.HONEST, "plp"),
+    FaultSpec("powercut", FaultClass.HONEST, "powercut"),
+    FaultSpec("torn", FaultClass.HONEST, "torn"),
+    FaultSpec("shorn", FaultClass.HONEST, "shorn", is_unpromised=True),
+    FaultSpec("recoverycut", FaultClass.HONEST, "powercut", cuts_recovery=True),
+    FaultSpec("oscrash", FaultClass.HONEST, "oscrash", keeps_device_cache=True),
+    FaultSpec("plp", FaultClass.HONEST, "plp"),
     # Nothing is cut: the process dies, the page cache survives.
-    FaultSpec("processkill", Arm.HONEST, "", Injection.KILL, keeps_device_cache=True, keeps_page_cache=True),
+    FaultSpec("processkill", FaultClass.HONEST, "", Injection.KILL, keeps_device_cache=True, keeps_page_cache=True),
     # The rig's own cross-check: the guest's disk really loses power, and what is left of it is compared with the log.
-    FaultSpec("livecut-drop", Arm.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True),
-    FaultSpec("livecut-cache", Arm.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
+    FaultSpec(
+        "livecut-drop", FaultClass.HONEST, "", Injection.LIVECUT_DROP, is_cross_check=True, keeps_device_cache=True
+    ),
+    FaultSpec("livecut-cache", FaultClass.HONEST, "", Injection.LIVECUT_CACHE, is_cross_check=True),
     # The same for the disk of a server, which comes back; the programs on its clients go on.
-    FaultSpec("servercrash", Arm.HONEST, "", Injection.SERVERCRASH),
-    FaultSpec("discard", Arm.HONEST, "discard"),
+    FaultSpec("servercrash", FaultClass.HONEST, "", Injection.SERVERCRASH),
+    FaultSpec("discard", FaultClass.HONEST, "discard"),
     # The file system lies on two disks.
-    FaultSpec("twodisk", Arm.HONEST, "twodisk", Injection.TWODISK),
-    FaultSpec("lyingflush", Arm.DISHONEST, "lyingflush"),
-    FaultSpec("bitflip", Arm.DISHONEST, "bitflip"),
-    FaultSpec("misdirected", Arm.DISHONEST, "misdirected"),
-    FaultSpec("lostrange", Arm.DISHONEST, "lostrange"),
-    FaultSpec("bitrot", Arm.DISHONEST, "bitrot"),
-    *(FaultSpec(str(injection), Arm.CLOCK, "powercut", injection) for injection in sorted(CLOCKS)),
+    FaultSpec("twodisk", FaultClass.HONEST, "twodisk", Injection.TWODISK),
+    FaultSpec("lyingflush", FaultClass.DISHONEST, "lyingflush"),
+    FaultSpec("bitflip", FaultClass.DISHONEST, "bitflip"),
+    FaultSpec("misdirected", FaultClass.DISHONEST, "misdirected"),
+    FaultSpec("lostrange", FaultClass.DISHONEST, "lostrange"),
+    FaultSpec("bitrot", FaultClass.DISHONEST, "bitrot"),
+    *(FaultSpec(str(injection), FaultClass.CLOCK, "powercut", injection) for injection in sorted(CLOCKS)),
     # Requests fail while the workload runs, as planned in `rig.guest.programs.injections`; then the power is cut.
-    *(FaultSpec(str(injection), Arm.ERROR, "powercut", injection) for injection in sorted(ERRORS)),
+    *(FaultSpec(str(injection), FaultClass.ERROR, "powercut", injection) for injection in sorted(ERRORS)),
 )
 SPECS = {spec.name: spec for spec in sorted(_SPECS, key=lambda spec: spec.name)}
 FAULTS = tuple(SPECS)
@@ -79,9 +81,9 @@ def is_live_cut(fault: str) -> bool:
     return fault in SPECS and SPECS[fault].injection in LIVE_CUTS
 
 
-def of(arm: Arm) -> tuple[str, ...]:
-    """Return the names of the faults of an arm, sorted."""
-    return tuple(name for name, spec in SPECS.items() if spec.arm is arm)
+def of(fault_class: FaultClass) -> tuple[str, ...]:
+    """Return the names of the faults of a class, sorted."""
+    return tuple(name for name, spec in SPECS.items() if spec.fault_class is fault_class)
 
 
 # Faults that vendors document, checked most closely: the others share their mechanism or get a part of the exposure.
@@ -94,15 +96,15 @@ _RECOVERY_PART = 16
 # The workload that only makes a database is over after a few transactions; each of them shows 16 contents or more.
 # However short a workload is, at least the second number is wanted.
 _CONTENTS_OF_A_TRANSACTION, _CONTENTS_MIN = 12, 60
-HONEST_FAULTS = of(Arm.HONEST)
+HONEST_FAULTS = of(FaultClass.HONEST)
 # Faults under which an honest disk loses what was not flushed.
 FORGETTING_FAULTS = tuple(name for name in HONEST_FAULTS if SPECS[name].model)
 # Faults under which the machine goes down, and faults under which its disk also loses what is in its cache.
 CRASH_FAULTS = tuple(name for name, spec in SPECS.items() if not spec.keeps_page_cache)
 CACHE_LOSING_FAULTS = tuple(name for name, spec in SPECS.items() if not spec.keeps_device_cache)
-DISHONEST_FAULTS = of(Arm.DISHONEST)
-CLOCK_FAULTS = of(Arm.CLOCK)
-ERROR_FAULTS = of(Arm.ERROR)
+DISHONEST_FAULTS = of(FaultClass.DISHONEST)
+CLOCK_FAULTS = of(FaultClass.CLOCK)
+ERROR_FAULTS = of(FaultClass.ERROR)
 
 
 def exposure_wanted(exposure_min: int, fault: str, transaction_count: int, *, is_mutant: bool) -> int:

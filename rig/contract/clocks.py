@@ -1,6 +1,6 @@
 """The clocks with which a machine comes back, and how to tell from a process's readings that its clock was wrong.
 
-A clock is part of a crash state's address if the fault belongs to the clock arm. `rig.guest.programs.clock` says what
+A clock is part of a crash state's address if the fault is a wrong clock. `rig.guest.programs.clock` says what
 else goes wrong there, and why these clocks were chosen.
 """
 

@@ -65,7 +65,7 @@ class Scenario:
     mount_options: str = ""
     device: Device = DEVICES[DEFAULT_DEVICE]
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
-    # A `Shim`, a program of the engine's (`rig.engines.Program`), or `drop-` and the name of a sync
+    # A `Shim`, a program of the engine's (`rig.engines.ControlProgram`), or `drop-` and the name of a sync
     # (`rig.engines.syncs`) that reports success without being done.
     shim: str = Shim.NONE
     seed: int = 1

@@ -1,6 +1,7 @@
 """Database engines, one package each. The host reads the spec; the driver runs in the guest."""
 
 from rig.engines.engine import (
+    ControlProgram,
     CrowdedDatabase,
     Database,
     Driver,
@@ -11,7 +12,6 @@ from rig.engines.engine import (
     LeavableDatabase,
     ObservantDatabase,
     ObservantDriver,
-    Program,
     ReadableDatabase,
     RevocableSession,
     ServingDriver,
@@ -27,6 +27,7 @@ from rig.engines.engine import (
 from rig.engines.registry import engines, found, named
 
 __all__ = [
+    "ControlProgram",
     "CrowdedDatabase",
     "Database",
     "Driver",
@@ -37,7 +38,6 @@ __all__ = [
     "LeavableDatabase",
     "ObservantDatabase",
     "ObservantDriver",
-    "Program",
     "ReadableDatabase",
     "RevocableSession",
     "ServingDriver",

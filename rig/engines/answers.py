@@ -15,7 +15,7 @@ _TORN_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class Inventory:
     """The transactions that are there whole, and those that are there in part, each with the reason."""
 
     have: frozenset[int]

@@ -33,7 +33,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Contents:
+class ImageContents:
     """What a guest image has: its packages, as lines `name TAB version`, and whether there is a file at a path."""
 
     packages: str
@@ -50,11 +50,11 @@ class Builds(Protocol):
     def library_of_run(self, wanted: str, word: str | None) -> Library | None:
         """Return the build that a run calls `wanted`; `word` is the build that the user names, or None."""
 
-    def require_loadable(self, found: Library, guest: Contents) -> None:
+    def require_loadable(self, found: Library, guest: ImageContents) -> None:
         """Raise UsageError if a build needs more than this guest has."""
 
 
-def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...], guest: Contents) -> None:
+def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...], guest: ImageContents) -> None:
     """Raise UsageError unless a guest has the shared libraries, and the C library, that a build needs.
 
     `what` begins the message, for example `the program`.

@@ -137,7 +137,7 @@ class CrowdedDatabase(Database, Protocol):
 
 @runtime_checkable
 class EnduringDatabase(Database, Protocol):
-    """What the error arm also needs from a database while requests to its disk fail."""
+    """What error faults also need from a database while requests to its disk fail."""
 
     def rollback(self) -> None:
         """Roll back the transaction that raised, if the engine has not done so itself."""
@@ -182,7 +182,7 @@ class ObservantDriver(Driver, Protocol):
 
 @runtime_checkable
 class EnduringDriver(Driver, Protocol):
-    """A driver that can take part in the error arm: its databases are `EnduringDatabase`s."""
+    """A driver that can be measured under error faults: its databases are `EnduringDatabase`s."""
 
     def is_fault(self, error: Exception) -> bool:
         """Return whether an error is due to the disk or its content, and not to a mistake in the program."""
@@ -192,7 +192,7 @@ class EnduringDriver(Driver, Protocol):
 
 
 @dataclass(frozen=True)
-class Program:
+class ControlProgram:
     """A control: a program on top of the engine that, under some faults, breaks what the engine keeps."""
 
     # The module with its own `open_database`, see `Driver`.
@@ -257,7 +257,7 @@ class Spec:
     # Settings that are measured under every fault, even if they promise nothing. The rig's own cross-checks use them.
     cross_checks: tuple[str, ...] = ()
     # Name of a shim -> the program that is run in place of the engine.
-    programs: Mapping[str, Program] = field(default_factory=dict)
+    programs: Mapping[str, ControlProgram] = field(default_factory=dict)
     # Whether what the engine shows when it is opened depends only on the names, bytes and modes of its files and on the
     # clock. Then one opening answers for all crash states with the same file content; otherwise each state is opened.
     depends_on_files_alone: bool = True
@@ -366,7 +366,7 @@ class Engine:
 
     @property
     def endures_errors(self) -> bool:
-        """Whether the engine can take part in the error arm."""
+        """Whether the engine can be measured under error faults."""
         return isinstance(self.loaded(), EnduringDriver)
 
 
@@ -387,9 +387,9 @@ def opener(module: str, settings: Mapping[str, str], shim: str, directory: str) 
 
 
 def enduring(database: object) -> EnduringDatabase:
-    """Return the database as one that the error arm can use; raise TypeError if it cannot."""
+    """Return the database as one that can be measured under error faults; raise TypeError if it cannot."""
     if not isinstance(database, EnduringDatabase):
         raise TypeError(
-            f"{type(database).__name__} lacks what the error arm needs of a database; see docs/extend/engine.md"
+            f"{type(database).__name__} lacks what error faults need of a database; see docs/extend/engine.md"
         )
     return database

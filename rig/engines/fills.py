@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from rig.contract.errors import EngineError
-from rig.engines.replications import Metric, Stopwatch, Task
+from rig.engines.replications import ArmTask, Metric, Stopwatch
 
 # At scale 1, as in the document S4.
 RECORDS = 1_000_000
@@ -41,21 +41,21 @@ _PAUSE_S = 0.01
 
 
 @dataclass(frozen=True)
-class Load:
+class FillLoad:
     """One benchmark. If it reads, it first fills at random, outside its throughput and latency."""
 
     benchmark: str
     batch_records: int = 1
 
     @classmethod
-    def of(cls, benchmark: str, shape: Sequence[str]) -> Load:
+    def of(cls, benchmark: str, shape: Sequence[str]) -> FillLoad:
         """Return the load that an arm names by a benchmark and perhaps a shape."""
         assert list(shape) in ([], [BATCH]), f"no load is of the shape {shape}"
         return cls(benchmark, RECORDS_OF_BATCH if shape else 1)
 
 
 @dataclass(frozen=True)
-class Calls:
+class Binding:
     """The calls of a binding, as its users make them."""
 
     put: Callable[[bytes, bytes], object]
@@ -66,7 +66,7 @@ class Calls:
     settle: Callable[[], None]
 
 
-def carry_out(load: Load, calls: Calls, task: Task, watch: Stopwatch) -> int:
+def carry_out(load: FillLoad, calls: Binding, task: ArmTask, watch: Stopwatch) -> int:
     """Carry out a load and count all but the amplifications; return the bytes of the records that were put."""
     count, draws = task.scaled(RECORDS), random.Random(f"fills {task.seed}")
     keys = [b"%0*d" % (KEY_BYTES, number) for number in range(count)]
@@ -118,14 +118,14 @@ def _values(draws: random.Random) -> list[bytes]:
     return [half * 2 for half in halves]
 
 
-def _put(records: Iterable[tuple[bytes, bytes]], calls: Calls) -> int:
+def _put(records: Iterable[tuple[bytes, bytes]], calls: Binding) -> int:
     put, begin_ns = calls.put, time.perf_counter_ns()
     for key, value in records:
         put(key, value)
     return time.perf_counter_ns() - begin_ns
 
 
-def _written(records: Iterator[tuple[bytes, bytes]], batch_records: int, calls: Calls) -> int:
+def _written(records: Iterator[tuple[bytes, bytes]], batch_records: int, calls: Binding) -> int:
     begin_ns = time.perf_counter_ns()
     while part := list(islice(records, batch_records)):
         with calls.write_batch() as batch:
@@ -135,7 +135,7 @@ def _written(records: Iterator[tuple[bytes, bytes]], batch_records: int, calls: 
     return time.perf_counter_ns() - begin_ns
 
 
-def _got(keys: Iterable[bytes], calls: Calls) -> tuple[int, int]:
+def _got(keys: Iterable[bytes], calls: Binding) -> tuple[int, int]:
     """Return how long the reads took, and how many found a record."""
     get, found, begin_ns = calls.get, 0, time.perf_counter_ns()
     for key in keys:

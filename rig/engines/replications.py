@@ -40,7 +40,7 @@ class Stopwatch(Protocol):
 
 
 @dataclass(frozen=True)
-class Task:
+class ArmTask:
     """One arm of a document, to be carried out once."""
 
     arm: str
@@ -96,7 +96,7 @@ class Replication:
     # The first is the main one.
     metrics: tuple[Metric, ...]
     figures: tuple[Figure, ...]
-    carry_out: Callable[[Task, Stopwatch], None] = field(repr=False)
+    carry_out: Callable[[ArmTask, Stopwatch], None] = field(repr=False)
     # Arm -> the arm with which it is compared; other arms are compared with the first arm.
     bases: Mapping[str, str] = field(default_factory=dict)
     # Returns why an arm cannot be carried out in a directory; empty if it can.

@@ -20,7 +20,7 @@ _NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x200
 
 
 @dataclass(frozen=True, order=True)
-class Extent:
+class FileExtent:
     """A part of a file; offsets and length in bytes."""
 
     file_offset: int
@@ -34,7 +34,7 @@ class Extent:
         return not self.flags & _NOWHERE
 
 
-def extents(descriptor: int, *, synced: bool = False) -> Iterator[Extent]:
+def extents(descriptor: int, *, synced: bool = False) -> Iterator[FileExtent]:
     """Yield the extents of an open file in order; `synced` writes the file out first. Raise OSError."""
     offset = 0
     while True:
@@ -42,7 +42,9 @@ def extents(descriptor: int, *, synced: bool = False) -> Iterator[Extent]:
         _HEADER.pack_into(request, 0, offset, (1 << 64) - 1 - offset, _SYNC if synced else 0, 0, _EXTENTS_MAX, 0)
         fcntl.ioctl(descriptor, _FIEMAP, request)
         count = _HEADER.unpack_from(request)[3]
-        found = [Extent(*_EXTENT.unpack_from(request, _HEADER.size + index * _EXTENT.size)) for index in range(count)]
+        found = [
+            FileExtent(*_EXTENT.unpack_from(request, _HEADER.size + index * _EXTENT.size)) for index in range(count)
+        ]
         yield from found
         if not found or found[-1].flags & _LAST:
             return

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import UsageError
+from rig.front import options
 from rig.front.numbers import Finite
 from rig.front.rundirs import finished_runs
 
@@ -36,21 +36,16 @@ _FORMATS = ("text", "markdown", "html", "json")
 @click.option(
     "--no-corruption", is_flag=True, help="The database may not come back damaged. Every other wish includes this one."
 )
-@click.option(
-    "--device", default=DEFAULT_DEVICE, show_default=True, help="The device that the settings were measured on."
-)
-@click.option("--fs", "filesystem", help="The file system [default: every one that was measured].")
+@options.device(help="The disk that the settings were measured on.")
+@options.fs(help="The file system [default: every one that was measured].")
 @click.option("--engine", help="The engine [default: every one that was measured].")
-@click.option("--fault", "faults", multiple=True, help="What happens; may be repeated [default: the power faults].")
+@options.fault(help="What happens; may be repeated [default: the power faults].")
 @click.option(
     "--exposure",
     type=click.IntRange(min=1),
     help="Distinct file contents needed for each fault [default: the profile's].",
 )
-@click.option(
-    "--run-dir", "run_dirs", multiple=True, type=click.Path(path_type=Path, file_okay=False),
-    help="A run directory; may be repeated [default: every finished run in runs/].",
-)  # fmt: skip
+@options.run_dirs(help="Run directory; may be repeated [default: every finished run in runs/].")
 @click.option("--format", "wanted", type=click.Choice(_FORMATS), default="text", show_default=True)
 def advise(
     *, max_lost: int | None, max_lost_seconds: float | None, no_corruption: bool, device: str, filesystem: str | None,

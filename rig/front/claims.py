@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rig.front import options
 from rig.front.rundirs import RUNS, runs
 
 if TYPE_CHECKING:
@@ -24,21 +25,13 @@ _INCONCLUSIVE = 3
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[CLAIM]...")
-@click.option(
-    "--profile", default="quick", show_default=True,
-    help="quick judges claims about loss from a stored run; nightly or exhaustive measure them first.",
-)  # fmt: skip
-@click.option(
-    "--run-dir", type=click.Path(path_type=Path, file_okay=False),
-    help="Run directory for claims about loss [default: the newest in runs/].",
-)  # fmt: skip
+@options.profile(help="quick judges claims about loss from a stored run; nightly or exhaustive measure them first.")
+@options.run_dir(help="Run directory for claims about loss [default: the newest in runs/].")
 @click.option(
     "--speed", "speeds", type=click.Path(path_type=Path, dir_okay=False), multiple=True,
     help="What `rig speed --json FILE` wrote, for claims about speed; may be repeated.",
 )  # fmt: skip
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Report [default: claims.html in the run directory]."
-)
+@options.out(help="Report [default: claims.html in the run directory].")
 def claims(
     *, names: tuple[str, ...], profile: str, run_dir: Path | None, speeds: tuple[Path, ...], out: Path | None
 ) -> None:
@@ -47,7 +40,7 @@ def claims(
     CLAIM is an id such as S1-16 or a document such as S1; without any, all claims are checked. Exit code 3: some claim
     is not measured.
     """
-    from rig.analysis.claims.claim import Verdict
+    from rig.analysis.claims.claim import ClaimVerdict
     from rig.analysis.claims.loader import documents
     from rig.analysis.claims.measuring import chosen, measure
     from rig.analysis.claims.page import write_page
@@ -68,7 +61,7 @@ def claims(
     print_answers(answered, standard_output())
     click.echo(f"report: {target}")
     answers = [answer for one in answered for answer in one.answers]
-    sys.exit(_INCONCLUSIVE if any(one.verdict is Verdict.NOT_MEASURED for one in answers) else 0)
+    sys.exit(_INCONCLUSIVE if any(one.verdict is ClaimVerdict.NOT_MEASURED for one in answers) else 0)
 
 
 def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None) -> Path | None:

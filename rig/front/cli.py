@@ -6,15 +6,13 @@ import logging
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rig.contract.devices import DEFAULT_DEVICE, DEVICES
 from rig.contract.errors import RigError, UsageError
-from rig.front import programs
+from rig.front import options, programs
 from rig.front.advise import advise
 from rig.front.claims import claims
 from rig.front.images import image
@@ -74,37 +72,13 @@ main.add_command(claims)
 main.add_command(advise)
 main.add_command(report)
 main.add_command(sweep)
-_scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
-_profile_option = click.option(
-    "--profile", default="quick", show_default=True, help="How closely to look: quick, nightly or exhaustive."
-)
-_device_option = click.option(
-    "--device", default=DEFAULT_DEVICE, show_default=True, help=f"The disk: {', '.join(DEVICES)}."
-)
-_seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the workload and of sampling."
-)
-_run_dir = partial(click.option, "--run-dir", type=click.Path(path_type=Path, file_okay=False))
-_run_dir_option = _run_dir(help="Run directory [default: the newest in runs/].")
-_new_run_dir_option = _run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
-_states_option = click.option(
-    "--states",
-    type=click.IntRange(min=1),
-    help="Initial crash states of a scenario. More follow if too few file contents were seen.",
-)
-_controls_option = click.option(
-    "--controls/--no-controls", default=True, show_default=True, help="Measure the controls of the scenarios too."
-)
-_library_option = click.option(
-    "--library", metavar="WHICH", help="Another build of the engine: a shared library, or NAME==VERSION."
-)
 
 
 @main.command()
-@_scenarios_argument
-@_profile_option
-@_states_option
-@_controls_option
+@options.scenarios()
+@options.profile()
+@options.states()
+@options.controls()
 def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, controls: bool) -> None:
     """List the scenarios that a run would measure. SCENARIO may contain * and ?."""
     from rig.contract.arms import SPECS
@@ -124,26 +98,18 @@ def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, contro
 
 
 @main.command()
-@_scenarios_argument
-@_profile_option
-@_controls_option
-@_device_option
-@_seed_option
-@_library_option
-@programs.options
-@click.option(
-    "--tune",
-    "tunes",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Change a tuning option of the engine; may be repeated.",
-)
-@click.option(
-    "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="Mean pause before a transaction."
-)
-@_states_option
-@_new_run_dir_option
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
+@options.scenarios()
+@options.profile()
+@options.controls()
+@options.device()
+@options.seed()
+@options.library()
+@programs.program_options
+@options.tune()
+@options.pause_ms()
+@options.states()
+@options.run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
+@options.jobs()
 def run(
     *,
     scenarios: tuple[str, ...],
@@ -153,7 +119,7 @@ def run(
     seed: int,
     library: str | None,
     program: str | None,
-    tunes: tuple[str, ...],
+    tuning: dict[str, str],
     pause_ms: int,
     states: int | None,
     run_dir: Path | None,
@@ -173,7 +139,7 @@ def run(
     # Fail before spending a minute on the image and the templates.
     require_runs(run_dir or RUNS.absolute())
     chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
-    name, tuning = build.name if build else "", selection.tuning_of(tunes)
+    name = build.name if build else ""
     chosen = matrix.configured(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
     target = measured(chosen, wanted, run_dir, build=build, added=added, jobs=jobs)
@@ -183,9 +149,9 @@ def run(
 @main.command()
 @click.argument("scenario")
 @click.argument("state")
-@_library_option
-@click.option("--image", metavar="RECIPE", help="The recipe of the run, if the cache has lost it.")
-@_run_dir_option
+@options.library()
+@options.image(help="The recipe of the run, if the cache has lost it.")
+@options.run_dir(help="Run directory [default: the newest in runs/].")
 def replay(scenario: str, state: str, library: str | None, image: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and compare the verdict with the stored one."""
     from rig.front.progress import shown

@@ -11,7 +11,7 @@ from rig.front.rundirs import NAME, REPORT, RUNS, runs
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
-    from rig.machines.campaign import Progress
+    from rig.host import Progress
     from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
     from rig.store import Run

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rig.contract.errors import UsageError
+from rig.front import options
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
@@ -28,21 +29,16 @@ class Chosen:
     added: str
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name a program to a command."""
     for option in (
         click.option(
             "--promise",
             help=f"The promise that --program must keep: durable, prefix or atomic [default: {DEFAULT_PROMISE}].",
         ),
-        click.option(
-            "--fault",
-            "faults",
-            multiple=True,
-            help=f"A fault for --program; may be repeated [default: {DEFAULT_FAULT}].",
-        ),
-        click.option("--fs", "filesystem", help="The file system for --program."),
-        click.option("--image", metavar="RECIPE", help="What --program needs in the guest: a file RECIPE.toml."),
+        options.fault(help=f"A fault for --program; may be repeated [default: {DEFAULT_FAULT}]."),
+        options.fs(help="The file system for --program."),
+        options.image(help="What --program needs in the guest: a file RECIPE.toml."),
         click.option(
             "--program", metavar="PATH", help="Your own program, instead of scenarios: docs/how-to/your-own-program.md."
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rig.contract.errors import RigError, StoreError, UsageError
+from rig.front import options
 from rig.front.rundirs import REPORT, RUNS, newest_run
 
 if TYPE_CHECKING:
@@ -20,13 +21,8 @@ _INCONCLUSIVE = 3
 
 
 @click.command()
-@click.option(
-    "--run-dir", "run_dirs", multiple=True, type=click.Path(path_type=Path, file_okay=False),
-    help="Run directory [default: the newest in runs/]; may be repeated, with --out.",
-)  # fmt: skip
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where the report of several runs is written."
-)
+@options.run_dirs(help="Run directory [default: the newest in runs/]; may be repeated, with --out.")
+@options.out(help="Where the report of several runs is written.")
 def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
     """Print the table of a run and write its report again, or write one report of several runs.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rig.contract.errors import UsageError
 from rig.contract.scenario import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -29,17 +28,6 @@ def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
 def with_own_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
     """Return the scenarios and the controls of their groups that have the same settings."""
     return _with(scenarios, lambda control: any(control.settings == scenario.settings for scenario in scenarios))
-
-
-def tuning_of(words: Sequence[str]) -> dict[str, str]:
-    """Return the tuning in words such as `page_size=1024`; raise UsageError for a word of another form."""
-    found = {}
-    for word in words:
-        name, separator, value = word.partition("=")
-        if not (name and separator and value):
-            raise UsageError(f"--tune {word}: a tuning is NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:

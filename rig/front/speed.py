@@ -11,10 +11,11 @@ import click
 
 from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import RigError, UsageError
+from rig.front import options
 from rig.front.numbers import Finite
 
 if TYPE_CHECKING:
-    from rig.speed.session import Bench, Plan
+    from rig.speed.session import Bench, SpeedPlan
     from rig.trials.loads import Load
 
 _REPEATS, _REPEATS_VIRTUAL = 10, 2
@@ -28,14 +29,6 @@ def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tu
     return tuple(dict.fromkeys(map(int, words)))
 
 
-def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    """Return `NAME=VALUE` words as a mapping."""
-    for word in words:
-        if "=" not in word.strip("="):
-            raise UsageError(f"--set takes NAME=VALUE, a setting in the engine's own words; not {word!r}")
-    return dict(word.split("=", 1) for word in words)
-
-
 @click.command()
 @click.argument("arms", nargs=-1, metavar="[ARM]...")
 @click.option(
@@ -44,16 +37,10 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="A directory on the disk to measure.",
 )
-@click.option("--fs", "filesystem", metavar="WORD", help="Measure in a virtual machine instead, on this file system.")
-@click.option("--device", metavar="NAME", help=f"The modelled disk for --fs.  [default: {DEFAULT_DEVICE}]")
+@options.fs(help="Measure in a virtual machine instead, on this file system.")
+@options.device(default=None, show_default=False, help=f"The modelled disk for --fs.  [default: {DEFAULT_DEVICE}]")
 @click.option("--document", metavar="NAME", help="Carry out a document's own workload, such as S0, beside its figures.")
-@click.option(
-    "--transactions",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="Transactions of each writer in each trial.",
-)
+@options.transactions(help="Transactions of each writer in each trial.")
 @click.option(
     "--rows",
     callback=_numbers,
@@ -70,20 +57,8 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     default=0,
     help="Processes that look up single rows meanwhile; needs --rows and --filled.",
 )
-@click.option(
-    "--think-ms",
-    type=click.IntRange(min=0),
-    default=0,
-    help="Mean pause of each writer and reader before each transaction or read.",
-)
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    callback=_changes,
-    metavar="NAME=VALUE",
-    help="Change another setting of the engine; may be repeated.",
-)
+@options.pause_ms(default=0, help="Mean pause of each writer and reader before each transaction or read.")
+@options.tune()
 @click.option(
     "--scale",
     type=Finite(min=0, min_open=True),
@@ -95,20 +70,14 @@ def _changes(_context: click.Context, _option: click.Parameter, words: tuple[str
     type=click.IntRange(min=1),
     help=f"Counted rounds, after a warm-up.  [default: {_REPEATS}; with --fs {_REPEATS_VIRTUAL}, to see them agree]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Seed of the order of the arms and of what they write.",
-)
+@options.seed(help="Seed of the order of the arms and of what they write.")
 @click.option(
     "--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Where to store every single measurement."
 )
 def speed(
     *, arms: tuple[str, ...], folder: Path | None, filesystem: str | None, device: str | None, document: str | None,
-    transactions: int, rows: tuple[int, ...], filled: int, writers: int, readers: int, think_ms: int,
-    changes: dict[str, str], scale: float, repeats: int | None, seed: int, file: Path | None,
+    transactions: int, rows: tuple[int, ...], filled: int, writers: int, readers: int, pause_ms: int,
+    tuning: dict[str, str], scale: float, repeats: int | None, seed: int, file: Path | None,
 ) -> None:  # fmt: skip
     """Measure how fast settings are: with --dir on your own disk, without a virtual machine; with --fs in one.
 
@@ -127,17 +96,17 @@ def speed(
     from rig.trials.loads import Load
 
     _require_consistent(folder, filesystem, device)
-    loads = [Load(each, transactions, writers, seed, filled, readers, think_ms) for each in rows or (0,)]
+    loads = [Load(each, transactions, writers, seed, filled, readers, pause_ms) for each in rows or (0,)]
     if document:
-        if rows or filled or changes or think_ms or loads[0].is_shared:
+        if rows or filled or tuning or pause_ms or loads[0].is_shared:
             raise UsageError(
-                "--document brings its own load: leave out --rows, --filled, --writers, --readers, --think-ms and --set"
+                "--document brings its own load: leave out --rows, --filled, --writers, --readers, --pause-ms, --tune"
             )
         plan = _of_document(document, seed, scale)
         plan = session.narrowed(plan, arms) if arms else plan
     else:
         _require_possible(loads[0])
-        plan = session.of_arms(arms_of(arms, loads, changes), seed)
+        plan = session.of_arms(arms_of(arms, loads, tuning), seed)
     repeats = repeats or (_REPEATS_VIRTUAL if filesystem else _REPEATS)
     if file:
         _require_storable(file)
@@ -176,7 +145,7 @@ def _require_possible(load: Load) -> None:
 
 @contextmanager
 def _bench(
-    plan: Plan, folder: Path | None, filesystem: str | None, device: str, says: Callable[[str], None]
+    plan: SpeedPlan, folder: Path | None, filesystem: str | None, device: str, says: Callable[[str], None]
 ) -> Iterator[Bench]:
     """Give the place that is measured for the length of a block."""
     if folder:
@@ -216,7 +185,7 @@ def _require_storable(file: Path) -> None:
     host.require_writable(folder, "choose another file: --json FILE")
 
 
-def _of_document(name: str, seed: int, scale: float) -> Plan:
+def _of_document(name: str, seed: int, scale: float) -> SpeedPlan:
     from rig.engines import engines
     from rig.engines.replications import replications_of
     from rig.speed import session

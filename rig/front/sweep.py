@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import UsageError
+from rig.front import options
 from rig.front.rundirs import RUNS, SWEEP
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PAUSE, _FILESYSTEM, _DEVICE = "pause-ms", "fs", "device"
 _PAGE = "sweep.html"
 _OK, _INCONCLUSIVE = 0, 3
-_TRANSACTIONS, _INSTANTS = 200, 240
+_INSTANTS = 240
 
 
 @dataclass(frozen=True)
@@ -81,33 +81,26 @@ class _Asked:
 
 
 @click.command()
-@click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
+@options.scenarios(required=True, metavar="SCENARIO...")
 @click.option(
     "--over", required=True, metavar="NAME=VALUE,VALUE",
     help=f"What is varied: {_PAUSE}, {_FILESYSTEM}, {_DEVICE} or a tuning option of the engine.",
 )  # fmt: skip
-@click.option(
-    "--transactions", type=click.IntRange(min=2), default=_TRANSACTIONS, show_default=True, help="Of each recording."
-)
+@options.transactions(type=click.IntRange(min=2), help="Transactions of each recording.")
 @click.option(
     "--instants", type=click.IntRange(min=2), default=_INSTANTS, show_default=True, help="Cut instants of a recording."
 )
-@click.option("--profile", default="quick", show_default=True, help="How closely to look at the crash states besides.")
-@click.option("--controls/--no-controls", default=True, show_default=True, help="Measure the controls too.")
-@click.option("--device", default=DEFAULT_DEVICE, show_default=True, help="The disk, unless it is varied.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="As of `rig run`.")
-@click.option("--tune", "tunes", multiple=True, metavar="NAME=VALUE", help="As of `rig run`; may be repeated.")
-@click.option(
-    "--pause-ms", type=click.IntRange(min=0), default=1500, show_default=True, help="As of `rig run`, unless varied."
-)
-@click.option(
-    "--run-dir", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the runs and the page [default: one in runs/ for this command].",
-)  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Machines at a time [default: one per processor].")
+@options.profile()
+@options.controls()
+@options.device(help="The disk, unless it is varied.")
+@options.seed()
+@options.tune()
+@options.pause_ms(help="Mean pause before a transaction, unless it is varied.")
+@options.run_dir(help="Folder of the runs and the page [default: one in runs/ for this command].")
+@options.jobs()
 def sweep(
     *, scenarios: tuple[str, ...], over: str, transactions: int, instants: int, profile: str, controls: bool,
-    device: str, seed: int, tunes: tuple[str, ...], pause_ms: int, run_dir: Path | None, jobs: int,
+    device: str, seed: int, tuning: dict[str, str], pause_ms: int, run_dir: Path | None, jobs: int,
 ) -> None:  # fmt: skip
     """Measure scenarios at several values of one thing, and show how the loss at a random instant depends on it.
 
@@ -115,7 +108,6 @@ def sweep(
     """
     from rig.analysis import pages
     from rig.analysis.sweep import CAPTION, Sweep, page_html, steps, tables
-    from rig.front import selection
     from rig.front.doctor import require_runs
     from rig.front.measuring import measured
     from rig.front.reports import written
@@ -124,7 +116,7 @@ def sweep(
 
     name, values = _varied(over)
     closely = replace(matrix.profile(profile), transaction_count=transactions, instants=instants)
-    asked = _Asked(scenarios, name, closely, device, seed, selection.tuning_of(tunes), pause_ms, controls=controls)
+    asked = _Asked(scenarios, name, closely, device, seed, tuning, pause_ms, controls=controls)
     # Check all values before the first is measured, so that one that cannot be measured costs nothing.
     wanted = {value: asked.scenarios(value) for value in values}
     folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted, closely)}"

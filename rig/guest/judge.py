@@ -62,7 +62,7 @@ _KEPT_BYTES = 32 << 20
 _CLOSE, _LEAVE = b"close", b"leave"
 
 
-class Phase(StrEnum):
+class CheckPhase(StrEnum):
     """What the process is doing."""
 
     WAITING = "idle after closing"
@@ -74,7 +74,7 @@ class Phase(StrEnum):
     CLOSING = "closing"
 
 
-_PHASES = tuple(Phase)
+_PHASES = tuple(CheckPhase)
 
 
 class Judge:
@@ -172,7 +172,7 @@ class _Worker:
         gc.freeze()
         self._pid = os.fork()
         if self._pid == 0:
-            _Bench(theirs, self._printed, self._phase).serve()
+            _JudgeProcess(theirs, self._printed, self._phase).serve()
         theirs.close()
         self._end = os.pidfd_open(self._pid)
         self._poll = select.poll()
@@ -222,7 +222,7 @@ class _Worker:
         return Finding(FindingKind.DIED, detail=f"{manner(exit_code, phase)}{words}")
 
     @property
-    def _at(self) -> Phase:
+    def _at(self) -> CheckPhase:
         return _PHASES[self._phase[0]]
 
     def _reaped(self) -> tuple[int, str]:
@@ -238,7 +238,7 @@ class _Worker:
         return os.waitstatus_to_exitcode(status), words
 
 
-class _Bench:
+class _JudgeProcess:
     """The process itself, after the fork."""
 
     def __init__(self, channel: socket.socket, printing: int, phase: mmap.mmap) -> None:
@@ -274,9 +274,9 @@ class _Bench:
     def _answer(self, request: bytes) -> bytes:
         if request in {_CLOSE, _LEAVE}:
             finding = self._judged(_leave if request == _LEAVE else _close)
-            self._at(Phase.WAITING)
+            self._at(CheckPhase.WAITING)
             return _message(finding)
-        self._at(Phase.LOADING)
+        self._at(CheckPhase.LOADING)
         try:
             self._load(Site.of(json.loads(request)))
         except Exception:  # noqa: BLE001 - nothing has been opened yet, so the rig or the package is at fault
@@ -284,7 +284,7 @@ class _Bench:
         # Everything allocated so far stays for good, so spare the garbage collector from scanning it again and again.
         gc.collect()
         gc.freeze()
-        self._at(Phase.WAITING)
+        self._at(CheckPhase.WAITING)
         return _message(Finding(FindingKind.PREFIX))
 
     def _load(self, site: Site) -> None:
@@ -301,19 +301,19 @@ class _Bench:
     def _judged(self, close: Callable[[Database], None]) -> Finding:
         site = self._site
         assert site
-        self._at(Phase.OPENING)
+        self._at(CheckPhase.OPENING)
         if self._own:
             return own.recovered(site, self._own)
         met = ", ".join(self._met(site.directory)) if self._met else ""
 
         def closed(database: _Told) -> None:
-            self._at(Phase.CLOSING)
+            self._at(CheckPhase.CLOSING)
             close(database.database)
 
         finding = self._oracle.judge(lambda: _Told(site.open_database(), self._at), closed)
         return replace(finding, met=met) if met else finding
 
-    def _at(self, phase: Phase) -> None:
+    def _at(self, phase: CheckPhase) -> None:
         self._phase[0] = _PHASES.index(phase)
 
     def _say(self, words: bytes) -> None:
@@ -324,25 +324,25 @@ class _Bench:
 class _Told:
     """An open database that reports each phase of its work."""
 
-    def __init__(self, database: Database, at: Callable[[Phase], None]) -> None:
+    def __init__(self, database: Database, at: Callable[[CheckPhase], None]) -> None:
         self.database = database
         self._at = at
 
     def problems(self) -> list[str]:
-        self._at(Phase.CHECKING)
+        self._at(CheckPhase.CHECKING)
         return self.database.problems()
 
     def content(self, tables: Sequence[Table]) -> Content:
-        self._at(Phase.READING)
+        self._at(CheckPhase.READING)
         found = self.database.content(tables)
-        self._at(Phase.COMPARING)
+        self._at(CheckPhase.COMPARING)
         return found
 
     def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
         return self.database.parts(tables) if isinstance(self.database, Parted) else ()
 
     def close(self) -> None:
-        self._at(Phase.CLOSING)
+        self._at(CheckPhase.CLOSING)
         self.database.close()
 
 

@@ -103,7 +103,7 @@ CarryOut = Callable[[Orders, int, list[bytes]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Round:
+class CutRound:
     """One round at work, with what is done just before and just after its cut."""
 
     number: int
@@ -147,7 +147,7 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
                 read_back["attributes"] = filesystem.attributes_below(mounts.MOUNT_POINT)
             site = Site(orders, mounts.MOUNT_POINT, stack.top)
             # The fork ends without closing the database, whose disk is gone.
-            ending = Fork(partial(run, Round(number, site, stack))).wait()
+            ending = Fork(partial(run, CutRound(number, site, stack))).wait()
             mounts.unmount()
         ending.require(f"the workload whose disk lost power (round {number})")
         told = together(ending.messages)
@@ -190,7 +190,7 @@ def judged(disk: str, site: Site) -> Finding:
 class Cutter:
     """Cuts once: immediately, or from another thread during a commit."""
 
-    def __init__(self, round_: Round, mapper: DeviceMapper, mark: Callable[[str], None], send: Send) -> None:
+    def __init__(self, round_: CutRound, mapper: DeviceMapper, mark: Callable[[str], None], send: Send) -> None:
         self._send = send
         self._round = round_
         self._mapper = mapper
@@ -228,7 +228,7 @@ class Cutter:
         return _AFTERWARDS[self._round.site.orders.injection]
 
 
-def run(round_: Round, send: Send) -> None:
+def run(round_: CutRound, send: Send) -> None:
     """Carry out the workload of one round, including its cut; send its facts as they come."""
     mapper = DeviceMapper()
     mark = marker(mapper, LOG)

@@ -23,7 +23,7 @@ from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import Stack, disks_in_ram, stacked
 from rig.guest.programs import clock, drops, kills, own, workload
 from rig.guest.site import Site, filesystem_of
-from rig.guest.watch.forks import Fork, Program, kill_children
+from rig.guest.watch.forks import Fork, ProgramFork, kill_children
 from rig.guest.watch.sample import sample
 
 _EATMYDATA = "/usr/lib/x86_64-linux-gnu/libeatmydata.so"
@@ -118,7 +118,7 @@ def _run_apart(site: Site) -> dict[str, Any]:
     if site.orders.shim == Shim.EATMYDATA:
         environment["LD_PRELOAD"] = _EATMYDATA
     if environment:
-        fork: Fork = Program(workload.__name__, json.dumps(site.message), environment)
+        fork: Fork = ProgramFork(workload.__name__, json.dumps(site.message), environment)
     else:
         fork = Fork(lambda send: send(workload.run_marked(site)), own.limits_of(site))
     ending = fork.wait()

@@ -31,7 +31,7 @@ _DISCARD = 4
 
 
 @dataclass
-class Recording:
+class RecordedNode:
     """A node to be written to; the log and the block trace of its requests are filled in at the end."""
 
     node: str = ""
@@ -40,13 +40,15 @@ class Recording:
 
 
 @contextmanager
-def recorded(mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int) -> Iterator[Recording]:
+def recorded(
+    mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int
+) -> Iterator[RecordedNode]:
     """Yield a node above a device; requests to it are recorded until the end of the block.
 
     Raise RuntimeError if the recording is void: flushes would not be logged, the log is full, or something was written
     to the layer that is not in the log.
     """
-    made = Recording()
+    made = RecordedNode()
     log_disk, unread_disk = log_disks
     before = disks.written_bytes(device)
     with (

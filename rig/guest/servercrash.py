@@ -76,7 +76,7 @@ def _carried_out(orders: Orders, number: int, parts: list[bytes]) -> dict[str, A
             read_back = {"format": made_as, "mount": filesystem.mounted_with(stack.top)}
             site = Site(orders, mounts.MOUNT_POINT, stack.top)
             server = _Server(filesystem, site, stack)
-            round_ = livecuts.Round(number, site, stack, filesystem.isolate, server.come_back)
+            round_ = livecuts.CutRound(number, site, stack, filesystem.isolate, server.come_back)
             ending = Fork(partial(livecuts.run, round_)).wait()
             if ending.exit_code:
                 # A mapped file may have become shorter on a server that has lost data.

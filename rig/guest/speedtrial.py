@@ -24,7 +24,7 @@ from rig.guest.watch.patience import Limits
 from rig.trials import trial
 from rig.trials.busy import pollers
 from rig.trials.probe import probe
-from rig.trials.trial import Orders
+from rig.trials.trial import TrialOrders
 
 # In virtual time. A document's own workload may take minutes of it, and each look wakes the machine.
 _LIMITS = Limits(processor_s=10_000, wall_s=100_000, memory_mib=600, look_s=10)
@@ -37,7 +37,7 @@ def answer(
 
     All orders are for one engine.
     """
-    asked = [Orders.of(each) for each in orders]
+    asked = [TrialOrders.of(each) for each in orders]
     modelled = Device.of(device)
     with _mounted(asked[0], filesystem, modelled, size_mib) as (directory, disk, options):
         if what == "survey":
@@ -53,7 +53,7 @@ def answer(
 
 
 @contextmanager
-def _mounted(orders: Orders, word: str, device: Device, size_mib: int) -> Iterator[tuple[str, str, str]]:
+def _mounted(orders: TrialOrders, word: str, device: Device, size_mib: int) -> Iterator[tuple[str, str, str]]:
     """Give the directory of a new file system, the sysfs folder of its disk, and how it is mounted."""
     filesystem = holding(filesystem_named(word), load(orders.engine_module).spec.file_count)
     serving.require_modules(filesystem)

@@ -22,6 +22,7 @@ from rig.contract.findings import Finding
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import LogError, LogFile, Logs
+from rig.host import Progress
 from rig.machines import machine, record, recover
 from rig.machines.guests import Source
 from rig.machines.pool import Pooled, Pools
@@ -39,19 +40,6 @@ _BATCH = 16
 # The fewest contents that are worth a clone of their own (it takes half a second to warm up) while other recordings
 # keep all machines busy.
 _PART_MIN = 160
-
-
-class Progress(Protocol):
-    """Receives the progress of a campaign; called from several threads."""
-
-    def says(self, text: str) -> None:
-        """Take a line of text."""
-
-    def planned(self, cut_count: int) -> None:
-        """Add to the cuts that will be judged."""
-
-    def judged(self, cut_count: int) -> None:
-        """Add to the cuts that have been judged."""
 
 
 class Silent:

@@ -21,7 +21,7 @@ from typing import Any
 from rig import host
 from rig.cache import cache_folder, locked, require_cache
 from rig.contract.errors import HostError, UsageError
-from rig.engines.builds import Contents
+from rig.engines.builds import ImageContents
 from rig.machines import debian, initrd, usermodekernel
 from rig.wheels import wheel
 
@@ -83,9 +83,9 @@ class Image:
         return self.folder / "root.img"
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> ImageContents:
         """Return what a program may find in the image."""
-        return Contents((self.folder / "packages.txt").read_text(), self._has)
+        return ImageContents((self.folder / "packages.txt").read_text(), self._has)
 
     def _has(self, path: str) -> bool:
         """Return whether the root disk has a file at an absolute path without blanks."""

@@ -14,7 +14,7 @@ from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, WriteLog
 from rig.faults.selection import evenly_spaced
 from rig.machines.pool import Clones
-from rig.machines.session import Recovered, Session
+from rig.machines.session import Recovered, VerifierSession
 from rig.planning import recoverycuts
 from rig.planning.matrix import Profile
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
@@ -60,7 +60,7 @@ def recover(
     while len(found) < len(states):
         try:
             with machines.clone(recording=log.path) as machine:
-                for one in Session(machine, scenario, log).recoveries(states[len(found) :]):
+                for one in VerifierSession(machine, scenario, log).recoveries(states[len(found) :]):
                     found.append(one)  # noqa: PERF402 - an error must not lose the earlier ones
         except (VmError, TimeoutError):
             if stopped and stopped.is_set():

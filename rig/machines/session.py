@@ -46,7 +46,7 @@ class Recovered:
     places: tuple[tuple[int, int], ...]
 
 
-class Session:
+class VerifierSession:
     """One clone at work. Its base image holds the log up to entry `_base_end`."""
 
     def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog, patience: int = 1) -> None:

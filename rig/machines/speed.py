@@ -19,8 +19,8 @@ from rig.machines.argv import INSTRUCTIONS_PER_S
 from rig.machines.template import Template, qemu_version
 from rig.speed.session import Survey
 from rig.speed.speeds import INSTRUCTIONS
-from rig.trials.probe import Probe
-from rig.trials.trial import Orders
+from rig.trials.probe import SyncProbe
+from rig.trials.trial import TrialOrders
 
 _LIMIT_S = 3600
 # The disk is part of a recorder's memory, and the guest must do with the rest.
@@ -36,7 +36,7 @@ class InGuest:
     filesystem: FileSystem
     device: Device
     # The orders of any trial; the bench is surveyed in its machine.
-    first: Orders
+    first: TrialOrders
     disk_mib: int
 
     def survey(self) -> Survey:
@@ -53,9 +53,9 @@ class InGuest:
         }
         versions = {"rig": version("powercut-rig"), **told["versions"]}
         options = told["options"].split(",")
-        return Survey(self.filesystem.kernel_type, options, [], versions, Probe(**told["probe"]), virtual=virtual)
+        return Survey(self.filesystem.kernel_type, options, [], versions, SyncProbe(**told["probe"]), virtual=virtual)
 
-    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         """Return which trials cannot be carried out here, and why; one machine answers for all trials of an engine."""
         found: dict[str, str] = {}
         for module in dict.fromkeys(one.engine_module for one in orders.values()):
@@ -64,12 +64,12 @@ class InGuest:
                 found |= zip(asked, self._told("hindrances", list(asked.values()))["hindrances"], strict=True)
         return {arm: found[arm] for arm in orders if found.get(arm)}
 
-    def carried_out(self, orders: Orders) -> dict[str, Any]:
+    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
         """Carry out a trial in a machine of its own; return its facts, or `error` with the reason."""
         found: dict[str, Any] = self._told("facts", [orders])["facts"]
         return found
 
-    def _told(self, what: str, orders: Sequence[Orders]) -> dict[str, Any]:
+    def _told(self, what: str, orders: Sequence[TrialOrders]) -> dict[str, Any]:
         asked = {
             "what": what, "orders": [each.message for each in orders], "filesystem": self.filesystem.word,
             "device": self.device.message, "size_mib": self.disk_mib,

@@ -25,11 +25,11 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, LogFile, WriteLog
 from rig.machines.pool import Clones
-from rig.machines.session import Session
+from rig.machines.session import VerifierSession
 
 _TRIES = 2
 # A guest on a busy host takes an engine for stuck that only waits for a processor. So the guest waits longer the second
-# time, and `Session` decides whether the engine is stuck.
+# time, and `VerifierSession` decides whether the engine is stuck.
 _PATIENCE = 6
 _PANIC = "Kernel panic"
 # Lost machines after which a job moves to the reference, if there is one.
@@ -87,7 +87,7 @@ def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
         try:
             with (reference if tries and reference else machines).clone(recording=log.path) as machine:
                 try:
-                    session = Session(machine, scenario, log, _PATIENCE if tries else 1)
+                    session = VerifierSession(machine, scenario, log, _PATIENCE if tries else 1)
                     for finding in session.findings(states[done:end], clocks[done:end]):
                         told = finding
                         if reference and is_other and not tries and finding.kind in _ASKED_AGAIN:

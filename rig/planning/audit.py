@@ -17,7 +17,7 @@ from functools import cached_property
 from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
 from rig.contract.scenario import Scenario
-from rig.faults import Disk, Fault, JointState, Logs
+from rig.faults import DiskLetter, Fault, JointState, Logs
 from rig.faults.arrays import ByteArray
 from rig.faults.jointlegality import JointChecker
 from rig.faults.legality import Checker, Legality, Rule
@@ -109,7 +109,7 @@ class Auditor:
     def _joint_complaint(self, content: ByteArray, state: JointState, entry: int) -> str:
         """Return why a content is not known to be legal after all marks before an entry of log `a`; empty if it is."""
         joint, second_begin = self._joint_checker, self._disks_bytes[0]
-        late, instant = list(Disk).index(state.late), state.states[state.late].instant
+        late, instant = list(DiskLetter).index(state.late), state.states[state.late].instant
         seen, claimed = joint.mark_count(late, instant), joint.mark_count(0, entry)
         if seen < claimed:
             return f"it answers for {claimed} marks, but only {seen} lie before entry {instant} of disk {state.late}"

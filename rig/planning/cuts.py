@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rig.contract.arms import SPECS, Arm
+from rig.contract.arms import SPECS, FaultClass
 from rig.contract.clocks import AFTER_CUT, Clock
 from rig.contract.results import PhaseFacts, PlanFacts, Verdict
 from rig.contract.scenario import Scenario
@@ -63,7 +63,7 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
     found = [Cut(scenario.id, state, logs.digest(state), state.instant, 0) for state in planned.states]
     instants = _instants(scenario, profile.instants_of(scenario), logs, timeline)
     found += instants
-    if SPECS[scenario.fault].arm is Arm.CLOCK:
+    if SPECS[scenario.fault].fault_class is FaultClass.CLOCK:
         found = _under_clocks(found, AFTER_CUT[scenario.fault])
     facts = PlanFacts(
         len(found), planned.epoch_count, planned.epochs_exhaustive, planned.epochs_sampled, len(instants),

@@ -12,7 +12,7 @@ from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
 from operator import attrgetter
 
-from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, Arm, exposure_wanted
+from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, FaultClass, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
 from rig.contract.injections import ERRORS, MENDING, Injection
@@ -85,7 +85,8 @@ class Profile:
     def exposure_of(self, scenario: Scenario) -> int:
         """Return how many distinct file contents are wanted; 0 where a fixed number of states will do."""
         spec = SPECS[scenario.fault]
-        is_fixed = is_unprotected(scenario) or spec.arm is Arm.DISHONEST or spec.is_unpromised or spec.cuts_recovery
+        is_dishonest = spec.fault_class is FaultClass.DISHONEST
+        is_fixed = is_unprotected(scenario) or is_dishonest or spec.is_unpromised or spec.cuts_recovery
         if is_fixed or scenario.shim != "none" or not spec.model:
             return 0
         return exposure_wanted(self.exposure_min, scenario.fault, self.transactions_of(scenario), is_mutant=False)
@@ -95,7 +96,8 @@ class Profile:
         spec = SPECS[scenario.fault]
         if scenario.dropped_sync:
             return self.side_states_max * 3 // 2
-        if is_unprotected(scenario) or spec.arm is Arm.DISHONEST or spec.is_unpromised or scenario.shim != "none":
+        is_dishonest = spec.fault_class is FaultClass.DISHONEST
+        if is_unprotected(scenario) or is_dishonest or spec.is_unpromised or scenario.shim != "none":
             return max(1, self.side_states_max // 2)
         return self.states_max if scenario.fault in MAIN_FAULTS else self.side_states_max
 

@@ -39,7 +39,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Ending:
+class PlanningEnd:
     """Why no more states are planned though more file contents are wanted."""
 
     why: str
@@ -66,7 +66,7 @@ class Planner:
         audited_count = self._auditor.audit_recoveries(scenario, recoveries, self._profile.audit_count)
         return Planned(scenario, recoveries, replace(facts, audited_count=audited_count))
 
-    def more(self, one: Planned, verdicts: Sequence[Verdict]) -> Planned | Ending | None:
+    def more(self, one: Planned, verdicts: Sequence[Verdict]) -> Planned | PlanningEnd | None:
         """Plan twice as many states if more file contents are wanted, or return why not; None if there are enough."""
         wanted = self._profile.exposure_of(one.scenario)
         if not wanted:
@@ -76,12 +76,12 @@ class Planner:
         if seen_count >= wanted:
             return None
         if seen_count == one.seen_count:
-            return Ending(f"the last of {len(known)} states showed no new one", is_saturated=True)
+            return PlanningEnd(f"the last of {len(known)} states showed no new one", is_saturated=True)
         if one.states_max >= self._profile.states_max_of(one.scenario) * _GROWTH_MAX:
-            return Ending(f"{len(known)} states were the most that this profile plans", is_saturated=False)
+            return PlanningEnd(f"{len(known)} states were the most that this profile plans", is_saturated=False)
         grown = self._planned(one.scenario, one.states_max * 2, known, one.facts.audited_count)
         if len(grown.batches[0][1]) == len(known):
-            return Ending(f"there are no more than these {len(known)} states", is_saturated=True)
+            return PlanningEnd(f"there are no more than these {len(known)} states", is_saturated=True)
         return replace(grown, seen_count=seen_count)
 
     def _planned(self, scenario: Scenario, states_max: int, known: Sequence[Cut], audited_count: int) -> Planned:

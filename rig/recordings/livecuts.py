@@ -43,7 +43,7 @@ _OFFSET_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Round:
+class RecordedRound:
     """One round: the log as recorded, and what remained of the disk."""
 
     number: int
@@ -63,7 +63,7 @@ class LiveCut:
     unflushed_count: int
 
 
-def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int) -> Iterator[Round]:
+def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int) -> Iterator[RecordedRound]:
     """Yield the rounds of a recording of live cuts, whose parts alternate between a log and the disk that it left."""
     for number, (one, log, filled) in enumerate(zip(told["rounds"], parts[::2], parts[1::2], strict=True), start=1):
         device: ByteArray = np.zeros(disk_mib << 20, dtype=np.uint8)
@@ -71,7 +71,7 @@ def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int) -> It
             offset = int.from_bytes(filled[place : place + _OFFSET_BYTES], "little")
             data = filled[place + _OFFSET_BYTES : place + _OFFSET_BYTES + CHUNK_BYTES]
             device[offset : offset + CHUNK_BYTES] = np.frombuffer(data, dtype=np.uint8)
-        yield Round(number, one, log, device)
+        yield RecordedRound(number, one, log, device)
 
 
 def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
@@ -83,7 +83,7 @@ def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) 
         raise LegalityError(f"the rig is wrong and {scenario.id} is void: {error}") from error
 
 
-def prove(injection: Injection, one: Round) -> LiveCut:
+def prove(injection: Injection, one: RecordedRound) -> LiveCut:
     """Return the result of a live cut; raise LegalityError if no honest disk could have left this content."""
     with TemporaryDirectory(prefix="rig-") as name:
         whole, until_cut = Path(name, "whole"), Path(name, "until-cut")
@@ -135,7 +135,7 @@ def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], 
     return count
 
 
-def _proven_state(injection: Injection, one: Round, log: WriteLog) -> CrashState | None:
+def _proven_state(injection: Injection, one: RecordedRound, log: WriteLog) -> CrashState | None:
     keeps_cache = injection is Injection.LIVECUT_DROP
     checker = Checker(log, len(one.device), is_replay=keeps_cache)
     answer = checker.check(one.device, log.entry_count, Rule.SEEN if keeps_cache else Rule.WHOLE)

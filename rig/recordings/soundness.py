@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.contract.arms import SPECS, Arm
+from rig.contract.arms import SPECS, FaultClass
 from rig.contract.errors import RecordingError
 from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.injections import Injection
@@ -111,7 +111,7 @@ def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> No
     require_attributes(void, scenario.filesystem, told["filesystem"].get("attributes", ""))
     acks = sum(mark.text.startswith("ack-") for mark in logs.first.marks)
     spec = SPECS[scenario.fault]
-    must_finish = not spec.injection or spec.arm is Arm.CLOCK or spec.injection is Injection.TWODISK
+    must_finish = not spec.injection or spec.fault_class is FaultClass.CLOCK or spec.injection is Injection.TWODISK
     if acks != scenario.workload.transaction_count and must_finish:
         raise RecordingError(f"{void}: {acks} of {scenario.workload.transaction_count} transactions acknowledged")
 

@@ -77,7 +77,7 @@ def _named(pattern: str) -> list[tuple[Engine, Mapping[str, str]]]:
 
 def _tuning(engine: Engine, changed: Mapping[str, str]) -> Mapping[str, str]:
     if unknown := sorted(set(changed) & set(engine.spec.settings)):
-        raise UsageError(f"{', '.join(unknown)} is part of the name of an arm: name another arm instead of --set")
+        raise UsageError(f"{', '.join(unknown)} is part of the name of an arm: name another arm instead of --tune")
     return {**engine.spec.tuning, **changed}
 
 

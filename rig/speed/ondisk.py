@@ -23,7 +23,7 @@ from rig.speed.place import Place, place_of
 from rig.speed.session import Survey
 from rig.trials import disks, trial
 from rig.trials.probe import probe
-from rig.trials.trial import Orders
+from rig.trials.trial import TrialOrders
 
 _TRIAL_LIMIT_S = 1800
 # For the processes, the probe, and the file system's own needs.
@@ -48,11 +48,11 @@ class OnDisk:
             place.filesystem, place.options, described, _versions(), found, (*place.warnings, *found.warnings)
         )
 
-    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         """Return which trials cannot be carried out here, and why."""
         return {arm: why for arm, one in orders.items() if (why := trial.hindrance(one, str(self._scratch)))}
 
-    def carried_out(self, orders: Orders) -> dict[str, Any]:
+    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
         """Carry out a trial in a process of its own; return its facts, or `error` with the reason."""
         folder = self._scratch / "trial"
         folder.mkdir()

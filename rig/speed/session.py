@@ -18,12 +18,13 @@ from typing import Any, Protocol
 from rig.contract.errors import EngineError, UsageError
 from rig.engines import Engine
 from rig.engines.replications import NEEDED_BYTES_MIN, Figure, Metric, Replication
+from rig.host import Progress
 from rig.speed.arms import Arm
 from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Space, Speeds, Trial
 from rig.trials import disks
 from rig.trials.disks import Disk
-from rig.trials.probe import Probe
-from rig.trials.trial import Orders
+from rig.trials.probe import SyncProbe
+from rig.trials.trial import TrialOrders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
 _READS_PER_SECOND = Metric("reads_per_s", "reads/s", more_is_better=True)
@@ -31,26 +32,13 @@ _READS_PER_SECOND = Metric("reads_per_s", "reads/s", more_is_better=True)
 _FURTHER_RUNS_MAX = 8
 
 
-class Progress(Protocol):
-    """Receives the progress of a measurement."""
-
-    def says(self, text: str) -> None:
-        """Show a line."""
-
-    def planned(self, cut_count: int) -> None:
-        """Expect `cut_count` trials."""
-
-    def judged(self, cut_count: int) -> None:
-        """Count trials that are over."""
-
-
 @dataclass(frozen=True)
-class Plan:
+class SpeedPlan:
     """What is measured: for each arm its orders and its facts."""
 
     experiment: str
     metrics: Sequence[Metric]
-    arms: Mapping[str, tuple[Orders, ArmFacts]]
+    arms: Mapping[str, tuple[TrialOrders, ArmFacts]]
     # Roughly how much one trial keeps on the disk.
     needed_bytes: int
     # For a document: its file, its figures, and its rows without an arm -> why.
@@ -67,7 +55,7 @@ class Survey:
     options: Sequence[str]
     disks: Sequence[Disk]
     versions: Mapping[str, str]
-    probe: Probe
+    probe: SyncProbe
     warnings: tuple[str, ...] = ()
     virtual: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,29 +66,29 @@ class Bench(Protocol):
     def survey(self) -> Survey:
         """Measure a sync, and return the facts about the bench."""
 
-    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         """Return why trials cannot be carried out here, by arm; arms whose trials can are left out."""
 
-    def carried_out(self, orders: Orders) -> dict[str, Any]:
+    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
         """Carry out a trial in an empty directory; return its facts, or `error` with the reason."""
 
 
-def of_arms(arms: Sequence[Arm], seed: int) -> Plan:
+def of_arms(arms: Sequence[Arm], seed: int) -> SpeedPlan:
     """Return the plan of settings under loads."""
     # Each arm is compared with the first of the same load.
     base_of = {arm.load: arm.name for arm in reversed(arms)}
     facts = {
         arm.name: (
-            Orders(arm.engine.module, seed, arm.all_settings, arm.load),
+            TrialOrders(arm.engine.module, seed, arm.all_settings, arm.load),
             ArmFacts(arm.engine.name, arm.all_settings, arm.load.name, base_of[arm.load], {}),
         )
         for arm in arms
     }
     metrics = (_PER_SECOND, _READS_PER_SECOND) if any(arm.load.readers for arm in arms) else (_PER_SECOND,)
-    return Plan("settings", metrics, facts, max(arm.load.estimated_bytes for arm in arms))
+    return SpeedPlan("settings", metrics, facts, max(arm.load.estimated_bytes for arm in arms))
 
 
-def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scale: float) -> Plan:
+def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scale: float) -> SpeedPlan:
     """Return the plan of a document's workloads, in one engine or in several, with the arms of all workloads.
 
     Raise UsageError if two of them contradict each other.
@@ -108,12 +96,12 @@ def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scal
     _require_agreement(workloads)
     load = f"scale {scale:g}"
     parts = [one for _, one in workloads]
-    return Plan(
+    return SpeedPlan(
         experiment=parts[0].name,
         metrics=list(dict.fromkeys(metric for one in parts for metric in one.metrics)),
         arms={
             arm: (
-                Orders(engine.module, seed, {}, document=one.name, arm=arm, scale=scale),
+                TrialOrders(engine.module, seed, {}, document=one.name, arm=arm, scale=scale),
                 ArmFacts(engine.name, {}, load, one.bases.get(arm, one.arms[0]), {}),
             )
             for engine, one in workloads
@@ -126,7 +114,7 @@ def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scal
     )
 
 
-def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
+def narrowed(plan: SpeedPlan, patterns: Sequence[str]) -> SpeedPlan:
     """Return a plan with only the arms that match the patterns, and the arms that these are compared with.
 
     Raise UsageError for a pattern that matches no arm.
@@ -155,7 +143,7 @@ def _require_agreement(workloads: Sequence[tuple[Engine, Replication]]) -> None:
                 )
 
 
-def measure(plan: Plan, bench: Bench, repeats: int, seed: int, progress: Progress) -> Speeds:
+def measure(plan: SpeedPlan, bench: Bench, repeats: int, seed: int, progress: Progress) -> Speeds:
     """Measure a plan on a bench.
 
     Raise UsageError if no arm can be carried out there, EngineError for a trial that failed.
@@ -214,7 +202,7 @@ def _left_out(hindered: Mapping[str, str]) -> Iterator[str]:
         yield f"{', '.join(arms)} {'is' if len(arms) == 1 else 'are'} left out: {why}"
 
 
-def _agreeing(plan: Plan, name: str, bench: Bench, trials: Sequence[Trial], progress: Progress) -> list[Trial]:
+def _agreeing(plan: SpeedPlan, name: str, bench: Bench, trials: Sequence[Trial], progress: Progress) -> list[Trial]:
     """Return an arm's counted trials if all took the same time; else as many equal ones, from these and further runs.
 
     After `_FURTHER_RUNS_MAX` further runs the first ones stand: `Speeds.spread` tells by how much they differ.
@@ -233,7 +221,7 @@ def _agreeing(plan: Plan, name: str, bench: Bench, trials: Sequence[Trial], prog
     return first
 
 
-def _carried_out(plan: Plan, name: str, bench: Bench, *, is_watched: bool) -> dict[str, Any]:
+def _carried_out(plan: SpeedPlan, name: str, bench: Bench, *, is_watched: bool) -> dict[str, Any]:
     orders, facts = plan.arms[name]
     found = bench.carried_out(replace(orders, watched=is_watched))
     if "error" in found:

@@ -57,7 +57,7 @@ from rig import host
 from rig.contract.errors import StoreError
 from rig.engines.replications import Figure, Metric
 from rig.trials.disks import Counters, Disk
-from rig.trials.probe import Probe
+from rig.trials.probe import SyncProbe
 
 FORMAT = "powercut-rig speed 4"
 _FORMATS = {FORMAT, *(f"powercut-rig speed {number}" for number in (1, 2, 3))}
@@ -136,7 +136,7 @@ class Speeds:
     filesystem: str
     options: Sequence[str]
     disks: Sequence[Disk]
-    probe: Probe
+    probe: SyncProbe
     warnings: Sequence[str]
     seed: int
     repeats: int
@@ -211,7 +211,7 @@ def _speeds(message: dict[str, Any]) -> Speeds:
             **message,
             "metrics": [Metric(**one) for one in message["metrics"]],
             "figures": [Figure(**one) for one in message["figures"]],
-            "probe": Probe(**message["probe"]),
+            "probe": SyncProbe(**message["probe"]),
             "arms": {name: ArmFacts(**one) for name, one in message["arms"].items()},
             "trials": [_trial(one) for one in message["trials"]],
             "filesystem": place["filesystem"],

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from rig.contract.errors import EngineError
 from rig.engines import RevocableSession, Session
-from rig.trials.stopwatch import Stopwatch
+from rig.trials.stopwatch import TrialStopwatch
 from rig.workloads.operations import Operation, Row
 
 # How often to try a transaction or a read that is refused because another connection is at work.
@@ -128,7 +128,7 @@ def in_threads(
     writers: Sequence[Callable[[Session], Written]],
     readers: Sequence[Callable[[Session], Read]],
     is_over: Flag,
-    watch: Stopwatch,
+    watch: TrialStopwatch,
 ) -> tuple[int, list[Written], list[Read]]:
     """Give each writer and reader a thread; all use one session. Return when all began, and what each measured."""
     may_begin = threading.Event()
@@ -151,7 +151,7 @@ def together(
     writers: Sequence[Callable[[Session], Written]],
     readers: Sequence[Callable[[Session], Read]],
     is_over: Flag,
-    watch: Stopwatch,
+    watch: TrialStopwatch,
 ) -> tuple[int, list[Written], list[Read]]:
     """Give each writer and reader a process and a connection; return when all began, and what each measured."""
     context = multiprocessing.get_context("fork")

@@ -25,7 +25,7 @@ _UNCOUNTED = 10
 
 
 @dataclass(frozen=True)
-class Probe:
+class SyncProbe:
     """The syncs of one block, one after the other: the median and the fastest."""
 
     sync_s: float
@@ -50,7 +50,7 @@ class Probe:
         return tuple(found)
 
 
-def probe(folder: Path, below: Sequence[Path]) -> Probe:
+def probe(folder: Path, below: Sequence[Path]) -> SyncProbe:
     """Sync one block of a new file in a folder; `below` are the sysfs folders of its disks."""
     path = folder / "probe"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -64,7 +64,7 @@ def probe(folder: Path, below: Sequence[Path]) -> Probe:
         os.close(descriptor)
         path.unlink()
     flushes = after.since(before).flush_count if after and before else None
-    return Probe(statistics.median(taken_s), min(taken_s), None if flushes is None else flushes / _COUNT)
+    return SyncProbe(statistics.median(taken_s), min(taken_s), None if flushes is None else flushes / _COUNT)
 
 
 def _synced(descriptor: int) -> float:

@@ -20,7 +20,7 @@ _PROCESSES = Path("/proc")
 _Number = TypeVar("_Number", int, float)
 
 
-class Stopwatch:
+class TrialStopwatch:
     """A `rig.engines.replications.Stopwatch` that reads the block layer and the process."""
 
     def __init__(self, directory: Path, below: Sequence[Path], watcher: Watcher | None = None) -> None:

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from rig.engines import Engine, ServingDriver, Session, Sharing, load
-from rig.engines.replications import Replication, Task, replications_of
+from rig.engines.replications import ArmTask, Replication, replications_of
 from rig.trials.connections import Draws, Flag, Read, Written, in_threads, read, together, write
 from rig.trials.loads import Carried, Load
 from rig.trials.space import Watcher
-from rig.trials.stopwatch import Stopwatch
+from rig.trials.stopwatch import TrialStopwatch
 from rig.workloads.operations import Operation
 
 
 @dataclass(frozen=True)
-class Orders:
+class TrialOrders:
     """What a trial has to do: a load under settings, or an arm of a document."""
 
     engine_module: str
@@ -46,7 +46,7 @@ class Orders:
         return asdict(self)
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Orders:
+    def of(cls, message: Mapping[str, Any]) -> TrialOrders:
         """Return the orders in a message."""
         return cls(**{**message, "load": Load(**message["load"]) if message["load"] else None})
 
@@ -57,25 +57,25 @@ class Orders:
         return next((one for one in found if one.name == self.document and self.arm in one.arms), None)
 
 
-def hindrance(orders: Orders, directory: str) -> str:
+def hindrance(orders: TrialOrders, directory: str) -> str:
     """Return why a trial cannot be carried out in a directory; empty if it can."""
     replication = orders.replication
     return replication.hindrance(orders.arm, directory) if replication else ""
 
 
-def carry_out(orders: Orders, directory: str, disks: Sequence[str]) -> dict[str, Any]:
+def carry_out(orders: TrialOrders, directory: str, disks: Sequence[str]) -> dict[str, Any]:
     """Carry out one trial in a directory and return its facts; `disks` are the sysfs folders of the disks below it."""
     place = Path(directory)
     with Watcher(place) if orders.watched else nullcontext() as watcher:
-        return _carried(orders, Stopwatch(place, [Path(disk) for disk in disks], watcher))
+        return _carried(orders, TrialStopwatch(place, [Path(disk) for disk in disks], watcher))
 
 
-def _carried(orders: Orders, watch: Stopwatch) -> dict[str, Any]:
+def _carried(orders: TrialOrders, watch: TrialStopwatch) -> dict[str, Any]:
     if orders.load:
         return _of_settings(load(orders.engine_module), orders, orders.load, watch)
     replication = orders.replication
     assert replication, f"no document {orders.document}"
-    replication.carry_out(Task(orders.arm, str(watch.directory), orders.seed, orders.scale), watch)
+    replication.carry_out(ArmTask(orders.arm, str(watch.directory), orders.seed, orders.scale), watch)
     facts = watch.facts
     counts = facts["counts"]
     metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
@@ -84,7 +84,7 @@ def _carried(orders: Orders, watch: Stopwatch) -> dict[str, Any]:
     return {**facts, **told, "live_bytes": None, "metrics": metrics}
 
 
-def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -> dict[str, Any]:
+def _of_settings(engine: Engine, orders: TrialOrders, load: Load, watch: TrialStopwatch) -> dict[str, Any]:
     carried = Carried(load, engine.spec)
     work = [carried.transactions(writer) for writer in range(load.writers)]
     begin_ns, written, done = _carried_out(engine, orders, carried, watch, work)
@@ -111,8 +111,9 @@ def _of_settings(engine: Engine, orders: Orders, load: Load, watch: Stopwatch) -
 
 
 def _carried_out(
-    engine: Engine, orders: Orders, carried: Carried, watch: Stopwatch, work: Sequence[Sequence[Sequence[Operation]]]
-) -> tuple[int, list[Written], list[Read]]:
+    engine: Engine, orders: TrialOrders, carried: Carried, watch: TrialStopwatch,
+    work: Sequence[Sequence[Sequence[Operation]]],
+) -> tuple[int, list[Written], list[Read]]:  # fmt: skip
     """Make the database and carry out the work; return when it began, and what each writer and reader measured."""
     load, opened = carried.load, partial(engine.driver().open_database, str(watch.directory), orders.settings)
     database = opened()
@@ -158,7 +159,7 @@ def main() -> None:
     """Carry out the orders, and print the facts, or one line that says why they are missing."""
     try:
         message = json.loads(sys.stdin.buffer.read())
-        told = carry_out(Orders.of(message["orders"]), message["directory"], message["disks"])
+        told = carry_out(TrialOrders.of(message["orders"]), message["directory"], message["disks"])
     except ModuleNotFoundError as error:
         told = {"error": f"it needs the Python package {error.name}, which is not installed beside the rig"}
     except Exception as error:

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rig.contract.errors import UsageError
 from rig.contract.results import MeasuredScenario
 from rig.front import cli
-from rig.front.selection import tuning_of
 from rig.store import Run
 from tests.unit import samples
 from tests.unit.storedruns import stored
@@ -201,12 +199,6 @@ def test_a_tuned_run_is_another_candidate_and_the_command_repeats_its_tuning(her
     assert "wal_full wal_autocheckpoint=1000 pause=100ms" in result.stdout
     (command,) = [line for line in result.stdout.splitlines() if line.startswith("  rig run ")]
     assert command.endswith("--device ssd-sata --tune wal_autocheckpoint=1000 --pause-ms 100")
-
-
-@pytest.mark.parametrize("words", [["--tune", "wal_autocheckpoint"], ["--tune", "=5"], ["--tune", "page_size="]])
-def test_a_tuning_that_is_none_is_a_usage_error(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="a tuning is NAME=VALUE"):
-        tuning_of(words[1:])
 
 
 @pytest.mark.parametrize("wanted", ["text", "markdown", "html", "json"])

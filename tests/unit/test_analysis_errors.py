@@ -1,4 +1,4 @@
-"""The error arm: nothing counts until errors were seen, by every scenario that promises anything."""
+"""Error faults: nothing counts until errors were seen, by every scenario that promises anything."""
 
 from __future__ import annotations
 

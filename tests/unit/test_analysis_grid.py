@@ -10,7 +10,7 @@ from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
-from rig.contract.arms import FAULTS, SPECS, Arm
+from rig.contract.arms import FAULTS, SPECS, FaultClass
 from rig.contract.results import MeasuredScenario, VerdictKind
 from tests.unit.samples import durable, measured, sqlite, verdict
 
@@ -35,9 +35,9 @@ def test_every_scenario_stands_where_its_fault_and_its_settings_meet(wanted: set
     }
     assert wanted == set(placed)
     assert all(one == (*c.settings.values(), c.fault) for one, c in placed.items())
-    arms = [list(Arm).index(line.arm) for line in found.lines]
+    arms = [list(FaultClass).index(line.fault_class) for line in found.lines]
     assert sorted(arms) == arms
-    assert all(line.arm is SPECS[line.fault].arm for line in found.lines)
+    assert all(line.fault_class is SPECS[line.fault].fault_class for line in found.lines)
 
 
 def test_the_marks_tell_kept_broken_doubtful_and_unpromised_apart() -> None:

@@ -12,7 +12,7 @@ from rig.analysis import mutations, protocol
 from rig.analysis.controls import check_controls, is_sabotaged, must_break
 from rig.analysis.metrics import outcome
 from rig.analysis.outcome import Result, summarise
-from rig.analysis.protocol import Comparison
+from rig.analysis.protocol import SyncComparison
 from rig.analysis.report import report_html
 from rig.analysis.table import table_text
 from rig.contract.results import LiveFinding, MeasuredScenario, Verdict, VerdictKind
@@ -119,7 +119,7 @@ def with_syncs(
     ],
 )
 def test_syncs_as_documented_are_nothing_to_speak_of(settings: dict[str, str], sequences: list[str]) -> None:
-    assert Comparison() == protocol.compare(with_syncs(*sequences, settings=settings))
+    assert SyncComparison() == protocol.compare(with_syncs(*sequences, settings=settings))
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,10 @@ def test_an_engine_without_a_documented_protocol_is_measured_without_the_check_a
 ) -> None:
     one = replace(with_syncs(settings={"sync": "always"}), engine="bare", id="bare-ext4-always_powercut")
     # A stored run may be of an engine that is not installed.
-    assert Comparison() == protocol.compare(one)
+    assert SyncComparison() == protocol.compare(one)
     engines.write(tmp_path, "bare", without=("syncs",))
     with engines.installed(tmp_path):
-        assert Comparison(note=protocol.NOT_COMPARED) == protocol.compare(one)
+        assert SyncComparison(note=protocol.NOT_COMPARED) == protocol.compare(one)
         summary = summarise([one], 5)
         (row,) = summary.rows
         assert protocol.NOT_COMPARED in row.judgement.reasons

@@ -19,7 +19,7 @@ from rig.analysis.speedtable import print_speeds
 from rig.engines.replications import Figure, Metric
 from rig.speed.speeds import ArmFacts, Reads, Space, Speeds, Trial
 from rig.trials.disks import Counters, Disk
-from rig.trials.probe import Probe
+from rig.trials.probe import SyncProbe
 
 POSITIVE = st.floats(0.01, 1e6, allow_nan=False)
 ROUNDS = st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=12)
@@ -35,9 +35,9 @@ def measured(values: dict[str, list[float]], figures: tuple[Figure, ...] = ()) -
     base = next(iter(values))
     return Speeds(
         experiment="S9", document="doc.txt", metrics=[Metric("speed", "tx/s", more_is_better=True)], versions={},
-        filesystem="fs", options=(), disks=[Disk("sda", "", "", "")], probe=Probe(0.004, 0.003, 1.0), warnings=("hot",),
-        seed=7, repeats=max(map(len, values.values())), made="2000-01-01T00:00:00+00:00", figures=figures,
-        arms={name: ArmFacts("e", {}, "l", base, {}) for name in values},
+        filesystem="fs", options=(), disks=[Disk("sda", "", "", "")], probe=SyncProbe(0.004, 0.003, 1.0),
+        warnings=("hot",), seed=7, repeats=max(map(len, values.values())), made="2000-01-01T00:00:00+00:00",
+        figures=figures, arms={name: ArmFacts("e", {}, "l", base, {}) for name in values},
         trials=[trial(0, name, 1e9) for name in values]
         + [trial(number, name, value) for name, row in values.items() for number, value in enumerate(row, 1)],
     )  # fmt: skip

@@ -13,7 +13,7 @@ from rig.analysis.outcome import summarise
 from rig.analysis.report import report_html
 from rig.contract.errors import LegalityError
 from rig.contract.results import PlanFacts
-from rig.faults import Address, CrashState, Disk, Fault, JointState, Logs, TwoLogs, WriteLog, epochs, twodisk
+from rig.faults import Address, CrashState, DiskLetter, Fault, JointState, Logs, TwoLogs, WriteLog, epochs, twodisk
 from rig.faults.rendering import contents
 from rig.faults.state import landable, make_state
 from rig.faults.twodisk import JointIndex, make_joint
@@ -123,21 +123,21 @@ def two_disks(path: Path) -> Iterator[TwoLogs]:
 
 def audit_joint(logs: TwoLogs, *states: CrashState, entry: int | None = None) -> int:
     cuts = [Cut(TWODISK.id, state, state.id, state.instant if entry is None else entry, 0) for state in states]
-    return Auditor(Logs(*(logs.sides[disk].log for disk in Disk)), TWO_MIB).audit(TWODISK, cuts, 10**6)
+    return Auditor(Logs(*(logs.sides[disk].log for disk in DiskLetter)), TWO_MIB).audit(TWODISK, cuts, 10**6)
 
 
 def test_every_state_of_two_disks_that_is_planned_is_legal_as_it_is_built(tmp_path: Path) -> None:
     with two_disks(tmp_path / "log") as logs:
         states = twodisk.states(logs, JointIndex(logs), first_mark=0, states_max=10**6, seed=1).states
-        assert {Disk.A, Disk.B} == {state.late for state in states if isinstance(state, JointState)}
+        assert {DiskLetter.A, DiskLetter.B} == {state.late for state in states if isinstance(state, JointState)}
         assert len(states) == audit_joint(logs, *states) > 4
 
 
-@pytest.mark.parametrize("late", list(Disk))
-def test_two_disks_of_which_one_lacks_what_it_had_flushed_are_the_rigs_fault(tmp_path: Path, late: Disk) -> None:
+@pytest.mark.parametrize("late", list(DiskLetter))
+def test_two_disks_of_which_one_lacks_what_it_had_flushed_are_the_rigs_fault(tmp_path: Path, late: DiskLetter) -> None:
     with two_disks(tmp_path / "log") as logs:
-        epochs_of = {disk: logs.sides[disk].epochs for disk in Disk}
-        ends = {disk: make_state(epochs_of[disk][-1], 0) for disk in Disk}
+        epochs_of = {disk: logs.sides[disk].epochs for disk in DiskLetter}
+        ends = {disk: make_state(epochs_of[disk][-1], 0) for disk in DiskLetter}
         # Before a FLUSH that the other disk's instant proves to be over; and a late disk that dropped a flushed write.
         behind = make_state(epochs_of[late.other][1], 0)
         dropped = make_state(epochs_of[late][1], 0, cut_at=epochs_of[late][-1].end)
@@ -147,7 +147,7 @@ def test_two_disks_of_which_one_lacks_what_it_had_flushed_are_the_rigs_fault(tmp
             with pytest.raises(LegalityError, match="the rig is wrong") as caught:
                 audit_joint(logs, state)
             assert state.id in str(caught.value)
-            assert f"on the disk marked {'first' if wrong is Disk.A else 'second'}" in str(caught.value)
+            assert f"on the disk marked {'first' if wrong is DiskLetter.A else 'second'}" in str(caught.value)
 
 
 def test_two_disks_that_answer_for_a_mark_behind_their_instant_are_the_rigs_fault(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_two_disks_that_answer_for_a_mark_behind_their_instant_are_the_rigs_faul
         state = min(states, key=lambda one: one.instant)
         assert 1 == audit_joint(logs, state, entry=0)
         with pytest.raises(LegalityError, match="it answers for"):
-            audit_joint(logs, state, entry=logs.sides[Disk.A].log.entry_count)
+            audit_joint(logs, state, entry=logs.sides[DiskLetter.A].log.entry_count)
 
 
 def later(address: str, state: CrashState) -> str:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from rig.analysis.claims import crash, loader, speed
 from rig.analysis.claims.answer import Answer
-from rig.analysis.claims.claim import Claim, Speed, Verdict
+from rig.analysis.claims.claim import Claim, ClaimVerdict, Speed
 from rig.analysis.claims.condition import parsed
 from rig.analysis.claims.crash import CONTENTS_MIN, Evidence
 from rig.analysis.claims.measuring import Answered
@@ -25,7 +25,7 @@ from rig.front import cli
 from rig.speed.session import of_document
 from rig.speed.speeds import WHOLE, ArmFacts, Space, Speeds, Trial
 from rig.trials.disks import Disk
-from rig.trials.probe import Probe
+from rig.trials.probe import SyncProbe
 from tests.unit import samples
 from tests.unit.storedruns import stored
 
@@ -85,13 +85,13 @@ def judged(scenarios: Iterable[MeasuredScenario], claim: Claim = OF_LOSS) -> Ans
 
 def test_a_zero_over_enough_contents_confirms_with_its_bound() -> None:
     answer = judged(run(samples.durable(CONTENTS_MIN)))
-    assert Verdict.CONFIRMED is answer.verdict
+    assert ClaimVerdict.CONFIRMED is answer.verdict
     assert "0 of 300 contents lost up to 0 (at most 1.0 %)" == answer.seen
 
 
 def test_a_zero_over_fewer_contents_confirms_nothing_and_says_how_many() -> None:
     answer = judged(run(samples.durable(152)))
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "152 of 300 file contents (wal); it would be confirmed" == answer.why
 
 
@@ -103,7 +103,7 @@ def test_the_same_contents_seen_often_count_once() -> None:
 def test_one_counterexample_refutes_and_is_named_to_be_replayed() -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 1, "e7.f0"), samples.verdict(LOST, 2, "e9.f0")]
     answer = crash.judge(OF_LOSS, evidence(run(lost), "elsewhere"))
-    assert Verdict.REFUTED is answer.verdict
+    assert ClaimVerdict.REFUTED is answer.verdict
     assert "it lost 2" == answer.truth
     assert (
         "rig replay sqlite-ext4-wal_full_powercut e9.f0 --run-dir elsewhere",
@@ -120,14 +120,14 @@ def test_a_state_that_was_judged_at_several_instants_is_named_once() -> None:
 @pytest.mark.parametrize(
     ("refute", "verdict"),
     [
-        ("wal.lost_max > 0", Verdict.REFUTED),
-        ("off.lost_max < wal.lost_max", Verdict.REFUTED),
-        ("wal.lost_max < 99", Verdict.NOT_MEASURED),
-        ("wal.lost_max < 99 * off.lost_max", Verdict.NOT_MEASURED),
-        ("wal.lost_max == 5", Verdict.NOT_MEASURED),
+        ("wal.lost_max > 0", ClaimVerdict.REFUTED),
+        ("off.lost_max < wal.lost_max", ClaimVerdict.REFUTED),
+        ("wal.lost_max < 99", ClaimVerdict.NOT_MEASURED),
+        ("wal.lost_max < 99 * off.lost_max", ClaimVerdict.NOT_MEASURED),
+        ("wal.lost_max == 5", ClaimVerdict.NOT_MEASURED),
     ],
 )
-def test_only_an_example_that_more_states_could_not_undo_refutes_with_few(refute: str, verdict: Verdict) -> None:
+def test_only_an_example_that_more_states_could_not_undo_refutes_with_few(refute: str, verdict: ClaimVerdict) -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
     claim = replace(OF_LOSS, fires=(), confirm=(), refute=(parsed(refute),), imprecise=())
     assert verdict is judged(run(lost), claim).verdict
@@ -136,19 +136,19 @@ def test_only_an_example_that_more_states_could_not_undo_refutes_with_few(refute
 @pytest.mark.parametrize(
     ("refute", "confirm", "verdict"),
     [
-        ("wal.lost_max == 0", "wal.lost_max > 0", Verdict.CONFIRMED),
-        ("wal.lost_max < 5", "wal.lost_max > 0", Verdict.CONFIRMED),
+        ("wal.lost_max == 0", "wal.lost_max > 0", ClaimVerdict.CONFIRMED),
+        ("wal.lost_max < 5", "wal.lost_max > 0", ClaimVerdict.CONFIRMED),
         # One more lost would refute it.
-        ("wal.lost_max > 5", "wal.lost_max > 0", Verdict.NOT_MEASURED),
-        ("wal.lost_max == 6", "wal.lost_max > 0", Verdict.NOT_MEASURED),
-        ("wal.lost_max > 2 * off.lost_max", "wal.lost_max > 0", Verdict.NOT_MEASURED),
+        ("wal.lost_max > 5", "wal.lost_max > 0", ClaimVerdict.NOT_MEASURED),
+        ("wal.lost_max == 6", "wal.lost_max > 0", ClaimVerdict.NOT_MEASURED),
+        ("wal.lost_max > 2 * off.lost_max", "wal.lost_max > 0", ClaimVerdict.NOT_MEASURED),
         # Damage would refute it, and was only not seen yet.
-        ("wal.damaged > 0", "wal.lost_max > 0", Verdict.NOT_MEASURED),
-        ("wal.lost_max == 0", "wal.lost_max <= 5", Verdict.NOT_MEASURED),
+        ("wal.damaged > 0", "wal.lost_max > 0", ClaimVerdict.NOT_MEASURED),
+        ("wal.lost_max == 0", "wal.lost_max <= 5", ClaimVerdict.NOT_MEASURED),
     ],
 )
 def test_a_claim_that_something_is_lost_is_confirmed_by_few_if_more_could_not_refute_it(
-    refute: str, confirm: str, verdict: Verdict
+    refute: str, confirm: str, verdict: ClaimVerdict
 ) -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
     claim = replace(OF_LOSS, fires=(), confirm=(parsed(confirm),), refute=(parsed(refute),), imprecise=())
@@ -160,20 +160,22 @@ def test_a_claim_that_something_is_lost_is_confirmed_by_few_if_more_could_not_re
 def test_what_was_lost_is_imprecise_only_if_more_could_not_confirm_it() -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
     claim = replace(OF_LOSS, fires=(), confirm=(parsed("wal.lost_max > 7"),), refute=(parsed("wal.lost_max == 0"),))
-    assert Verdict.NOT_MEASURED is judged(run(lost), replace(claim, imprecise=(parsed("wal.lost_max > 0"),))).verdict
+    assert (
+        ClaimVerdict.NOT_MEASURED is judged(run(lost), replace(claim, imprecise=(parsed("wal.lost_max > 0"),))).verdict
+    )
     sure = replace(claim, confirm=(parsed("wal.lost_max == 0"),), imprecise=(parsed("wal.lost_max > 0"),))
-    assert Verdict.IMPRECISE is judged(run(lost), sure).verdict
+    assert ClaimVerdict.IMPRECISE is judged(run(lost), sure).verdict
 
 
 def test_damage_is_no_loss_but_counts_as_a_content() -> None:
     damaged = [*samples.durable(CONTENTS_MIN - 1), samples.verdict(CORRUPT, 0, "e8")]
-    assert Verdict.IMPRECISE is judged(run(damaged)).verdict
+    assert ClaimVerdict.IMPRECISE is judged(run(damaged)).verdict
 
 
 def test_a_claim_whose_control_lost_nothing_is_not_measured() -> None:
     dead = [samples.measured(samples.sqlite(mode, "off"), samples.durable(3)) for mode in ("delete", "wal")]
     answer = judged(run(samples.durable(CONTENTS_MIN), controls=dead))
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "control" in answer.why
 
 
@@ -193,7 +195,7 @@ def test_a_scenario_whose_plan_is_damaged_is_not_said_to_be_missing(tmp_path: Pa
     plan = tmp_path / "run" / "scenarios" / ARMS["wal"][0] / "plan.json"
     plan.write_text("{")
     answer = crash.judge(OF_LOSS, crash.evidence_of(tmp_path / "run", [ARMS["wal"][0], ARMS["off"][0]], tmp_path))
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert answer.why.startswith(f"{plan} is damaged"), answer.why
 
 
@@ -215,7 +217,7 @@ def test_a_scenario_with_other_settings_than_asked_for_is_no_evidence() -> None:
 def test_another_build_or_tuning_is_no_evidence(changes: dict[str, Any], words: str) -> None:
     full, *others = run(samples.durable(CONTENTS_MIN))
     answer = judged([replace(full, **changes), *others])
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert f"sqlite-ext4-wal_full_powercut was measured with {words}" in answer.why
 
 
@@ -228,7 +230,7 @@ def speeds(count: int, wal: float, delete: float, experiment: str = "S9", arms: 
     trials = [trial(arm, number, value + number % 3) for number in range(1, count + 1) for arm, value in values.items()]
     return Speeds(
         experiment=experiment, document="009_x.txt", metrics=[Metric("tx/s", "/s", more_is_better=True)], versions={},
-        filesystem="fs", options=(), disks=[Disk("sda", "", "", "")], probe=Probe(0.004, 0.003, 1.0), warnings=(),
+        filesystem="fs", options=(), disks=[Disk("sda", "", "", "")], probe=SyncProbe(0.004, 0.003, 1.0), warnings=(),
         seed=7, repeats=count, made="2000-01-01T00:00:00+00:00",
         figures=[Figure("wal", "delete", "tx/s", 3.0, 5, 300, 100)] if len(values) == 2 else [],
         arms={name: ArmFacts("e", {}, WHOLE, "delete", {}) for name in values},
@@ -239,9 +241,9 @@ def speeds(count: int, wal: float, delete: float, experiment: str = "S9", arms: 
 
 @pytest.mark.parametrize(
     ("wal", "delete", "verdict"),
-    [(400, 100, Verdict.CONFIRMED), (100, 400, Verdict.REFUTED), (150, 100, Verdict.IMPRECISE)],
+    [(400, 100, ClaimVerdict.CONFIRMED), (100, 400, ClaimVerdict.REFUTED), (150, 100, ClaimVerdict.IMPRECISE)],
 )
-def test_a_ratio_of_medians_decides_with_its_interval(wal: float, delete: float, verdict: Verdict) -> None:
+def test_a_ratio_of_medians_decides_with_its_interval(wal: float, delete: float, verdict: ClaimVerdict) -> None:
     answer = speed.judge(OF_SPEED, [speeds(10, wal, delete)])
     assert verdict is answer.verdict
     assert "over 10 rounds" in answer.seen
@@ -249,14 +251,14 @@ def test_a_ratio_of_medians_decides_with_its_interval(wal: float, delete: float,
 
 def test_the_last_measurement_of_an_experiment_counts() -> None:
     both = [speeds(10, 400, 100), speeds(10, 100, 400)]
-    assert Verdict.REFUTED is speed.judge(OF_SPEED, both).verdict
-    assert Verdict.CONFIRMED is speed.judge(OF_SPEED, both[::-1]).verdict
+    assert ClaimVerdict.REFUTED is speed.judge(OF_SPEED, both).verdict
+    assert ClaimVerdict.CONFIRMED is speed.judge(OF_SPEED, both[::-1]).verdict
 
 
 def test_a_later_measurement_of_other_arms_or_of_other_work_hides_no_earlier_one() -> None:
     first = speeds(10, 400, 100)
     for other in (speeds(10, 1, 1, arms="wal"), loaded(speeds(10, 1, 1), "scale 0.1")):
-        assert Verdict.CONFIRMED is speed.judge(OF_SPEED, [first, other]).verdict
+        assert ClaimVerdict.CONFIRMED is speed.judge(OF_SPEED, [first, other]).verdict
 
 
 def test_too_few_rounds_another_experiment_or_a_missing_arm_are_no_measurement() -> None:
@@ -272,14 +274,14 @@ def test_a_ratio_to_nothing_at_all_is_no_measurement() -> None:
     found = speeds(10, 400, 100)
     still = [replace(one, metrics={"tx/s": 0.0}) if one.arm == "delete" else one for one in found.trials]
     answer = speed.judge(OF_SPEED, [replace(found, trials=still)])
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "tx/s of delete is 0 in some round, and nothing compares with that" == answer.why
 
 
 def test_the_last_measurement_where_a_claim_has_to_be_measured_counts() -> None:
     on_btrfs = replace(speeds(10, 400, 100), filesystem="btrfs")
     claim = replace(OF_SPEED, experiment=Speed("S9", "wal", "delete", filesystem="btrfs"))
-    assert Verdict.CONFIRMED is speed.judge(claim, [on_btrfs, speeds(10, 400, 100)]).verdict
+    assert ClaimVerdict.CONFIRMED is speed.judge(claim, [on_btrfs, speeds(10, 400, 100)]).verdict
 
 
 def virtual(found: Speeds, wall_ns: int = 1) -> Speeds:
@@ -290,13 +292,13 @@ def virtual(found: Speeds, wall_ns: int = 1) -> Speeds:
 
 def test_one_round_of_a_virtual_machine_decides_and_is_named() -> None:
     answer = speed.judge(OF_SPEED, [virtual(speeds(1, 400, 100))])
-    assert Verdict.CONFIRMED is answer.verdict
+    assert ClaimVerdict.CONFIRMED is answer.verdict
     assert "in a virtual machine, on fs.variant on the modelled disk hdd7200" in answer.seen
 
 
 def test_a_real_disk_is_preferred_to_a_virtual_one_whichever_came_last() -> None:
     both = [speeds(10, 400, 100), virtual(speeds(1, 100, 400))]
-    assert [Verdict.CONFIRMED] * 2 == [speed.judge(OF_SPEED, one).verdict for one in (both, both[::-1])]
+    assert [ClaimVerdict.CONFIRMED] * 2 == [speed.judge(OF_SPEED, one).verdict for one in (both, both[::-1])]
 
 
 def test_virtual_runs_that_differ_decide_nothing() -> None:
@@ -322,10 +324,10 @@ def test_a_look_at_a_smaller_scale_or_other_transactions_are_no_measurement() ->
     found = replace(speeds(10, 400, 100, "settings"), document="")
     rows = speed.judge(claim, [loaded(found, "10 rows, 8 writers")])
     assert "it is about ledger, and what was given was measured with 10 rows, 8 writers" == rows.why
-    assert Verdict.CONFIRMED is speed.judge(claim, [loaded(found, "ledger")]).verdict
+    assert ClaimVerdict.CONFIRMED is speed.judge(claim, [loaded(found, "ledger")]).verdict
     of_rows = replace(OF_SPEED, experiment=Speed("settings", "wal", "delete", load="1 row"))
     verdicts = [speed.judge(of_rows, [loaded(found, load)]).verdict for load in ("ledger", "1 row")]
-    assert [Verdict.NOT_MEASURED, Verdict.CONFIRMED] == verdicts
+    assert [ClaimVerdict.NOT_MEASURED, ClaimVerdict.CONFIRMED] == verdicts
 
 
 def test_the_load_of_a_whole_document_is_what_the_claims_ask_for() -> None:
@@ -348,8 +350,8 @@ def test_everything_about_a_claim_can_be_read() -> None:
 
 def test_a_line_of_the_summary_is_said_only_if_its_claims_came_out_so() -> None:
     whole = loader.documents()[0]
-    first = Answer(whole.claims[0], Verdict.CONFIRMED)
-    silent = Answered(whole, tuple(Answer(one, Verdict.NOT_MEASURED) for one in whole.claims))
+    first = Answer(whole.claims[0], ClaimVerdict.CONFIRMED)
+    silent = Answered(whole, tuple(Answer(one, ClaimVerdict.NOT_MEASURED) for one in whole.claims))
     assert all(line.startswith("Open: ") for line in summary(silent))
     as_wanted = {name: verdict for line in whole.summary for name, verdict in line.rests_on.items()}
     told = Answered(whole, tuple(Answer(one, as_wanted.get(one.id, first.verdict)) for one in whole.claims))

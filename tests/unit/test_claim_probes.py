@@ -12,10 +12,10 @@ import pytest
 
 from rig.analysis.claims import loader, measuring
 from rig.analysis.claims.answer import decide
-from rig.analysis.claims.claim import Claim, Probe, Verdict
+from rig.analysis.claims.claim import Claim, ClaimVerdict, Probe
 from rig.analysis.claims.crash import Evidence
 from rig.analysis.claims.probes import PROBES, Unmeasurable, dbbench, probe
-from rig.analysis.claims.probes.calls import Call, counting
+from rig.analysis.claims.probes.calls import VfsCall, counting
 from rig.analysis.claims.probes.databases import fill, insert, observed, opened, pragma
 from rig.contract.errors import VmError
 
@@ -34,6 +34,9 @@ class Counted:
     """Notes how many probes were planned and carried out."""
 
     planned_count = judged_count = 0
+
+    def says(self, text: str) -> None:
+        raise AssertionError(f"nothing is to be said, but: {text}")
 
     def planned(self, count: int) -> None:
         self.planned_count += count
@@ -59,10 +62,10 @@ def test_a_probe_decides_its_claims(name: str, folder: Path) -> None:
     figures = PROBES[name](folder)
     answers = [decide(claim, figures) for claim in of_probe(name)]
     assert answers
-    open_ones = [f"{one.claim.id}: {one.why}" for one in answers if one.verdict is Verdict.NOT_MEASURED]
+    open_ones = [f"{one.claim.id}: {one.why}" for one in answers if one.verdict is ClaimVerdict.NOT_MEASURED]
     # What takes time may be disturbed by other tests; then its control says so.
     assert [] == [why for why in open_ones if name != "reads_beside_log" or "control" not in why]
-    assert all(one.truth for one in answers if one.verdict in {Verdict.REFUTED, Verdict.IMPRECISE})
+    assert all(one.truth for one in answers if one.verdict in {ClaimVerdict.REFUTED, ClaimVerdict.IMPRECISE})
 
 
 @pytest.mark.parametrize(("level", "syncs"), [("off", []), ("normal", []), ("full", ["wal"]), ("extra", ["wal"])])
@@ -113,8 +116,8 @@ def test_nothing_is_counted_outside_the_block(folder: Path) -> None:
 
 
 def test_what_is_raised_inside_a_call_of_the_library_is_not_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(list[Call]):
-        def append(self, _: Call) -> None:
+    class Full(list[VfsCall]):
+        def append(self, _: VfsCall) -> None:
             raise KeyboardInterrupt
 
     def interrupted() -> None:
@@ -154,7 +157,7 @@ def test_a_probe_that_cannot_be_carried_out_leaves_its_claims_not_measured(
     monkeypatch.setattr(measuring, "PROBES", {**PROBES, "default_mode": fails})
     documents = measuring.chosen(loader.documents(), ["S0-1"])
     ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert words in answer.why
 
 
@@ -180,7 +183,7 @@ def test_a_db_bench_that_says_it_in_another_form_leaves_its_claims_not_measured(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     documents = measuring.chosen(loader.documents(), [claim])
     ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
-    assert Verdict.NOT_MEASURED is answer.verdict
+    assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "or in another form" in answer.why
 
 
@@ -201,7 +204,7 @@ def test_a_probe_runs_once_for_all_its_claims_and_leaves_nothing(
     documents = measuring.chosen(loader.documents(), ["S1-5", "S1-6", "S1-7"])
     (answered,) = measuring.measure(documents, Evidence(), [], counted, no_guest)
     assert (1, 1) == (counted.planned_count, counted.judged_count)
-    assert [Verdict.CONFIRMED] * 3 == [one.verdict for one in answered.answers]
+    assert [ClaimVerdict.CONFIRMED] * 3 == [one.verdict for one in answered.answers]
     assert [] == list(tmp_path.iterdir())
 
 

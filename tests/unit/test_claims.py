@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rig.analysis.claims import claim as claims
 from rig.analysis.claims import loader
 from rig.analysis.claims.answer import decide, filled
-from rig.analysis.claims.claim import Claim, GuestProbe, Probe, Scenarios, Verdict
+from rig.analysis.claims.claim import Claim, ClaimVerdict, GuestProbe, Probe, Scenarios
 from rig.analysis.claims.condition import Condition, parsed
 from rig.analysis.claims.measuring import chosen
 from rig.analysis.claims.probes import PROBES
@@ -215,21 +215,21 @@ def test_two_claims_of_one_id_are_refused() -> None:
 @pytest.mark.parametrize(
     ("figures", "verdict"),
     [
-        ({"sand": 0, "water": 0}, Verdict.CONFIRMED),
-        ({"sand": 0, "water": 2}, Verdict.REFUTED),
-        ({"sand": 0, "water": -1}, Verdict.NOT_MEASURED),
-        ({"sand": 1, "water": 2}, Verdict.NOT_MEASURED),
-        ({"sand": 0}, Verdict.NOT_MEASURED),
-        ({"sand": 0, "water": None}, Verdict.NOT_MEASURED),
-        ({"water": 2}, Verdict.NOT_MEASURED),
+        ({"sand": 0, "water": 0}, ClaimVerdict.CONFIRMED),
+        ({"sand": 0, "water": 2}, ClaimVerdict.REFUTED),
+        ({"sand": 0, "water": -1}, ClaimVerdict.NOT_MEASURED),
+        ({"sand": 1, "water": 2}, ClaimVerdict.NOT_MEASURED),
+        ({"sand": 0}, ClaimVerdict.NOT_MEASURED),
+        ({"sand": 0, "water": None}, ClaimVerdict.NOT_MEASURED),
+        ({"water": 2}, ClaimVerdict.NOT_MEASURED),
     ],
 )
 def test_a_verdict_follows_from_the_thresholds_and_there_is_none_without_the_control(
-    figures: dict[str, Any], verdict: Verdict
+    figures: dict[str, Any], verdict: ClaimVerdict
 ) -> None:
     answer = decide(one(), figures)
     assert verdict is answer.verdict
-    assert bool(answer.why) is (verdict is Verdict.NOT_MEASURED)
+    assert bool(answer.why) is (verdict is ClaimVerdict.NOT_MEASURED)
 
 
 def test_what_is_true_instead_stands_beside_a_refutation_with_its_figure() -> None:
@@ -261,4 +261,4 @@ def test_files_of_one_folder_have_ids_of_their_own(tmp_path: Path) -> None:
 
 def test_a_claim_that_only_refutes_is_never_confirmed() -> None:
     claim = replace(one(), confirm=())
-    assert Verdict.NOT_MEASURED is decide(claim, {"sand": 0, "water": 0}).verdict
+    assert ClaimVerdict.NOT_MEASURED is decide(claim, {"sand": 0, "water": 0}).verdict

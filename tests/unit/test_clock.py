@@ -20,7 +20,7 @@ from rig.analysis.metrics import outcome
 from rig.analysis.outcome import Result, summarise
 from rig.analysis.promises import promise_for
 from rig.analysis.report import report_html
-from rig.contract.arms import CLOCK_FAULTS, SPECS, Arm
+from rig.contract.arms import CLOCK_FAULTS, SPECS, FaultClass
 from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
 from rig.contract.errors import UsageError
 from rig.contract.findings import Finding, FindingKind
@@ -111,9 +111,9 @@ def test_the_seed_decides_when_the_clock_goes_wrong() -> None:
 @pytest.mark.parametrize("fault", sorted(SPECS))
 def test_only_the_clock_arm_gets_a_library_under_its_workload(fault: str) -> None:
     spec = SPECS[fault]
-    assert (spec.arm is Arm.CLOCK) is bool(environment(spec.injection))
-    assert (spec.arm is Arm.CLOCK) is (fault in AFTER_CUT)
-    if spec.arm is Arm.CLOCK:
+    assert (spec.fault_class is FaultClass.CLOCK) is bool(environment(spec.injection))
+    assert (spec.fault_class is FaultClass.CLOCK) is (fault in AFTER_CUT)
+    if spec.fault_class is FaultClass.CLOCK:
         assert (fault, "powercut") == (spec.injection, spec.model)
 
 

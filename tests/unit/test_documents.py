@@ -14,14 +14,14 @@ from rig.engines.sqlite.replications import s3
 from rig.front.speed import _of_document
 from rig.front.terminal import standard_output
 from rig.speed import session
-from rig.trials.trial import Orders
+from rig.trials.trial import TrialOrders
 from tests.unit.test_analysis_speed import measured
 
 ONE, OTHER = named("sqlite"), named("lmdb")
 BESIDE = replace(s3.REPLICATION, arms=("another",), bases={}, figures=(), absent={"a row": "no figure"})
 
 
-def planned(first: Replication, second: Replication, scale: float = 1.0) -> session.Plan:
+def planned(first: Replication, second: Replication, scale: float = 1.0) -> session.SpeedPlan:
     return session.of_document([(ONE, first), (OTHER, second)], 7, scale)
 
 
@@ -88,7 +88,7 @@ def test_of_two_workloads_in_one_package_an_arm_is_carried_out_by_its_own() -> N
     for engine in engines():
         for one in replications_of(engine):
             for arm in one.arms:
-                assert one is Orders(engine.module, 1, {}, document=one.name, arm=arm).replication
+                assert one is TrialOrders(engine.module, 1, {}, document=one.name, arm=arm).replication
 
 
 def test_chosen_arms_bring_along_those_that_they_are_compared_with() -> None:

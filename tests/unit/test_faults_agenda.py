@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_small, pair_cover
 from rig.faults.paircoverage import tried
-from rig.faults.phases import Role, phases
+from rig.faults.phases import WriteRole, phases
 from rig.faults.state import Draw, make_state
 from tests.unit.disks import Op, alike_transactions, everything, run_of, some_ops
 from tests.unit.test_faults_log import FLUSH, FUA, MARK, METADATA, Entry, encode
@@ -134,7 +134,7 @@ def test_a_phase_is_known_by_what_its_writes_are_for(place: Path) -> None:
         ("data written again", 2),
         ("new data", 1),
     } == {(phase.text, len(phase.epochs)) for phase in found}
-    assert (Role.REWRITING,) == found[0].roles
+    assert (WriteRole.REWRITING,) == found[0].roles
 
 
 @settings(max_examples=60)

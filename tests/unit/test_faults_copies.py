@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from rig.faults import Disk, JointState, TwoLogs, parse_joint, twodisk
+from rig.faults import DiskLetter, JointState, TwoLogs, parse_joint, twodisk
 from rig.faults.account import NEVER, Account
 from rig.faults.jointlegality import JointChecker
 from rig.faults.legality import Legality
@@ -33,10 +33,10 @@ class TimedTwo(TwoDisks):
 
     # By the identity of a request; and for each entry of a log, the step in which it was logged.
     done: dict[int, int] = field(default_factory=dict)
-    logged: dict[Disk, list[int]] = field(default_factory=lambda: {disk: [] for disk in Disk})
+    logged: dict[DiskLetter, list[int]] = field(default_factory=lambda: {disk: [] for disk in DiskLetter})
     step_count: int = 0
 
-    def _do(self, disk: Disk, op: Op) -> None:
+    def _do(self, disk: DiskLetter, op: Op) -> None:
         own, before = replace(op), len(self.disks[disk].log)
         self.done[id(own)] = self.step_count
         self.kept.append(own)
@@ -47,7 +47,7 @@ class TimedTwo(TwoDisks):
     # Keeps requests alive, so that each has an identity of its own.
     kept: list[Op] = field(default_factory=list)
 
-    def account(self, disk: Disk, entry_count: int) -> Account:
+    def account(self, disk: DiskLetter, entry_count: int) -> Account:
         """Return the account of a log: a write completes in its step, a FLUSH when it is logged."""
         log = self.disks[disk].log
         logged = self.logged[disk] + [self.step_count] * (len(log) - len(self.logged[disk]))
@@ -101,7 +101,7 @@ def test_every_state_is_reachable_with_its_acknowledgements_and_the_checker_call
             pair = builder.build(state)
             assert possible.get(pair, -1) >= marks_claimed(state), state.id
             assert parse_joint(state.id, logs) == state
-            late = list(Disk).index(state.late)
+            late = list(DiskLetter).index(state.late)
             both = [device(content) for content in pair]
             answer = checker.check(both, late, state.states[state.late].instant)
             assert answer.legality is Legality.LEGAL, (state.id, str(answer))
@@ -132,16 +132,16 @@ def test_the_checker_knows_by_the_clock_what_had_become_durable(place: Path) -> 
         checker = JointChecker([side.log for side in logs.sides.values()], [DISK_SECTORS * SECTOR] * 2)
         empty, written = device((0,) * DISK_SECTORS), device((33,) + (0,) * (DISK_SECTORS - 1))
         flushes = {disk: side.durable[0] for disk, side in logs.sides.items()}
-        assert Legality.LEGAL is checker.check((written, empty), 0, flushes[Disk.A]).legality
-        assert Legality.LEGAL is not checker.check((written, written), 0, flushes[Disk.A]).legality
-        assert Legality.LEGAL is checker.check((written, written), 1, flushes[Disk.B]).legality
-        assert Legality.ILLEGAL is checker.check((empty, written), 1, flushes[Disk.B]).legality
+        assert Legality.LEGAL is checker.check((written, empty), 0, flushes[DiskLetter.A]).legality
+        assert Legality.LEGAL is not checker.check((written, written), 0, flushes[DiskLetter.A]).legality
+        assert Legality.LEGAL is checker.check((written, written), 1, flushes[DiskLetter.B]).legality
+        assert Legality.ILLEGAL is checker.check((empty, written), 1, flushes[DiskLetter.B]).legality
 
 
 def test_two_that_completed_in_the_same_nanosecond_prove_nothing(place: Path) -> None:
     run = run_of([*MARK, *COPIED, *MARK])
-    flushes = {disk: [op.kind for op in run.disks[disk].log].index("flush") for disk in Disk}
-    run.logged[Disk.B][flushes[Disk.B]] = run.logged[Disk.A][flushes[Disk.A]]
+    flushes = {disk: [op.kind for op in run.disks[disk].log].index("flush") for disk in DiskLetter}
+    run.logged[DiskLetter.B][flushes[DiskLetter.B]] = run.logged[DiskLetter.A][flushes[DiskLetter.A]]
     with timed(place, run) as logs:
         found = twodisk.states(logs, JointIndex(logs), first_mark=0, states_max=99, seed=1)
         assert 0 < found.epochs_unproven
@@ -149,7 +149,7 @@ def test_two_that_completed_in_the_same_nanosecond_prove_nothing(place: Path) ->
         checker = JointChecker([side.log for side in logs.sides.values()], [DISK_SECTORS * SECTOR] * 2)
         written = device((33,) + (0,) * (DISK_SECTORS - 1))
         for early in (written, np.zeros_like(written)):
-            answer = checker.check((written, early), 0, logs.sides[Disk.A].durable[0])
+            answer = checker.check((written, early), 0, logs.sides[DiskLetter.A].durable[0])
             assert Legality.UNDECIDED is answer.legality
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rig.faults import Disk, JointState, TwoLogs, WriteLog, twodisk
+from rig.faults import DiskLetter, JointState, TwoLogs, WriteLog, twodisk
 from rig.faults.arrays import ByteArray
 from rig.faults.jointlegality import JointChecker
-from rig.faults.legality import Answer, Legality
+from rig.faults.legality import Legality, Ruling
 from rig.faults.state import make_state
 from rig.faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
@@ -39,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class WatchedTwo(TwoDisks):
     """Two disks that know for each of their common moments how much of each had been logged."""
 
-    disks: dict[Disk, disks.Disk] = field(default_factory=lambda: {disk: Watched() for disk in Disk})
+    disks: dict[DiskLetter, disks.Disk] = field(default_factory=lambda: {disk: Watched() for disk in DiskLetter})
     positions: list[tuple[int, int]] = field(default_factory=list)
 
     def possible(self, late: int) -> dict[int, tuple[set[Pair], int]]:
@@ -51,12 +51,12 @@ class WatchedTwo(TwoDisks):
             found[position[late]] = pairs, min(marks, a.marks_seen)
         return found
 
-    def _join(self, disk: Disk, before: int) -> None:
+    def _join(self, disk: DiskLetter, before: int) -> None:
         super()._join(disk, before)
         at = {one: state.positions for one, state in self.disks.items() if isinstance(state, Watched)}
         for own in at[disk][before:]:
             other = at[disk.other][-1]
-            self.positions.append((own, other) if disk is Disk.A else (other, own))
+            self.positions.append((own, other) if disk is DiskLetter.A else (other, own))
 
 
 def watched(steps: list[Step]) -> WatchedTwo:
@@ -66,8 +66,8 @@ def watched(steps: list[Step]) -> WatchedTwo:
 
 
 def checker_of(logs: TwoLogs, run: TwoDisks) -> JointChecker:
-    checked = all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in Disk)
-    return JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2, is_replay=checked)
+    checked = all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in DiskLetter)
+    return JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2, is_replay=checked)
 
 
 def both(pair: Pair) -> tuple[ByteArray, ByteArray]:
@@ -101,19 +101,19 @@ def test_what_both_disks_can_hold_is_never_illegal_and_what_they_cannot_hold_at_
 def test_every_joint_state_that_is_planned_is_legal_when_it_is_judged(place: Path, steps: list[Step]) -> None:
     run = watched([*MARK, *steps])
     with logs_of(place, run) as logs:
-        assume(all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in Disk))
+        assume(all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in DiskLetter))
         checker, builder = checker_of(logs, run), Builder(place)
         plan = twodisk.states(logs, JointIndex(logs), first_mark=0, states_max=10**6, seed=1)
         for state in plan.states:
             assert isinstance(state, JointState)
             answer = judged(checker, state, builder.build(state))
             assert answer.legality is Legality.LEGAL, (state.id, str(answer))
-            seen = checker.mark_count(list(Disk).index(state.late), state.states[state.late].instant)
+            seen = checker.mark_count(list(DiskLetter).index(state.late), state.states[state.late].instant)
             assert checker.mark_count(0, state.instant) <= seen
 
 
-def judged(checker: JointChecker, state: JointState, contents: Pair) -> Answer:
-    return checker.check(both(contents), list(Disk).index(state.late), state.states[state.late].instant)
+def judged(checker: JointChecker, state: JointState, contents: Pair) -> Ruling:
+    return checker.check(both(contents), list(DiskLetter).index(state.late), state.states[state.late].instant)
 
 
 BEGIN = [*MARK, ("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2))]
@@ -123,70 +123,70 @@ def opened(place: Path, steps: list[Step]) -> AbstractContextManager[TwoLogs]:
     return logs_of(place, watched([*BEGIN, *steps, *MARK]))
 
 
-def answers(place: Path, logs: TwoLogs, late: Disk, ends: tuple[int, int], **late_choice: tuple[int, ...]) -> str:
+def answers(place: Path, logs: TwoLogs, late: DiskLetter, ends: tuple[int, int], **late_choice: tuple[int, ...]) -> str:
     """Judge both disks, each at the end of an epoch of its own log, with no unflushed writes on the early one."""
     chosen = {
         disk: make_state(logs.sides[disk].epochs[end], 0, whole=late_choice.get("whole", ()) if disk is late else ())
-        for disk, end in zip(Disk, ends, strict=True)
+        for disk, end in zip(DiskLetter, ends, strict=True)
     }
     state = make_joint(logs, late, chosen[late], chosen[late.other])
-    checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2)
+    checker = JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2)
     return str(judged(checker, state, Builder(place).build(state)))
 
 
 def test_a_disk_before_a_flush_that_a_mark_proves_to_be_over_is_illegal(place: Path) -> None:
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
-        assert "legal" == answers(place, logs, Disk.B, (1, 0))
-        rolled_back = answers(place, logs, Disk.B, (0, 0))
+        assert "legal" == answers(place, logs, DiskLetter.B, (1, 0))
+        rolled_back = answers(place, logs, DiskLetter.B, (0, 0))
         assert rolled_back.startswith("illegal: sector 0 (byte 0): on the disk marked first: holds zeros; ")
     # The first mark of the two may be set before that flush is over, in the log of the other disk.
     with opened(place, [*FLUSH_B, *MARK, *MARK, *FLUSH_A]) as logs:
-        assert "legal" == answers(place, logs, Disk.A, (0, 1))
-        assert "on the disk marked second: holds zeros" in answers(place, logs, Disk.A, (0, 0))
+        assert "legal" == answers(place, logs, DiskLetter.A, (0, 1))
+        assert "on the disk marked second: holds zeros" in answers(place, logs, DiskLetter.A, (0, 0))
 
 
 def test_a_disk_behind_a_flush_that_a_mark_proves_to_be_later_is_not_legal(place: Path) -> None:
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
-        assert "legal" == answers(place, logs, Disk.A, (0, 0))
-        assert answers(place, logs, Disk.A, (0, 1)).startswith("undecided: sector 0 ")
+        assert "legal" == answers(place, logs, DiskLetter.A, (0, 0))
+        assert answers(place, logs, DiskLetter.A, (0, 1)).startswith("undecided: sector 0 ")
     # Writes after the second next flush had not even been submitted.
     later = [("b", Op("write", 1, 1, 3)), *FLUSH_B, ("b", Op("write", 2, 1, 3)), *FLUSH_B]
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B, *later]) as logs:
-        assert answers(place, logs, Disk.A, (0, 2)).startswith("undecided: ")
-        assert answers(place, logs, Disk.A, (0, 3)).startswith("illegal: sector 2 ")
+        assert answers(place, logs, DiskLetter.A, (0, 2)).startswith("undecided: ")
+        assert answers(place, logs, DiskLetter.A, (0, 3)).startswith("illegal: sector 2 ")
 
 
 def test_a_flush_that_the_marks_leave_open_makes_either_content_undecided(place: Path) -> None:
     with opened(place, [*FLUSH_A, *FLUSH_B]) as logs:
         for early in (0, 1):
-            assert answers(place, logs, Disk.A, (0, early)).startswith("undecided: sector 0 ")
-            assert answers(place, logs, Disk.B, (early, 0)).startswith("undecided: sector 0 ")
+            assert answers(place, logs, DiskLetter.A, (0, early)).startswith("undecided: sector 0 ")
+            assert answers(place, logs, DiskLetter.B, (early, 0)).startswith("undecided: sector 0 ")
 
 
 def test_half_a_mark_orders_only_what_stands_on_either_side_of_it(place: Path) -> None:
     half = MARK[:1]
     with opened(place, [*FLUSH_A, *half, *half, *FLUSH_B]) as logs:
-        assert "legal" == answers(place, logs, Disk.B, (1, 0))
+        assert "legal" == answers(place, logs, DiskLetter.B, (1, 0))
     for steps in ([*half, *FLUSH_A, *half, *FLUSH_B], [*FLUSH_A, *half, *FLUSH_B, *half]):
         with opened(place, steps) as logs:
-            assert answers(place, logs, Disk.B, (0, 0)).startswith("undecided: ")
-            assert answers(place, logs, Disk.B, (1, 0)).startswith("undecided: ")
+            assert answers(place, logs, DiskLetter.B, (0, 0)).startswith("undecided: ")
+            assert answers(place, logs, DiskLetter.B, (1, 0)).startswith("undecided: ")
     # Nor is anything between a mark of the first log and that mark of the second.
     with opened(place, [*FLUSH_B, *half, *FLUSH_A, *half]) as logs:
-        assert answers(place, logs, Disk.B, (0, 0)).startswith("undecided: ")
+        assert answers(place, logs, DiskLetter.B, (0, 0)).startswith("undecided: ")
     with opened(place, [*FLUSH_B, *half, *half, *FLUSH_A]) as logs:
-        assert answers(place, logs, Disk.B, (0, 0)).startswith("undecided: ")
+        assert answers(place, logs, DiskLetter.B, (0, 0)).startswith("undecided: ")
     with opened(place, [*FLUSH_B, *half, *half, *half, *FLUSH_A]) as logs:
-        assert "legal" == answers(place, logs, Disk.B, (0, 0))
+        assert "legal" == answers(place, logs, DiskLetter.B, (0, 0))
 
 
 def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(place: Path) -> None:
     """Whether the early disk had been sent it by then, no mark tells."""
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
-        assert "legal" == answers(place, logs, Disk.A, (0, 0), whole=logs.sides[Disk.A].epochs[0].batch)
+        assert "legal" == answers(place, logs, DiskLetter.A, (0, 0), whole=logs.sides[DiskLetter.A].epochs[0].batch)
         zeros, written = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8), device((65,) + (0,) * (DISK_SECTORS - 1))
-        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2)
-        instant = logs.sides[Disk.A].epochs[0].end
+        checker = JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2)
+        instant = logs.sides[DiskLetter.A].epochs[0].end
         assert "legal" == str(checker.check((zeros, zeros), 0, instant))
         answer = checker.check((zeros, written), 0, instant)
         assert (Legality.UNDECIDED, 0) == (answer.legality, answer.offset_bytes)
@@ -194,9 +194,9 @@ def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(p
 
 def test_a_flushed_write_that_is_gone_from_the_late_disk_is_illegal(place: Path) -> None:
     with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
-        checker = JointChecker([logs.sides[disk].log for disk in Disk], [DISK_SECTORS * SECTOR] * 2)
-        a, b = (logs.sides[disk].epochs for disk in Disk)
-        late = make_joint(logs, Disk.B, make_state(b[1], 0), make_state(a[1], 0))
+        checker = JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2)
+        a, b = (logs.sides[disk].epochs for disk in DiskLetter)
+        late = make_joint(logs, DiskLetter.B, make_state(b[1], 0), make_state(a[1], 0))
         contents = Builder(place).build(late)
         assert "legal" == str(judged(checker, late, contents))
         gone = judged(checker, late, (contents[0], (0,) * DISK_SECTORS))

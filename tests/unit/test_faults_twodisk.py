@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rig.faults import Disk, LogError, StateIdError, TwoLogs, WriteLog, parse_joint, twodisk
+from rig.faults import DiskLetter, LogError, StateIdError, TwoLogs, WriteLog, parse_joint, twodisk
 from rig.faults.state import make_state
 from rig.faults.twodisk import JointIndex, make_joint
 from tests.unit import disks
@@ -38,7 +38,7 @@ def everything(logs: TwoLogs, first_mark: int = 0) -> list[twodisk.JointState]:
 
 
 def passes_self_check(logs: TwoLogs, run: TwoDisks) -> bool:
-    return all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in Disk)
+    return all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in DiskLetter)
 
 
 @settings(max_examples=250)
@@ -58,7 +58,7 @@ def test_every_joint_state_is_reachable_with_its_acknowledgements_seen(place: Pa
 @given(steps=some_steps(fua_from=2))
 def test_what_holds_however_the_two_logs_interleave_is_planned_and_nothing_else(place: Path, steps: list[Step]) -> None:
     with logs_of(place, run_of([*MARK, *steps])) as logs:
-        first = {disk: logs.sides[disk].marks[0] for disk in Disk}
+        first = {disk: logs.sides[disk].marks[0] for disk in DiskLetter}
         expected: dict[object, int] = {}
         for late, of_late, of_early in claims(logs):
             if of_late.instant > first[late]:
@@ -75,7 +75,7 @@ def test_a_plan_keeps_to_its_budget_and_its_first_mark_and_is_deterministic(
     place: Path, steps: list[Step], states_max: int, seed: int
 ) -> None:
     with logs_of(place, run_of([*MARK, *steps, *MARK])) as logs:
-        first_mark = len(logs.sides[Disk.A].marks) // 2
+        first_mark = len(logs.sides[DiskLetter.A].marks) // 2
         index = JointIndex(logs)
         plan = twodisk.states(logs, index, first_mark=first_mark, states_max=states_max, seed=seed)
         # Each role has at least one state.
@@ -167,7 +167,7 @@ def test_an_id_that_is_no_joint_state_of_these_logs_is_refused(place: Path, text
     with logs_of(place, run_of([*begin, *FLUSH_A, *MARK, *FLUSH_B, *MARK])) as logs:
         with pytest.raises(StateIdError, match=why):
             parse_joint(text, logs)
-        assert parse_joint("a:e2.f0.w1+b:e3.f0", logs).late is Disk.A
+        assert parse_joint("a:e2.f0.w1+b:e3.f0", logs).late is DiskLetter.A
 
 
 @settings(max_examples=60)
@@ -183,7 +183,7 @@ def test_what_the_log_of_either_disk_does_not_tell_is_claimed_of_neither(place: 
     open_order = [("b", Op("write", 0, 1, 1)), ("b", Op("fua", 0, 1, 2)), *FLUSH_B, *MARK, *MARK]
     after = [("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 3)), *FLUSH_B, *MARK]
     with logs_of(place, run_of([*MARK, *open_order, *after])) as logs:
-        assert logs.sides[Disk.B].epochs[1].doubtful
+        assert logs.sides[DiskLetter.B].epochs[1].doubtful
         assert not claimed(logs, "a:e4.f0+b:e8.f0", "a:e4.f0.w3+b:e8.f0", "b:e8.f0+a:tail.f0", "b:e8.f0.w7+a:tail.f0")
         # Before the order mattered, and after the sector was overwritten, nothing is open.
         found = everything(logs)
@@ -217,9 +217,9 @@ def test_a_state_that_is_not_proven_is_refused_with_its_reason(place: Path) -> N
 def test_an_illegal_state_can_be_built_with_the_early_disk_further_back(place: Path) -> None:
     steps = [*MARK, ("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 2)), *FLUSH_B, *MARK]
     with logs_of(place, run_of(steps)) as logs:
-        a, b = (logs.sides[disk].epochs for disk in Disk)
-        late = make_joint(logs, Disk.B, make_state(b[-1], 0), make_state(a[-1], 0))
-        rolled_back = make_joint(logs, Disk.B, make_state(b[-1], 0), make_state(a[0], 0))
+        a, b = (logs.sides[disk].epochs for disk in DiskLetter)
+        late = make_joint(logs, DiskLetter.B, make_state(b[-1], 0), make_state(a[-1], 0))
+        rolled_back = make_joint(logs, DiskLetter.B, make_state(b[-1], 0), make_state(a[0], 0))
         assert 33 == Builder(place).build(late)[0][0]
         assert (0, 65) == tuple(content[0] for content in Builder(place).build(rolled_back))
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rig.filesystems import fiemap
-from rig.filesystems.fiemap import Extent
+from rig.filesystems.fiemap import FileExtent
 
 _LAST = 1
 
@@ -18,7 +18,7 @@ _LAST = 1
 class _Kernel:
     """What FIEMAP does with a request, for a file with these extents."""
 
-    def __init__(self, extents: list[Extent]) -> None:
+    def __init__(self, extents: list[FileExtent]) -> None:
         self.extents = extents
         self.call_count = 0
 
@@ -35,12 +35,12 @@ class _Kernel:
         return 0
 
 
-def _file(lengths: list[tuple[int, int]], *, ends: bool) -> list[Extent]:
+def _file(lengths: list[tuple[int, int]], *, ends: bool) -> list[FileExtent]:
     """Return extents of these lengths, each after a hole; the last one is marked as such if it `ends` the file."""
     found, offset = [], 0
     for number, (hole, length) in enumerate(lengths):
         is_last = ends and number == len(lengths) - 1
-        found.append(Extent(offset + hole, number << 20, length, _LAST if is_last else 0))
+        found.append(FileExtent(offset + hole, number << 20, length, _LAST if is_last else 0))
         offset += hole + length
     return found
 
@@ -58,6 +58,6 @@ def test_every_extent_is_read_once_and_in_order(
 
 
 def test_bytes_that_the_device_does_not_hold_are_told_apart() -> None:
-    assert Extent(0, 4096, 512, _LAST).is_on_device
+    assert FileExtent(0, 4096, 512, _LAST).is_on_device
     for flag in (0x2, 0x4, 0x8, 0x80, 0x200):
-        assert not Extent(0, 4096, 512, flag | _LAST).is_on_device
+        assert not FileExtent(0, 4096, 512, flag | _LAST).is_on_device

@@ -20,7 +20,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.engines import Database, load
-from rig.guest.judge import Judge, Phase
+from rig.guest.judge import CheckPhase, Judge
 from rig.guest.site import Site
 from rig.guest.watch.forks import manner
 from rig.workloads.oracle import Oracle
@@ -228,4 +228,4 @@ def test_an_engine_that_is_told_that_there_is_no_memory_is_out_of_memory() -> No
 
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:
-    assert "died by signal 40 while opening" == manner(-40, Phase.OPENING)
+    assert "died by signal 40 while opening" == manner(-40, CheckPhase.OPENING)

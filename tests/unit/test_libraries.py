@@ -13,7 +13,7 @@ from rig import host
 from rig.contract.errors import HostError, StoreError, UsageError
 from rig.contract.results import PlanFacts
 from rig.engines import engines
-from rig.engines.builds import Contents, Library, guest_glibc
+from rig.engines.builds import ImageContents, Library, guest_glibc
 from rig.engines.sqlite import builds as libraries
 from rig.engines.sqlite.library import FUNCTIONS
 from rig.front import cli
@@ -42,9 +42,9 @@ def compiled(folder: Path, code: str, *flags: str) -> Path:
     return library
 
 
-def guest(glibc: str) -> Contents:
+def guest(glibc: str) -> ImageContents:
     packages = f"libc-bin\t9.9-1\nlibc6:amd64\t{glibc}-12+deb13u4\nlibc6-dev\t1.0\n"
-    return Contents(packages, lambda path: path.endswith("/libc.so.6"))
+    return ImageContents(packages, lambda path: path.endswith("/libc.so.6"))
 
 
 def index_with(folder: Path, version: str, member: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from rig.filesystems.ext import DISK_MIB
 from rig.planning.audit import Auditor
 from rig.planning.cuts import Cut
 from rig.planning.matrix import PROFILES
-from rig.planning.planner import Ending, Planned, Planner
+from rig.planning.planner import Planned, Planner, PlanningEnd
 from rig.recordings.timeline import Timeline
 from tests.unit.test_faults_log import FLUSH, MARK, Entry, encode
 
@@ -53,7 +53,7 @@ def judged(cuts: Sequence[Cut], file_count: int) -> list[Verdict]:
     ]  # fmt: skip
 
 
-def rounds(planner: Planner, file_count: int) -> tuple[list[int], Ending | None]:
+def rounds(planner: Planner, file_count: int) -> tuple[list[int], PlanningEnd | None]:
     """How many states there were after each round, and why there were no more."""
     found, one = [], planner.first(POWERCUT)
     while True:
@@ -77,7 +77,7 @@ def test_states_are_planned_until_the_file_contents_are_enough(planner: Planner)
 def test_a_round_without_a_new_content_is_the_last_and_says_so(planner: Planner) -> None:
     counts, ending = rounds(planner, file_count=5)
     assert 2 == len(counts)
-    assert Ending(f"the last of {counts[-1]} states showed no new one", is_saturated=True) == ending
+    assert PlanningEnd(f"the last of {counts[-1]} states showed no new one", is_saturated=True) == ending
 
 
 def test_the_end_of_all_states_is_said(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_end_of_all_states_is_said(tmp_path: Path) -> None:
         logs = Logs(log)
         planner = Planner(PROFILE, logs, Timeline(log.marks), Auditor(logs, [DISK_MIB]))
         counts, ending = rounds(planner, file_count=1000)
-    assert Ending(f"there are no more than these {counts[-1]} states", is_saturated=True) == ending
+    assert PlanningEnd(f"there are no more than these {counts[-1]} states", is_saturated=True) == ending
 
 
 def test_a_scenario_without_a_promise_gets_the_states_of_its_profile_and_no_more(planner: Planner) -> None:

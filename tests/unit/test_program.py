@@ -20,7 +20,7 @@ from rig.analysis.protocol import NEVER_SYNCS, NOT_COMPARED, compare
 from rig.contract.errors import StoreError, UsageError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import MeasuredScenario, VerdictKind
-from rig.engines.builds import Contents
+from rig.engines.builds import ImageContents
 from rig.engines.own import Grief, Process, Start, Task
 from rig.engines.program import builds, driver
 from rig.engines.program.answers import parsed
@@ -273,8 +273,8 @@ def compiled(folder: Path, *flags: str) -> Path:
     return path
 
 
-def guest(glibc: str, *libraries: str) -> Contents:
-    return Contents(f"libc6:amd64\t{glibc}-1\n", lambda path: path.rpartition("/")[2] in libraries)
+def guest(glibc: str, *libraries: str) -> ImageContents:
+    return ImageContents(f"libc6:amd64\t{glibc}-1\n", lambda path: path.rpartition("/")[2] in libraries)
 
 
 @pytest.mark.slow  # it needs a compiler
@@ -331,9 +331,9 @@ def test_what_the_guest_could_not_start_is_refused(tmp_path: Path) -> None:
 def test_a_script_runs_where_its_interpreter_is_and_is_refused_elsewhere(line: str, path: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(f"{line}\n")
     found = builds.library(str(tmp_path / "script"))
-    builds.require_loadable(found, Contents("", lambda asked: asked == path))
+    builds.require_loadable(found, ImageContents("", lambda asked: asked == path))
     with pytest.raises(UsageError, match=rf"a script for {path}, which the guest does not have; .*--image"):
-        builds.require_loadable(found, Contents("", lambda asked: asked != path))
+        builds.require_loadable(found, ImageContents("", lambda asked: asked != path))
 
 
 @pytest.mark.slow  # it needs a compiler

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 
 from rig.analysis.speed import compared
 from rig.engines import named
-from rig.engines.replications import Replication, Task, replications_of
+from rig.engines.replications import ArmTask, Replication, replications_of
 from rig.engines.sqlite.replications import s0, s1, s2, s3
 from rig.front import cli
 from rig.speed import session
 from rig.speed.ondisk import on_disk
-from rig.trials.stopwatch import Stopwatch
+from rig.trials.stopwatch import TrialStopwatch
 
 SQLITE = named("sqlite")
 REPLICATIONS = {replication.name: replication for replication in replications_of(SQLITE)}
@@ -37,8 +37,8 @@ class Silent:
 
 
 def carried_out(folder: Path, replication: Replication, arm: str, scale: float = SCALE) -> dict[str, Any]:
-    watch = Stopwatch(folder, [])
-    replication.carry_out(Task(arm, str(folder), 1, scale), watch)
+    watch = TrialStopwatch(folder, [])
+    replication.carry_out(ArmTask(arm, str(folder), 1, scale), watch)
     return watch.facts
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rig.contract.errors import EngineError
 from rig.engines import named
 from rig.engines.leveldb import accounts, replications
-from rig.engines.replications import Task, replications_of
-from rig.trials.stopwatch import Stopwatch
+from rig.engines.replications import ArmTask, replications_of
+from rig.trials.stopwatch import TrialStopwatch
 
 (LEVELDB,) = replications_of(named("leveldb"))
 SCALE = 0.01
@@ -29,13 +29,13 @@ def is_missing(arm: str, folder: Path) -> bool:
     assert bool(why) is (importlib.util.find_spec("plyvel") is None)
     if why:
         with pytest.raises(ModuleNotFoundError):
-            LEVELDB.carry_out(Task(arm, str(folder), 1, SCALE), Stopwatch(folder, []))
+            LEVELDB.carry_out(ArmTask(arm, str(folder), 1, SCALE), TrialStopwatch(folder, []))
     return bool(why)
 
 
 def carried_out(folder: Path, arm: str) -> dict[str, Any]:
-    watch = Stopwatch(folder, [])
-    LEVELDB.carry_out(Task(arm, str(folder), 1, SCALE), watch)
+    watch = TrialStopwatch(folder, [])
+    LEVELDB.carry_out(ArmTask(arm, str(folder), 1, SCALE), watch)
     return watch.facts
 
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from rig.contract.errors import EngineError
 from rig.engines import fills, named
-from rig.engines.replications import Replication, Task, replications_of
+from rig.engines.replications import ArmTask, Replication, replications_of
 from rig.engines.rocksdb import dbbench
 from rig.front import cli
-from rig.trials.stopwatch import Stopwatch
+from rig.trials.stopwatch import TrialStopwatch
 
 # Needs db_bench.
 pytestmark = pytest.mark.slow
@@ -28,8 +28,8 @@ RECORDS = 10_000
 
 def carried_out(folder: Path, replication: Replication, arm: str) -> dict[str, Any]:
     assert "" == replication.hindrance(arm, str(folder))
-    watch = Stopwatch(folder, [])
-    replication.carry_out(Task(arm, str(folder), 1, SCALE), watch)
+    watch = TrialStopwatch(folder, [])
+    replication.carry_out(ArmTask(arm, str(folder), 1, SCALE), watch)
     return watch.facts
 
 
@@ -104,7 +104,7 @@ def test_the_document_stands_beside_both_with_the_same_figures() -> None:
 
 def test_what_it_says_is_read_in_our_units() -> None:
     found = dbbench.reading("fillseq : 2.000 micros/op 524288 ops/sec 0.2 seconds 10000 operations;", "fillseq")
-    assert dbbench.Reading(2.0, 524_288, 10_000) == found
+    assert dbbench.BenchmarkResult(2.0, 524_288, 10_000) == found
     assert 58 == found.mib_per_s
 
 

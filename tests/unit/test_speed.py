@@ -24,7 +24,7 @@ from rig.speed import session, speeds
 from rig.speed.arms import arms_of
 from rig.speed.ondisk import on_disk
 from rig.trials.loads import Carried, Load
-from rig.trials.trial import Orders
+from rig.trials.trial import TrialOrders
 from rig.workloads.operations import apply
 
 RIG = Path(sys.executable).with_name("rig")
@@ -49,11 +49,11 @@ class Told:
 
 def small(
     *patterns: str, rows: int = 0, writers: int = 1, readers: int = 0, think_ms: int = 0, **changes: str
-) -> session.Plan:
+) -> session.SpeedPlan:
     return session.of_arms(arms_of(patterns, [Load(rows, 5, writers, 3, rows, readers, think_ms)], changes), 3)
 
 
-def on_this_disk(plan: session.Plan, folder: Path, repeats: int, seed: int, told: Told) -> speeds.Speeds:
+def on_this_disk(plan: session.SpeedPlan, folder: Path, repeats: int, seed: int, told: Told) -> speeds.Speeds:
     with on_disk(folder, plan.needed_bytes) as bench:
         return session.measure(plan, bench, repeats, seed, told)
 
@@ -85,10 +85,10 @@ class Uneven:
     def survey(self) -> session.Survey:
         return replace(self.inner.survey(), virtual={"device": "none"})
 
-    def hindrances(self, orders: Mapping[str, Orders]) -> dict[str, str]:
+    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         return self.inner.hindrances(orders)
 
-    def carried_out(self, orders: Orders) -> dict[str, Any]:
+    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
         return self.inner.carried_out(orders) | {"wall_ns": next(self.times_ns)}
 
 
@@ -197,8 +197,8 @@ def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:
 @given(st.integers(0, 9), st.integers(0, 100), st.text(max_size=5))
 def test_orders_arrive_as_they_were_sent(seed: int, rows: int, value: str) -> None:
     for load in (None, Load(rows, 5, 1, seed), Load(rows, 5, 1, seed, 9, 3, 20)):
-        sent = Orders("rig.engines.sqlite", seed, {"page_size": value}, load)
-        assert sent == Orders.of(json.loads(json.dumps(sent.message)))
+        sent = TrialOrders("rig.engines.sqlite", seed, {"page_size": value}, load)
+        assert sent == TrialOrders.of(json.loads(json.dumps(sent.message)))
 
 
 def test_without_names_all_settings_that_differ_are_measured_the_strict_one_first() -> None:
@@ -231,9 +231,9 @@ def test_names_may_have_an_engine_and_each_load_has_its_own_base() -> None:
             ["rocksdb-sync", "--rows", "1", "--writers", "2"],
             "rocksdb takes no --writers above 1 and no --readers: its binding for Python carries out one write",
         ),
-        (["--document", "S0", "--think-ms", "1"], "--document brings its own load"),
-        (["--set", "page_size"], "--set takes NAME=VALUE"),
-        (["--set", "journal_mode=wal"], "journal_mode is part of the name of an arm"),
+        (["--document", "S0", "--pause-ms", "1"], "--document brings its own load"),
+        (["--tune", "page_size"], "--tune page_size: a tuning is NAME=VALUE"),
+        (["--tune", "journal_mode=wal"], "journal_mode is part of the name of an arm"),
         (["--document", "S0", "--scale", "nan"], "'nan' is not a finite number"),
         (["--document", "S99"], "unknown document 'S99'; there are:"),
         (["--document", "S0", "wal_full"], "S0 has no arm 'wal_full'"),

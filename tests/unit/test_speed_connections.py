@@ -19,7 +19,7 @@ from rig.engines import ReadableDatabase, named
 from rig.speed import speeds
 from rig.trials import connections
 from rig.trials.connections import Draws, Flag, in_threads, read, together, write
-from rig.trials.stopwatch import Stopwatch
+from rig.trials.stopwatch import TrialStopwatch
 from rig.workloads.operations import Operation, Row, Table, Verb
 from tests.unit.test_speed import Told, on_this_disk, small
 
@@ -106,7 +106,7 @@ def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) ->
     signal.alarm(10)
     try:
         with pytest.raises(EngineError, match="a writer or reader ended without a word"):
-            together(opened, [hangs, hangs], [], Flag(), Stopwatch(tmp_path, []))
+            together(opened, [hangs, hangs], [], Flag(), TrialStopwatch(tmp_path, []))
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -133,7 +133,7 @@ def test_threads_are_in_one_session_at_the_same_time(tmp_path: Path) -> None:
     work = [[[Operation(Verb.INSERT, "entry", 10 * writer + each, ("y",))] for each in range(4)] for writer in range(3)]
     writers = [partial(write, work=part, draws=Draws(0, "w")) for part in work]
     readers = [partial(read, table="entry", rows=rows, draws=Draws(0, "r"), is_over=is_over)]
-    begin_ns, written, (reader,) = in_threads(session, writers, readers, is_over, Stopwatch(tmp_path, []))
+    begin_ns, written, (reader,) = in_threads(session, writers, readers, is_over, TrialStopwatch(tmp_path, []))
     assert [4, 4, 4] == [len(one.latencies_ns) for one in written]
     assert reader.count >= 1
     assert 13 == len(session.rows)
@@ -148,5 +148,5 @@ def test_an_error_of_a_thread_is_raised_and_ends_the_readers(tmp_path: Path) -> 
     session.rows.update(rows)
     readers = [partial(read, table="entry", rows=rows, draws=Draws(0, "r"), is_over=is_over)]
     with pytest.raises(EngineError, match="the disk is gone"):
-        in_threads(session, [fails], readers, is_over, Stopwatch(tmp_path, []))
+        in_threads(session, [fails], readers, is_over, TrialStopwatch(tmp_path, []))
     assert is_over.is_set

@@ -12,7 +12,7 @@ from rig.contract.errors import UsageError
 from rig.speed.place import Mount, mount_of, mounts_in, place_of
 from rig.trials import disks
 from rig.trials.disks import Counters
-from rig.trials.probe import MEDIUM_S_MIN, Probe, probe
+from rig.trials.probe import MEDIUM_S_MIN, SyncProbe, probe
 
 MEMORY = "/dev/shm"  # noqa: S108 - it is memory, which is the point
 WORD = st.text(
@@ -164,6 +164,6 @@ def test_a_probe_of_a_real_disk_leaves_nothing_and_knows_whether_flushes_arrive(
     ],
 )
 def test_a_sync_that_no_medium_can_do_is_warned_of(sync_s: float, flushes: float | None, expected: list[str]) -> None:
-    found = Probe(0.01, sync_s, flushes).warnings
+    found = SyncProbe(0.01, sync_s, flushes).warnings
     assert len(expected) == len(found)
     assert all(text in line for text, line in zip(expected, found, strict=True))

@@ -14,7 +14,7 @@ import zstandard
 from rig.contract.errors import RecordingError
 from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.results import LogFacts
-from rig.faults import Disk, LogError, WriteLog
+from rig.faults import DiskLetter, LogError, WriteLog
 from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
 from rig.recordings import soundness
 from rig.recordings.archive import Recording, load
@@ -70,7 +70,7 @@ def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path
     assert Recording(folder, TWO) == loaded
     with loaded.opened() as logs:
         _, second = logs.all
-        assert (logs.first, second) == tuple(logs.pair.sides[disk].log for disk in Disk)
+        assert (logs.first, second) == tuple(logs.pair.sides[disk].log for disk in DiskLetter)
         assert [len(LOG), len(SECOND)] == [log.end_bytes for log in logs.all]
         assert bytes([5]) * 512 == bytes(second.payload(0))
         with logs.file.path.open("rb") as file:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from rig.faults import CrashState, Disk, JointState, TwoLogs, WriteLog, epochs
+from rig.faults import CrashState, DiskLetter, JointState, TwoLogs, WriteLog, epochs
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.state import landable, make_state
 from tests.unit import disks
@@ -30,24 +30,24 @@ Step = tuple[str, Op]
 class TwoDisks:
     """Both disks, and every pair of simultaneous moments."""
 
-    disks: dict[Disk, disks.Disk] = field(default_factory=lambda: {disk: disks.Disk() for disk in Disk})
+    disks: dict[DiskLetter, disks.Disk] = field(default_factory=lambda: {disk: disks.Disk() for disk in DiskLetter})
     moments: list[tuple[Moment, Moment]] = field(default_factory=list)
 
     def run(self, steps: list[Step]) -> None:
         for one in self.disks.values():
             one._remember()
-        self._join(Disk.A, 0)
+        self._join(DiskLetter.A, 0)
         mark_count = 0
         for name, op in steps:
             if op.kind == "mark":
-                disk = list(Disk)[mark_count % 2]
+                disk = list(DiskLetter)[mark_count % 2]
                 mark_count += 1
             else:
-                disk = Disk(name)
+                disk = DiskLetter(name)
             self._do(disk, op)
         if mark_count % 2:
-            self._do(Disk.B, Op("mark"))
-        for disk in Disk:
+            self._do(DiskLetter.B, Op("mark"))
+        for disk in DiskLetter:
             self._do(disk, Op("flush-end"))
             self.disks[disk].log += self.disks[disk].unlogged
 
@@ -59,16 +59,16 @@ class TwoDisks:
                 found[pair] = max(found.get(pair, 0), a.marks_seen)
         return found
 
-    def _do(self, disk: Disk, op: Op) -> None:
+    def _do(self, disk: DiskLetter, op: Op) -> None:
         before = len(self.disks[disk].moments)
         self.disks[disk]._step(op)
         self.disks[disk]._remember()
         self._join(disk, before)
 
-    def _join(self, disk: Disk, before: int) -> None:
+    def _join(self, disk: DiskLetter, before: int) -> None:
         other = self.disks[disk.other].moments[-1]
         for moment in self.disks[disk].moments[before:]:
-            self.moments.append((moment, other) if disk is Disk.A else (other, moment))
+            self.moments.append((moment, other) if disk is DiskLetter.A else (other, moment))
 
 
 @st.composite
@@ -94,7 +94,7 @@ def some_steps(draw: st.DrawFn, *, sectors: int = 4, fua_from: int = 0, count_ma
 def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_SECTORS * SECTOR) -> Iterator[TwoLogs]:
     """Write both logs into one file, that of `b` after that of `a`, and open them."""
     parts = []
-    for disk in Disk:
+    for disk in DiskLetter:
         emit(path, run.disks[disk].log, 1)
         parts.append(path.read_bytes())
     begin = -(-len(parts[0]) // PAGE) * PAGE
@@ -114,7 +114,7 @@ class Builder:
         self._base_end = 0
 
     def build(self, state: JointState) -> tuple[Content, Content]:
-        log = state.logs.sides[Disk.A].log
+        log = state.logs.sides[DiskLetter.A].log
         assert state.base_end >= self._base_end
         apply(self._base, self._file, state.advance(log, self._base_end))
         self._base_end = state.base_end
@@ -125,14 +125,14 @@ class Builder:
 
 
 def marks_claimed(state: JointState) -> int:
-    side = state.logs.sides[Disk.A]
+    side = state.logs.sides[DiskLetter.A]
     return sum(mark < state.instant for mark in side.marks)
 
 
-def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
+def claims(logs: TwoLogs) -> Iterator[tuple[DiskLetter, CrashState, CrashState]]:
     """Yield the states of one disk with that of the other, if every way to interleave gives the same one."""
     together = positions(logs)
-    for late in Disk:
+    for late in DiskLetter:
         side, other = logs.sides[late], logs.sides[late.other]
         changed = changes(other.log)
         for epoch in epochs(side.log):
@@ -143,7 +143,7 @@ def claims(logs: TwoLogs) -> Iterator[tuple[Disk, CrashState, CrashState]]:
             found = [make_state(epoch, len(epoch.fuas), whole=chosen) for chosen in subsets]
             found += [make_state(epoch, count) for count in range(len(epoch.fuas))]
             for state in found:
-                here = list(Disk).index(late)
+                here = list(DiskLetter).index(late)
                 by_then = {place[1 - here] for place in together if place[here] == state.instant}
                 if len({changed[entry] for entry in by_then}) == 1:
                     pinned = everything_unflushed_lost(other.log, other.epochs, min(by_then))
@@ -163,23 +163,23 @@ def changes(log: WriteLog) -> list[int]:
 
 def positions(logs: TwoLogs) -> set[tuple[int, int]]:
     """The positions that the two logs may have at one time, over all ways to interleave."""
-    marks = {disk: logs.sides[disk].marks for disk in Disk}
-    ends = {disk: logs.sides[disk].log.entry_count for disk in Disk}
+    marks = {disk: logs.sides[disk].marks for disk in DiskLetter}
+    ends = {disk: logs.sides[disk].log.entry_count for disk in DiskLetter}
     seen, left = set[tuple[int, int]](), [(0, 0)]
     while left:
         place = left.pop()
         if place in seen:
             continue
         seen.add(place)
-        at = dict(zip(Disk, place, strict=True))
-        for disk in Disk:
+        at = dict(zip(DiskLetter, place, strict=True))
+        for disk in DiskLetter:
             if at[disk] == ends[disk]:
                 continue
             if at[disk] in marks[disk]:
                 number = marks[disk].index(at[disk])
                 # Mark n of `a` follows mark n - 1 of `b`, and mark n of `b` follows mark n of `a`.
-                needed = number - 1 if disk is Disk.A else number
+                needed = number - 1 if disk is DiskLetter.A else number
                 if needed >= 0 and at[disk.other] <= marks[disk.other][needed]:
                     continue
-            left.append((place[0] + (disk is Disk.A), place[1] + (disk is Disk.B)))
+            left.append((place[0] + (disk is DiskLetter.A), place[1] + (disk is DiskLetter.B)))
     return seen

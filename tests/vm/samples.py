@@ -19,7 +19,7 @@ from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.filesystems.ext import DISK_MIB
 from rig.machines import verification
 from rig.machines.pool import Clones
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
 from rig.planning.verdicts import verdict
@@ -124,7 +124,7 @@ def answers(
     """Return the guest's own answers, from one clone, with digests of the contents of the states named."""
     found = []
     with machines.clone(recording=log.path) as machine:
-        session = Session(machine, scenario, log)
+        session = VerifierSession(machine, scenario, log)
         machine.receive(READY_LIMIT_S)
         for state in states:
             machine.send(session.request(state) | {"digest": state.id in digests_of, "open": must_open})

@@ -12,7 +12,7 @@ from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.damage import Discarded, Unreadable
 from rig.faults.state import landable, make_state
 from rig.filesystems.ext import DISK_MIB
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
 from tests.unit.disks import ONE_DISK
@@ -29,7 +29,7 @@ def planned(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
 def sha256_in_guest(settings: str, template: Template, log: WriteLog, states: list[CrashState]) -> list[str]:
     found = []
     with template.clone(recording=log.path) as machine:
-        session = Session(machine, scenario_of(settings), log)
+        session = VerifierSession(machine, scenario_of(settings), log)
         machine.receive(READY_LIMIT_S)
         for state in states:
             machine.send(session.request(state) | {"digest": True})

@@ -27,7 +27,7 @@ from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.planning.verdicts import live_verdicts
 from rig.recordings import livecuts
-from rig.recordings.livecuts import Round, prove, rounds
+from rig.recordings.livecuts import RecordedRound, prove, rounds
 from rig.store import Run
 from tests.vm.samples import SHORT
 from tests.vm.test_campaign import Heard
@@ -49,7 +49,7 @@ class Cut:
         return Injection(self.scenario.fault)
 
     @property
-    def rounds(self) -> list[Round]:
+    def rounds(self) -> list[RecordedRound]:
         return list(rounds(self.told, self.parts, DISK_MIB))
 
 
@@ -103,7 +103,7 @@ def test_what_was_acknowledged_into_the_void_is_gone(recorded_cuts: Callable[[st
         assert one["acked"] <= one["recovered"] <= one["issued"] < one["acked"] + one["acked_after"] + 1
 
 
-def places(one: Round, path: Path) -> Iterator[tuple[str, int]]:
+def places(one: RecordedRound, path: Path) -> Iterator[tuple[str, int]]:
     """Yield two places to tamper with: one last written by a flushed write, and one never written."""
     path.write_bytes(one.log)
     with WriteLog.open(path) as log:

@@ -13,7 +13,7 @@ import pytest
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario
-from rig.faults import Disk, EntryFlag, Logs, WriteLog, everything_unflushed_lost
+from rig.faults import DiskLetter, EntryFlag, Logs, WriteLog, everything_unflushed_lost
 from rig.faults.damage import BLOCK_BYTES, Flip
 from rig.faults.log import SECTOR_BYTES
 from rig.faults.twodisk import JointState, make_joint
@@ -73,7 +73,7 @@ def test_both_copies_are_recorded_and_are_made_again(word: str, recorder: Templa
 def test_whatever_was_synced_survives_two_cuts(word: str, verifier: Template, mirrored: Recorder) -> None:
     with mirrored(word).opened() as logs:
         chosen = planned(logs, 24)
-        assert {Disk.A, Disk.B} == {state.late for state in chosen}
+        assert {DiskLetter.A, DiskLetter.B} == {state.late for state in chosen}
         assert any(state.is_apart for state in chosen)
         found = judged(scenario_with("wal_full", word), verifier, logs.first, chosen)
         may_damage = word in EARLY_COMMITS and any(_overtakes(side.log) for side in logs.pair.sides.values())
@@ -97,7 +97,7 @@ def _overtakes(log: WriteLog) -> bool:
 def test_without_its_superblock_a_disk_is_left_out(word: str, verifier: Template, mirrored: Recorder) -> None:
     with mirrored(word).opened() as logs:
         flip = Flip(CHECKED[word], SECTOR_BYTES, _BIT_COUNT, 1)
-        states = [_damaged(logs, which, [flip]) for which in ((Disk.A,), (Disk.B,), tuple(Disk))]
+        states = [_damaged(logs, which, [flip]) for which in ((DiskLetter.A,), (DiskLetter.B,), tuple(DiskLetter))]
         first, second, both = _judged(word, verifier, logs, states)
         wanted = _whole(logs)
     assert [wanted, wanted] == [(first.kind, first.recovered), (second.kind, second.recovered)]
@@ -111,7 +111,7 @@ def test_a_damaged_copy_is_mended_if_the_checksums_tell_and_otherwise_is_right_i
     filesystem = filesystem_named(word)
     assert isinstance(filesystem, Mirrored)
     with mirrored(word).opened() as logs:
-        legs: list[Collection[Disk]] = [(), (Disk.A,), (Disk.B,), tuple(Disk)]
+        legs: list[Collection[DiskLetter]] = [(), (DiskLetter.A,), (DiskLetter.B,), tuple(DiskLetter)]
         blocks = _written(logs) - SUPERBLOCKS[word]
         flips = [Flip(block * BLOCK_BYTES, BLOCK_BYTES, _BIT_COUNT, block) for block in sorted(blocks)]
         states = [_damaged(logs, which, flips) for which in legs]
@@ -139,7 +139,7 @@ def _whole(logs: Logs) -> tuple[FindingKind, int]:
     return FindingKind.PREFIX, len(Timeline(logs.first.marks).acks)
 
 
-def _ends(logs: Logs) -> dict[Disk, int]:
+def _ends(logs: Logs) -> dict[DiskLetter, int]:
     """Return the entry of each disk just after the last acknowledgement: until then the array is written to."""
     last = logs.pair.mark_number(Timeline(logs.first.marks).acks[-1].entry_index)
     return {disk: side.marks[last] for disk, side in logs.pair.sides.items()}
@@ -157,7 +157,7 @@ def _written(logs: Logs) -> set[int]:
     return blocks
 
 
-def _damaged(logs: Logs, which: Collection[Disk], flips: Collection[Flip]) -> JointState:
+def _damaged(logs: Logs, which: Collection[DiskLetter], flips: Collection[Flip]) -> JointState:
     """Both disks as they were at the last acknowledgement, with bits flipped on some of them."""
     states = {}
     for disk, end in _ends(logs).items():
@@ -166,7 +166,7 @@ def _damaged(logs: Logs, which: Collection[Disk], flips: Collection[Flip]) -> Jo
         if disk in which:
             state = replace(state, id=state.id + "".join(flip.text for flip in flips), damages=tuple(flips))
         states[disk] = state
-    return make_joint(logs.pair, Disk.A, states[Disk.A], states[Disk.B])
+    return make_joint(logs.pair, DiskLetter.A, states[DiskLetter.A], states[DiskLetter.B])
 
 
 @pytest.mark.parametrize("word", MIRRORS)

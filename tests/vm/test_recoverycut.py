@@ -21,7 +21,7 @@ from rig.machines.campaign import Silent
 from rig.machines.guests import Machines
 from rig.machines.recover import recover
 from rig.machines.replay import replay
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.machines.template import Template
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile
@@ -102,7 +102,7 @@ def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for
         )
         found = []
         with verifier.clone(recording=made.log.path) as machine:
-            session = Session(machine, scenario, made.log)
+            session = VerifierSession(machine, scenario, made.log)
             machine.receive(READY_LIMIT_S)
             for one in states:
                 machine.send(session.request(one) | {"digest": True})

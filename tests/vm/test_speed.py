@@ -123,7 +123,7 @@ def test_a_document_about_two_engines_is_measured_in_the_images_of_both() -> Non
 
 
 def test_readers_read_beside_writers_in_virtual_time_too(tmp_path: Path) -> None:
-    words = ("--rows", "2", "--filled", "20", "--writers", "2", "--readers", "2", "--think-ms", "3")
+    words = ("--rows", "2", "--filled", "20", "--writers", "2", "--readers", "2", "--pause-ms", "3")
     found, shown = measured(
         tmp_path, "--fs", "ext4", "--device", "emmc", "wal_full", "delete_full", *words, "--transactions", "4"
     )

@@ -19,7 +19,7 @@ from rig.machines import template as vm_template
 from rig.machines.argv import Role
 from rig.machines.image import Image
 from rig.machines.machine import Machine
-from rig.machines.session import Session
+from rig.machines.session import VerifierSession
 from rig.machines.template import Template, template
 from rig.recordings.archive import Recording
 from tests.vm.samples import Recorder, opened, scenario_of
@@ -58,7 +58,7 @@ def test_clones_answer_apart_and_neither_they_nor_their_death_change_the_templat
 ) -> None:
     path, write_log = log
     with verifier.clone(recording=path) as one, verifier.clone() as other:
-        session = Session(one, scenario_of("wal_normal"), write_log)
+        session = VerifierSession(one, scenario_of("wal_normal"), write_log)
         other.send(scenario_of("delete_off").orders.message)
         assert {"ready": True} == one.receive(_ANSWER_LIMIT_S)
         assert {"ready": True} == other.receive(_ANSWER_LIMIT_S)

@@ -15,14 +15,14 @@ import pytest
 from rig.contract.errors import UsageError
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, Disk, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
+from rig.faults import CrashState, DiskLetter, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
 from rig.faults.powercut import everything_unflushed_lost
 from rig.faults.twodisk import make_joint
 from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
 from rig.machines import campaign, record
 from rig.machines.guests import Machines
 from rig.machines.replay import replay
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, Session
+from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.cuts import Cut
@@ -56,7 +56,7 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
     with made.opened() as logs:
         chosen = planned(logs, 100)
         assert any(state.is_apart for state in chosen)
-        assert {Disk.A, Disk.B} == {state.late for state in chosen}
+        assert {DiskLetter.A, DiskLetter.B} == {state.late for state in chosen}
         assert any(state.whole or state.draw for state in chosen)
         assert all(logs.parse(state.id) == state for state in chosen)
 
@@ -64,7 +64,7 @@ def test_both_logs_are_sound_are_made_again_and_prove_states_of_two_instants(
 def test_the_verifier_holds_both_disks_byte_for_byte(verifier: Template, recorded: Recorder) -> None:
     scenario = scenario_of("delete_full", fault="twodisk")
     with recorded(scenario).opened() as logs, verifier.clone(recording=logs.first.path) as machine:
-        session = Session(machine, scenario, logs.first)
+        session = VerifierSession(machine, scenario, logs.first)
         machine.receive(READY_LIMIT_S)
         chosen = planned(logs, 6)
         for state in chosen:
@@ -77,7 +77,7 @@ def content_sha256(state: JointState) -> str:
     """Digest both disks by the host's own replay from entry 0."""
     device = np.zeros(DISK_MIB << 20, dtype=np.uint8)
     data_bytes = (DISK_MIB - JOURNAL_DISK_MIB) << 20
-    sizes = {Disk.A: data_bytes, Disk.B: JOURNAL_DISK_MIB << 20}
+    sizes = {DiskLetter.A: data_bytes, DiskLetter.B: JOURNAL_DISK_MIB << 20}
     for (disk, size), begin in zip(sizes.items(), (0, data_bytes), strict=True):
         log, own = state.logs.sides[disk].log, state.states[disk]
         part = log.replay(own.base_end, DISK_MIB << 20)
@@ -121,9 +121,9 @@ def test_without_syncs_two_disks_lose_what_was_acknowledged(verifier: Template, 
     assert VerdictKind.LOST_SUFFIX in found, Counter(found)
 
 
-@pytest.mark.parametrize("late", list(Disk))
+@pytest.mark.parametrize("late", list(DiskLetter))
 def test_an_early_disk_before_a_flush_that_the_host_saw_complete_breaks_what_was_promised(
-    late: Disk, verifier: Template, recorded: Recorder
+    late: DiskLetter, verifier: Template, recorded: Recorder
 ) -> None:
     """An illegal state is judged broken: one disk at the end of the workload, the other at its beginning."""
     scenario = scenario_of("delete_extra", fault="twodisk")

@@ -23,7 +23,7 @@ from rig.faults import CrashState, Fault, Logs, WriteLog, plan
 from rig.machines import campaign, cpio, usermode, verification
 from rig.machines.guests import Machines
 from rig.machines.machine import Machine
-from rig.machines.session import Session
+from rig.machines.session import VerifierSession
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
 from rig.planning import matrix
@@ -116,14 +116,14 @@ def test_a_scenario_on_which_the_two_kinds_disagree_is_judged_anew_by_the_emulat
     machines = Machines(recorder, verifier, user_mode)
     profile = Profile("tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=80)
     run = Run.create(tmp_path / "run", {"scenarios": ids})
-    true = Session._finding
+    true = VerifierSession._finding
 
-    def lying(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
+    def lying(self: VerifierSession, state: CrashState, answer: dict[str, Any]) -> Finding:
         found = true(self, state, answer)
         is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         return replace(found, kind=FindingKind.UNOPENABLE, recovered=None) if is_native else found
 
-    monkeypatch.setattr(Session, "_finding", lying)
+    monkeypatch.setattr(VerifierSession, "_finding", lying)
     campaign.Campaign(run, profile, machines, campaign.Silent()).measure(scenarios)
     ((measured,), damaged) = run.results()
     assert ({}, []) == (run.failures(), damaged)
@@ -141,9 +141,9 @@ def test_nothing_counts_if_the_two_kinds_disagree(
 ) -> None:
     scenario = scenario_of("wal_full")
     wrong: dict[str, Any] = {"recovered": 1, "files": "of another disk", "kind": FindingKind.UNOPENABLE}
-    true = Session._finding
+    true = VerifierSession._finding
 
-    def lying(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
+    def lying(self: VerifierSession, state: CrashState, answer: dict[str, Any]) -> Finding:
         found = true(self, state, answer)
         is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         return replace(found, **{part: wrong[part]}) if is_native and state == states[-1] else found
@@ -151,7 +151,7 @@ def test_nothing_counts_if_the_two_kinds_disagree(
     with opened(recorded(scenario)) as (_, log):
         states = planned(log, Fault.POWERCUT, 8)
         assert 8 == len(list(verification.check(scenario, user_mode, log, states, reference=verifier)))
-        monkeypatch.setattr(Session, "_finding", lying)
+        monkeypatch.setattr(VerifierSession, "_finding", lying)
         with pytest.raises(VmError, match=r"(?s)two kinds of machines disagree on .* of sqlite-ext4-wal_full_powercut"):
             list(verification.check(scenario, user_mode, log, states, reference=verifier))
 
@@ -160,14 +160,14 @@ def test_a_finding_that_may_be_the_machines_doing_is_the_other_kinds_to_make(
     verifier: Template, user_mode: UserMode, recorded: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = scenario_of("wal_full")
-    true = Session._finding
+    true = VerifierSession._finding
 
-    def stuck(self: Session, state: CrashState, answer: dict[str, Any]) -> Finding:
+    def stuck(self: VerifierSession, state: CrashState, answer: dict[str, Any]) -> Finding:
         is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         found = true(self, state, answer)
         return replace(found, kind=FindingKind.STUCK) if is_native else found
 
-    monkeypatch.setattr(Session, "_finding", stuck)
+    monkeypatch.setattr(VerifierSession, "_finding", stuck)
     with opened(recorded(scenario)) as (_, log):
         states = planned(log, Fault.POWERCUT, 3)
         found = list(verification.check(scenario, user_mode, log, states, reference=verifier))

@@ -58,7 +58,7 @@ class _Methods(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Call:
+class VfsCall:
     """One call: `write`, `truncate`, `sync` or `lock`; which kind of file; where, and how many bytes."""
 
     what: str
@@ -71,7 +71,7 @@ class Calls:
     """The calls since the last `take`."""
 
     def __init__(self) -> None:
-        self.seen: list[Call] = []
+        self.seen: list[VfsCall] = []
 
     def take(self) -> Taken:
         """Return the calls so far and forget them."""
@@ -83,7 +83,7 @@ class Calls:
 class Taken:
     """Calls in their order."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[VfsCall, ...]
 
     def count(self, what: str, file: str = "") -> int:
         """Return how many calls of a kind there were, to one kind of file if given."""
@@ -122,12 +122,12 @@ class _Counter:
         lock = _Fcntl(self._get(b"fcntl"))
 
         def counted_directory(path: bytes, descriptor: int) -> int:
-            calls.seen.append(Call("sync", "directory"))
+            calls.seen.append(VfsCall("sync", "directory"))
             return int(directory(path, descriptor))
 
         def counted_lock(descriptor: int, command: int, argument: int) -> int:
             if command in _LOCKING:
-                calls.seen.append(Call("lock", ""))
+                calls.seen.append(VfsCall("lock", ""))
             return int(lock(descriptor, command, argument))
 
         replacing = {
@@ -171,7 +171,7 @@ class _Counter:
 
     def _note(self, what: str, file: int, offset_bytes: int = 0, size_bytes: int = 0) -> None:
         if self.calls is not None:
-            self.calls.seen.append(Call(what, self._files.get(file, "other"), offset_bytes, size_bytes))
+            self.calls.seen.append(VfsCall(what, self._files.get(file, "other"), offset_bytes, size_bytes))
 
     def _open(self, vfs: int, name: int, file: int, flags: int, out: int) -> int:
         code = int(_Open(self._plain.open)(vfs, name, file, flags, out))

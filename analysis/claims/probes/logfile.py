@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from rig.analysis.claims.probes.calls import Call, counting
+from rig.analysis.claims.probes.calls import VfsCall, counting
 from rig.analysis.claims.probes.databases import (
     Pragmas,
     fill,
@@ -165,7 +165,7 @@ def index_size(folder: Path) -> Figures:
     return found
 
 
-def _share_overwritten(calls: list[Call]) -> float:
+def _share_overwritten(calls: list[VfsCall]) -> float:
     """Return the share of written bytes that landed where the file had been written before."""
     end = overwritten = total = 0
     for call in calls:

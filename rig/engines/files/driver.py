@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines.files.names import Create, Link, Replace, Unlink
-from rig.engines.files.pattern import Job, Pattern
+from rig.engines.files.pattern import Pattern, PatternTask
 from rig.engines.files.records import Log, MappedSlots, Pair, Slots
 from rig.engines.files.space import Fallocate, Punch, Truncate
 from rig.engines.own import Start, Task
@@ -18,7 +18,7 @@ _PATTERNS: Mapping[str, type[Pattern]] = {
 }  # fmt: skip
 
 
-class Session:
+class PatternSession:
     """A pattern at work."""
 
     def __init__(self, task: Task) -> None:
@@ -39,9 +39,9 @@ class Session:
         """Leave the files open, as a power cut finds them."""
 
 
-def session(start: Start, task: Task) -> Session:  # noqa: ARG001 - there is no process to start
+def session(start: Start, task: Task) -> PatternSession:  # noqa: ARG001 - there is no process to start
     """Return the pattern at work."""
-    return Session(task)
+    return PatternSession(task)
 
 
 def recovered(start: Start, task: Task) -> Finding:  # noqa: ARG001 - there is no process to start
@@ -55,4 +55,4 @@ def recovered(start: Start, task: Task) -> Finding:  # noqa: ARG001 - there is n
 
 def _pattern(task: Task) -> Pattern:
     word, _, after = task.settings["pattern"].partition("-")
-    return _PATTERNS[word](Job(task.directory, task.seed, task.transaction_count, after))
+    return _PATTERNS[word](PatternTask(task.directory, task.seed, task.transaction_count, after))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rig.contract.findings import Finding
-from rig.engines.answers import Answer
+from rig.engines.answers import Inventory
 
 
 @dataclass(frozen=True)
-class Job:
+class PatternTask:
     """The task of a pattern: where it works, how many transactions it has, and what to call after each."""
 
     directory: str
@@ -29,8 +29,8 @@ class Job:
 class Pattern(Protocol):
     """One pattern of file use."""
 
-    def __init__(self, job: Job) -> None:
-        """Keep the job; touch no file yet."""
+    def __init__(self, task: PatternTask) -> None:
+        """Keep the task; touch no file yet."""
 
     def prepare(self) -> None:
         """Make what the transactions need, durably."""
@@ -38,5 +38,5 @@ class Pattern(Protocol):
     def carry_out(self, number: int) -> None:
         """Carry out a transaction, with the calls after it."""
 
-    def found(self) -> Answer | Finding:
+    def found(self) -> Inventory | Finding:
         """Return which transactions are there, or the damage if that cannot be said; change nothing."""

@@ -7,9 +7,9 @@ import os
 from itertools import count, takewhile
 
 from rig.contract.findings import Finding, FindingKind
-from rig.engines.answers import Answer
+from rig.engines.answers import Inventory
 from rig.engines.files.calls import AFTER, FLAGS, content, durable_file, whole
-from rig.engines.files.pattern import Job
+from rig.engines.files.pattern import PatternTask
 from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, authors, written
 
 # Three sectors, so that most records share a block with another.
@@ -24,27 +24,27 @@ _SLOT_COUNT = 8
 class Log:
     """Records one after another; a record that is cut short or has wrong content is there in part."""
 
-    def __init__(self, job: Job, name: str = "log") -> None:
-        self._job = job
-        self._path = job.path(name)
+    def __init__(self, task: PatternTask, name: str = "log") -> None:
+        self._task = task
+        self._path = task.path(name)
         self._file = -1
 
     def prepare(self) -> None:
         """Make an empty file."""
         durable_file(self._path, b"")
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | FLAGS.get(self._job.after, 0))
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | FLAGS.get(self._task.after, 0))
 
     def carry_out(self, number: int) -> None:
         """Append a record."""
         self.write(number)
-        AFTER[self._job.after](self._file)
+        AFTER[self._task.after](self._file)
 
     def write(self, number: int) -> None:
         """Append a record, without the call after it."""
         data = self._record(number)
         whole(os.write(self._file, data), data)
 
-    def found(self) -> Answer:
+    def found(self) -> Inventory:
         """Return the records."""
         data, have, torn = content(self._path), set(), {}
         for number in range(1, -(-len(data) // _RECORD_BYTES) + 1):
@@ -53,32 +53,32 @@ class Log:
                 have.add(number)
             else:
                 torn[number] = _difference(part, due)
-        return Answer(frozenset(have), torn)
+        return Inventory(frozenset(have), torn)
 
     def _record(self, number: int) -> bytes:
-        return written(self._job.seed, number, (number - 1) * _RECORD_SECTORS, _RECORD_SECTORS)
+        return written(self._task.seed, number, (number - 1) * _RECORD_SECTORS, _RECORD_SECTORS)
 
 
 class Slots:
     """Slots of two blocks that are written again and again, one after another."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._path = job.path("slots")
+    def __init__(self, task: PatternTask) -> None:
+        self._task = task
+        self._path = task.path("slots")
         self._file = -1
 
     def prepare(self) -> None:
         """Make a file of slots that no transaction has written."""
-        durable_file(self._path, written(self._job.seed, 0, 0, _SLOT_COUNT * _SLOT_SECTORS))
-        self._file = os.open(self._path, os.O_RDWR | FLAGS.get(self._job.after, 0))
+        durable_file(self._path, written(self._task.seed, 0, 0, _SLOT_COUNT * _SLOT_SECTORS))
+        self._file = os.open(self._path, os.O_RDWR | FLAGS.get(self._task.after, 0))
 
     def carry_out(self, number: int) -> None:
         """Write a slot."""
         data, slot = self._slot(number)
         whole(os.pwrite(self._file, data, slot * _SLOT_BYTES), data)
-        AFTER[self._job.after](self._file)
+        AFTER[self._task.after](self._file)
 
-    def found(self) -> Answer | Finding:
+    def found(self) -> Inventory | Finding:
         """Return what the slots show: a transaction is there if its slot holds it or a later transaction."""
         data = content(self._path)
         have: set[int] = set()
@@ -86,20 +86,20 @@ class Slots:
         if len(data) not in {0, _SLOT_COUNT * _SLOT_BYTES}:
             return Finding(FindingKind.CORRUPT, detail=f"the file has {len(data)} bytes, which nobody made so")
         if not data:
-            return Answer(frozenset())
+            return Inventory(frozenset())
         for slot in range(_SLOT_COUNT):
-            found = authors(self._job.seed, slot * _SLOT_SECTORS, data[slot * _SLOT_BYTES :][:_SLOT_BYTES])
+            found = authors(self._task.seed, slot * _SLOT_SECTORS, data[slot * _SLOT_BYTES :][:_SLOT_BYTES])
             # Only transactions of this slot can have written here.
             if NOBODY in found or any(number and self._slot_of(number) != slot for number in found):
                 return Finding(FindingKind.FOREIGN, detail=f"slot {slot} holds what no transaction wrote there")
             have.update(range(slot + 1, min(found) + 1, _SLOT_COUNT))
             if len(found) > 1:
                 torn[max(found)] = f"slot {slot} holds parts of transactions {sorted(found)}"
-        return Answer(frozenset(have), torn)
+        return Inventory(frozenset(have), torn)
 
     def _slot(self, number: int) -> tuple[bytes, int]:
         slot = self._slot_of(number)
-        return written(self._job.seed, number, slot * _SLOT_SECTORS, _SLOT_SECTORS), slot
+        return written(self._task.seed, number, slot * _SLOT_SECTORS, _SLOT_SECTORS), slot
 
     @staticmethod
     def _slot_of(number: int) -> int:
@@ -119,15 +119,15 @@ class MappedSlots(Slots):
         data, slot = self._slot(number)
         begin = slot * _SLOT_BYTES
         self._map[begin : begin + _SLOT_BYTES] = data
-        if self._job.after == "msync":
+        if self._task.after == "msync":
             self._map.flush(begin, _SLOT_BYTES)
 
 
 class Pair:
     """Two logs whose order matters: a record is made durable in the first before it is written to the second."""
 
-    def __init__(self, job: Job) -> None:
-        self._first, self._second = Log(job, "first"), Log(job, "second")
+    def __init__(self, task: PatternTask) -> None:
+        self._first, self._second = Log(task, "first"), Log(task, "second")
 
     def prepare(self) -> None:
         """Make both."""
@@ -139,7 +139,7 @@ class Pair:
         self._first.carry_out(number)
         self._second.write(number)
 
-    def found(self) -> Answer | Finding:
+    def found(self) -> Inventory | Finding:
         """Return the transactions that both files have up to the first gap; what only the second has is damage.
 
         The second file by itself has no promise, so a gap in it breaks nothing.
@@ -152,7 +152,7 @@ class Pair:
         have = frozenset(takewhile(second.have.__contains__, count(1)))
         missing = dict.fromkeys(first.have - have, "only the first file has it")
         late = dict.fromkeys(seen - have, "the second file has it after a gap, or a part of it")
-        return Answer(have, {**missing, **late, **first.torn})
+        return Inventory(have, {**missing, **late, **first.torn})
 
 
 def _difference(part: bytes, due: bytes) -> str:

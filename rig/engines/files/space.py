@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from rig.contract.findings import Finding, FindingKind
-from rig.engines.answers import Answer
+from rig.engines.answers import Inventory
 from rig.engines.files.calls import AFTER, content, durable_file, punch
-from rig.engines.files.pattern import Job
+from rig.engines.files.pattern import PatternTask
 from rig.engines.files.sectors import SECTOR_BYTES, authors, written
 
 # Two blocks.
@@ -18,9 +18,9 @@ _PART_BYTES = _PART_SECTORS * SECTOR_BYTES
 class _Parts:
     """A file of as many parts as there are transactions."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._path = job.path("parts")
+    def __init__(self, task: PatternTask) -> None:
+        self._task = task
+        self._path = task.path("parts")
         self._file = -1
 
     def prepare(self) -> None:
@@ -30,12 +30,12 @@ class _Parts:
 
     @property
     def _first(self) -> bytes:
-        return written(self._job.seed, 0, 0, self._job.count * _PART_SECTORS)
+        return written(self._task.seed, 0, 0, self._task.count * _PART_SECTORS)
 
     def carry_out(self, number: int) -> None:
         """Change one part."""
         self._change(number)
-        AFTER[self._job.after](self._file)
+        AFTER[self._task.after](self._file)
 
     def _change(self, number: int) -> None:
         raise NotImplementedError
@@ -45,24 +45,24 @@ class _Parts:
         return [data[begin : begin + _PART_BYTES] for begin in range(0, len(data), _PART_BYTES)]
 
     def _is_untouched(self, index: int, part: bytes) -> bool:
-        return authors(self._job.seed, index * _PART_SECTORS, part) == {0}
+        return authors(self._task.seed, index * _PART_SECTORS, part) == {0}
 
 
 class Truncate(_Parts):
     """A file that loses its last part."""
 
     def _change(self, number: int) -> None:
-        os.ftruncate(self._file, (self._job.count - number) * _PART_BYTES)
+        os.ftruncate(self._file, (self._task.count - number) * _PART_BYTES)
 
-    def found(self) -> Answer | Finding:
+    def found(self) -> Inventory | Finding:
         """Return the parts that are gone; damage if what is left is not what was there."""
         if not os.path.exists(self._path):
-            return Answer(frozenset())
+            return Inventory(frozenset())
         parts = self._parts()
         wrong = [index for index, part in enumerate(parts) if not self._is_untouched(index, part)]
         if wrong:
             return Finding(FindingKind.FOREIGN, detail=f"part {wrong[0]} of {len(parts)} is not what was written there")
-        return Answer(frozenset(range(1, self._job.count - len(parts) + 1)))
+        return Inventory(frozenset(range(1, self._task.count - len(parts) + 1)))
 
 
 class Fallocate(_Parts):
@@ -75,13 +75,13 @@ class Fallocate(_Parts):
     def _change(self, number: int) -> None:
         os.posix_fallocate(self._file, (number - 1) * _PART_BYTES, _PART_BYTES)
 
-    def found(self) -> Answer | Finding:
+    def found(self) -> Inventory | Finding:
         """Return the parts that are there; damage if one is not zeros, since that is somebody else's data."""
         parts = self._parts()
         if any(any(part) for part in parts):
             return Finding(FindingKind.FOREIGN, detail="allocated space holds what nobody wrote there")
         whole = [number for number, part in enumerate(parts, 1) if len(part) == _PART_BYTES]
-        return Answer(frozenset(whole))
+        return Inventory(frozenset(whole))
 
 
 class Punch(_Parts):
@@ -90,7 +90,7 @@ class Punch(_Parts):
     def _change(self, number: int) -> None:
         punch(self._file, (number - 1) * _PART_BYTES, _PART_BYTES)
 
-    def found(self) -> Answer | Finding:
+    def found(self) -> Inventory | Finding:
         """Return the holes; a part that is neither a hole nor unchanged counts as a hole in part."""
         have, torn = set(), {}
         for index, part in enumerate(self._parts()):
@@ -98,4 +98,4 @@ class Punch(_Parts):
                 have.add(index + 1)
             elif not self._is_untouched(index, part):
                 torn[index + 1] = "is neither a hole nor what was there"
-        return Answer(frozenset(have), torn)
+        return Inventory(frozenset(have), torn)

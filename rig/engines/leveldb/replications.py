@@ -14,7 +14,7 @@ from typing import Any
 
 from rig.engines import fills
 from rig.engines.leveldb import accounts
-from rig.engines.replications import Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Replication, Stopwatch
 
 _PACKAGE = "plyvel"
 _FIRST, _FILLING, _READING = (f"leveldb-{load}" for load in (fills.IN_ORDER, fills.AT_RANDOM, fills.READING))
@@ -24,15 +24,15 @@ _BUFFER_BYTES_MIN = 64 << 10
 _NOWHERE = {"start": b"\xff", "stop": b"\xff\xff"}
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Fill a database, wait until it compacts no more, and perhaps read it."""
     import plyvel
 
     _, benchmark, *shape = task.arm.split("-")
-    load, path = fills.Load.of(benchmark, shape), Path(task.directory, "db")
+    load, path = fills.FillLoad.of(benchmark, shape), Path(task.directory, "db")
     buffer_bytes = max(task.scaled(fills.BUFFER_BYTES), _BUFFER_BYTES_MIN)
     database = plyvel.DB(str(path), create_if_missing=True, write_buffer_size=buffer_bytes)
-    calls = fills.Calls(database.put, database.get, database.write_batch, partial(_settle, database))
+    calls = fills.Binding(database.put, database.get, database.write_batch, partial(_settle, database))
     user_bytes = fills.carry_out(load, calls, task, watch)
     # The tables in use at this moment: reads may have started a compaction that still runs.
     space_bytes = sum(map(sum, accounts.levels(_tables(database)).values()))

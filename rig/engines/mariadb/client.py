@@ -22,7 +22,7 @@ class MariaError(Exception):
         self.number = number
 
 
-class Connection:
+class MariaConnection:
     """One connection as root over a socket; raise MariaError if it cannot be made."""
 
     def __init__(self, socket: str) -> None:

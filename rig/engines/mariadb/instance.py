@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping
 
 from rig.engines.mariadb import options, place
-from rig.engines.mariadb.client import Connection
+from rig.engines.mariadb.client import MariaConnection
 from rig.engines.server import Server, copy_durably
 
 # Below the directory of a database: the file system may have made a folder of its own there.
@@ -42,9 +42,9 @@ def started(folder: str, given: Mapping[str, str]) -> Server:
     return Server(_command(folder, given), folder, _READY, _GRAVE)
 
 
-def connected(folder: str) -> Connection:
+def connected(folder: str) -> MariaConnection:
     """Return a connection to the database on the server of a data directory."""
-    connection = Connection(_socket(folder))
+    connection = MariaConnection(_socket(folder))
     connection.execute(f"USE {DATABASE}")
     return connection
 
@@ -73,7 +73,7 @@ def _original() -> str:
         _bootstrap(new)
         # With this option a shutdown leaves nothing for the next start to do.
         server = started(new, {**options.variables({options.SETTING: "default"}), "innodb_fast_shutdown": "0"})
-        connection = Connection(_socket(new))
+        connection = MariaConnection(_socket(new))
         connection.execute(f"CREATE DATABASE {DATABASE}")
         connection.close()
         server.stop(signal.SIGTERM)

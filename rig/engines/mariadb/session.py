@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rig.engines.mariadb import statements
-from rig.engines.mariadb.client import Connection, MariaError
+from rig.engines.mariadb.client import MariaConnection, MariaError
 from rig.workloads.operations import ROW_VERBS, Operation, Row, Verb
 
 
 class MariaSession:
     """A connection in autocommit mode; transactions are explicit statements."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: MariaConnection) -> None:
         self._connection = connection
         self._columns: dict[str, Mapping[str, type]] = {}
 

@@ -12,7 +12,7 @@ import shutil
 import signal
 
 from rig.engines.postgresql import options, place
-from rig.engines.postgresql.libpq import Connection
+from rig.engines.postgresql.libpq import PostgresConnection
 from rig.engines.postgresql.server import started
 from rig.engines.server import copy_durably
 
@@ -49,9 +49,11 @@ def make(folder: str) -> None:
     copy_durably(_original(), folder)
 
 
-def connected(folder: str) -> Connection:
+def connected(folder: str) -> PostgresConnection:
     """Return a connection to the server of a cluster."""
-    return Connection(host=place.sockets(folder), user=USER, dbname=DATABASE, options="-c client_min_messages=error")
+    return PostgresConnection(
+        host=place.sockets(folder), user=USER, dbname=DATABASE, options="-c client_min_messages=error"
+    )
 
 
 def _original() -> str:

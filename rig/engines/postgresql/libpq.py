@@ -25,7 +25,7 @@ class PostgresError(Exception):
         self.state = state
 
 
-class Connection:
+class PostgresConnection:
     """One connection; raise PostgresError if it cannot be made."""
 
     def __init__(self, **parameters: str) -> None:

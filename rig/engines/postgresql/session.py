@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rig.engines.postgresql import statements
-from rig.engines.postgresql.libpq import Connection, PostgresError
+from rig.engines.postgresql.libpq import PostgresConnection, PostgresError
 from rig.workloads.operations import ROW_VERBS, Operation, Row, Verb
 
 _COLUMNS = (
@@ -17,7 +17,7 @@ _COLUMNS = (
 class PostgresSession:
     """A connection in autocommit mode; transactions are explicit statements."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._columns: dict[str, Mapping[str, type]] = {}
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 
 from rig.contract.findings import FindingKind
-from rig.engines.answers import Answer
+from rig.engines.answers import Inventory
 from rig.engines.own import Grief
 
 _LINE = re.compile(r"have ([0-9]{1,9})|torn ([0-9]{1,9})(?: (.*))?", re.ASCII)
 _SHOWN_CHARS = 80
 
 
-def parsed(lines: Iterable[str]) -> Answer:
+def parsed(lines: Iterable[str]) -> Inventory:
     """Return the answer; raise Grief naming the first line that is no answer or contradicts an earlier one."""
     have: set[int] = set()
     torn: dict[int, str] = {}
@@ -28,7 +28,7 @@ def parsed(lines: Iterable[str]) -> Answer:
             have.add(number)
         else:
             torn[number] = match[3] or ""
-    return Answer(frozenset(have), torn)
+    return Inventory(frozenset(have), torn)
 
 
 def shown(line: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rig.cache import require_cache
 from rig.contract.errors import UsageError
-from rig.engines.builds import Contents, Library, require_in_guest
+from rig.engines.builds import ImageContents, Library, require_in_guest
 from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
@@ -44,7 +44,7 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
     return kept(SPEC.name, wanted, "program", digest_name)
 
 
-def require_loadable(found: Library, guest: Contents) -> None:
+def require_loadable(found: Library, guest: ImageContents) -> None:
     """Raise UsageError if a program needs more than this guest has."""
     content = found.path.read_bytes()
     if not content.startswith(_SCRIPT):

@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 
 from rig.contract.findings import Finding, FindingKind
-from rig.engines.answers import Answer
+from rig.engines.answers import Inventory
 from rig.engines.builds import FOLDER, IMAGE
 from rig.engines.own import Grief, Process, Start, Task
 from rig.engines.program.answers import parsed, shown
@@ -21,7 +21,7 @@ from rig.engines.program.promises import Promised
 KIND = "program-"
 
 
-class Session:
+class ProgramSession:
     """The program at work: it is started for its first transaction, whose commit thus includes all preparations."""
 
     def __init__(self, start: Start, task: Task) -> None:
@@ -70,9 +70,9 @@ class Session:
         return "" if line is None else f": it said {shown(line)}"
 
 
-def session(start: Start, task: Task) -> Session:
+def session(start: Start, task: Task) -> ProgramSession:
     """Return the program at work."""
-    return Session(start, task)
+    return ProgramSession(start, task)
 
 
 def recovered(start: Start, task: Task) -> Finding:
@@ -97,7 +97,7 @@ def recovered(start: Start, task: Task) -> Finding:
     return finding
 
 
-def _asked(start: Start, task: Task) -> tuple[Answer, str]:
+def _asked(start: Start, task: Task) -> tuple[Inventory, str]:
     """Return the answer of one recovery, and what the program left behind; raise Grief if there is no answer."""
     process = start([_path(task), "recover"])
     lines = []

@@ -23,7 +23,7 @@ _TRIED = "take RocksDB 7.8 or later"
 
 
 @dataclass(frozen=True)
-class Reading:
+class BenchmarkResult:
     """What db_bench says about one of its benchmarks."""
 
     micros_per_operation: float
@@ -50,11 +50,11 @@ def command(database: str, benchmarks: str, options: Mapping[str, object]) -> li
     return [PROGRAM, *(f"--{name}={word}" for name, word in words.items())]
 
 
-def reading(said: str, benchmark: str) -> Reading:
+def reading(said: str, benchmark: str) -> BenchmarkResult:
     """Return what it said about a benchmark; raise EngineError if it said nothing, or used another form."""
     for what, micros, rate, count in _RATE.findall(said):
         if what == benchmark:
-            return Reading(float(micros), float(rate), int(count))
+            return BenchmarkResult(float(micros), float(rate), int(count))
     raise EngineError(f"this db_bench does not say how many operations {benchmark} made, or in another form: {_TRIED}")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rig.cache import require_cache
 from rig.contract.errors import StoreError, UsageError
-from rig.engines.builds import Contents, Library, require_in_guest
+from rig.engines.builds import ImageContents, Library, require_in_guest
 from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
@@ -60,7 +60,7 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
     return kept(SPEC.name, wanted, "SQLite", lambda content: name(kind, content))
 
 
-def require_loadable(found: Library, guest: Contents) -> None:
+def require_loadable(found: Library, guest: ImageContents) -> None:
     """Raise UsageError if a build needs more than this guest has."""
     facts = shared_library(found.path.read_bytes())
     require_in_guest("the SQLite library", facts.needed, facts.glibc, guest)

@@ -49,7 +49,7 @@ class SqliteDatabase:
         self._library = settings.get("library", "")
         is_new = not os.path.exists(path)
         self._connection = _connected(path, self._library)
-        self._watch = situations.Watch(path)
+        self._watch = situations.FileWatch(path)
         self._columns: dict[str, list[str]] = {}
         self._journal_mode = settings.get("journal_mode", "")
         self._attached = settings.get("attach", "")

@@ -147,7 +147,7 @@ def _functions(file: str) -> ctypes.CDLL:
     return library
 
 
-class _Rows(list[tuple[Value, ...]]):
+class _FetchedRows(list[tuple[Value, ...]]):
     def fetchall(self) -> list[Any]:
         return self
 
@@ -174,7 +174,7 @@ class _CtypesConnection:
                 raise LibraryError(f"{sql!r} has {count} parameters, {len(parameters)} were given")
             for index, value in enumerate(parameters, start=1):
                 self._check(self._bind(statement, index, value))
-            rows = _Rows()
+            rows = _FetchedRows()
             while (code := self._library.sqlite3_step(statement)) == _ROW:
                 columns = range(self._library.sqlite3_column_count(statement))
                 rows.append(tuple(self._column(statement, column) for column in columns))

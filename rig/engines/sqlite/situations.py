@@ -30,7 +30,7 @@ _LONG_FRAMES = 5000
 _WAL_HEADER, _FRAME_HEADER_BYTES = struct.Struct(">8I"), 24
 
 
-class Watch:
+class FileWatch:
     """Watches the files of one connection over its commits, while it is on.
 
     The time of a commit is measured. So during it the watch looks only at what will be gone; `taken` does the rest.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rig.contract.injections import CLOCKS
-from rig.engines.engine import Program, Sharing, Spec
+from rig.engines.engine import ControlProgram, Sharing, Spec
 from rig.engines.sqlite import situations
 from rig.engines.sqlite.tunings import TUNINGS
 from rig.engines.sqlite.upkeep import EVENTS
@@ -36,6 +36,6 @@ SPEC = Spec(
     warm=("delete_extra", "wal_full"),
     cross_checks=("delete_full", "wal_full", "delete_off", "wal_off"),
     programs={
-        "lastwriter": Program("rig.engines.sqlite.lastwriter", tuple(sorted(CLOCKS)), ("wal_full",)),
+        "lastwriter": ControlProgram("rig.engines.sqlite.lastwriter", tuple(sorted(CLOCKS)), ("wal_full",)),
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rig.engines.sqlite.library import Connection
-from rig.engines.sqlite.situations import Watch
+from rig.engines.sqlite.situations import FileWatch
 from rig.workloads.events import EventKind
 
 CHECKPOINTS = ("passive", "full", "restart", "truncate")
@@ -25,7 +25,7 @@ EVENTS: Mapping[EventKind, tuple[str, ...]] = {
 }
 
 
-def happen(connection: Connection, journal_mode: str, kind: EventKind, variant: str, watch: Watch) -> bool:
+def happen(connection: Connection, journal_mode: str, kind: EventKind, variant: str, watch: FileWatch) -> bool:
     """Carry out an event over a connection; return False if it has no meaning in this journal mode."""
     if kind is EventKind.VACUUM:
         connection.execute(variant if variant == VACUUMS[0] else f"PRAGMA {variant}").fetchall()

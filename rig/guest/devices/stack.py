@@ -1,7 +1,7 @@
 """The devices below a recorded file system, built and removed in one place.
 
 From the bottom up: null_blk with a write cache; dm-delay, if the device has delays; for live cuts a layer that cuts;
-dm-log-writes; for the error arm a layer that can fail; then the file system. Everything is in guest RAM, so that
+dm-log-writes; for error faults a layer that can fail; then the file system. Everything is in guest RAM, so that
 nothing outside the guest affects when a request completes.
 """
 

@@ -1,6 +1,6 @@
 """Wrong clocks: what a program reads while it runs, and what its machine reads when it comes back.
 
-Every scenario of the clock arm has two faults, independent of each other. Both concern only the wall clock,
+Every scenario with a wrong clock has two faults, independent of each other. Both concern only the wall clock,
 CLOCK_REALTIME. CLOCK_MONOTONIC stays right, and so do sleeps, time limits, think time and the marks of the log: Linux
 promises that this clock never steps, whatever happens to the wall clock. If it did, the fault would be the kernel's.
 
@@ -19,7 +19,7 @@ recovery and judgement. The id of the state names it after an "@":
 This is the clock of the whole machine, so the kernel, the file system and the database all read it.
 
 A file system's check complains about times in the future, so it runs under the later of the state's clock and the
-right one. A program that trusts the clock shows what a wrong clock can break: see `rig.engines.Program`.
+right one. A program that trusts the clock shows what a wrong clock can break: see `rig.engines.ControlProgram`.
 Left out: clocks that drift; time zones and leap seconds; a clock that is corrected while the database is open.
 """
 

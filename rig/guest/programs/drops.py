@@ -17,7 +17,7 @@ from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
 from rig.guest.programs.own import limits_of
 from rig.guest.site import LOG, Site
-from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
+from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
 
 @dataclass
@@ -26,13 +26,13 @@ class _Dropping:
     mark: Callable[[str], None]
     count: int = 0
 
-    def moved(self, place: Place) -> Action:  # noqa: ARG002 - the protocol passes it
+    def moved(self, place: WorkloadPosition) -> Action:  # noqa: ARG002 - the protocol passes it
         return Action.CARRY_OUT
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
-        if place.phase is Phase.SETUP or kind != self.kind:
+    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
+        if place.phase is WorkloadPhase.SETUP or kind != self.kind:
             return Action.CARRY_OUT
-        if place.phase is not Phase.END:
+        if place.phase is not WorkloadPhase.END:
             self.count += 1
             self.mark(f"drop-{place.number}")
         return Action.PRETEND
@@ -42,11 +42,11 @@ class _Dropping:
 class _DroppingAll:
     count: int = 0
 
-    def moved(self, place: Place) -> Action:  # noqa: ARG002 - the protocol passes it
+    def moved(self, place: WorkloadPosition) -> Action:  # noqa: ARG002 - the protocol passes it
         return Action.CARRY_OUT
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
-        if place.phase is Phase.SETUP or call.name not in {CallName.SYNC, CallName.WRITEBACK}:
+    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
+        if place.phase is WorkloadPhase.SETUP or call.name not in {CallName.SYNC, CallName.WRITEBACK}:
             return Action.CARRY_OUT
         self.count += 1
         return Action.PRETEND

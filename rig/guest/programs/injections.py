@@ -1,4 +1,4 @@
-"""Plan the strikes of a recording of the error arm: at which transactions requests fail, and when they recover.
+"""Plan the strikes of a recording under error faults: at which transactions requests fail, and when they recover.
 
 A plan is a pure function of the seed, so it can be shown and made again. A strike begins at one of three stages of a
 transaction. `begin`: before it, so the journal or the write-ahead log notices first. `midst`: at some instant during

@@ -31,7 +31,7 @@ from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
 from rig.guest.site import LOG, Site
 from rig.guest.watch.sample import sample
-from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
+from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 from rig.workloads.operations import Operation, Verb
 
 # The last kill of a transaction comes after its acknowledgement; all others hit its commit.
@@ -62,24 +62,24 @@ class Death:
         """Whether the process was killed."""
         return bool(self.where)
 
-    def moved(self, place: Place) -> Action:
+    def moved(self, place: WorkloadPosition) -> Action:
         """Choose how to die once the first transaction begins; die at an acknowledgement."""
         if not self.strikes:
             return Action.CARRY_OUT
-        if place.phase is Phase.COMMIT:
+        if place.phase is WorkloadPhase.COMMIT:
             self.issued = place.number
             # A transaction that survived a kill gets no further kills; later transactions get them instead.
             hits_commit = self.rank + 1 < KILLS_PER_TRANSACTION * place.number
             self._call_number = self.draw() if hits_commit else 0
-        elif place.phase is Phase.ACKED:
+        elif place.phase is WorkloadPhase.ACKED:
             self.acked = place.number
             self.where = f"killed right after transaction {place.number} was acknowledged"
             return Action.KILL
         return Action.CARRY_OUT
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:
+    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
         """Die before the call that was drawn."""
-        if place.phase is not Phase.COMMIT:
+        if place.phase is not WorkloadPhase.COMMIT:
             return Action.CARRY_OUT
         self._calls_seen += 1
         if self._calls_seen != self._call_number:

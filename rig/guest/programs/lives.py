@@ -1,4 +1,4 @@
-"""The error arm, life by life: each time the database is reopened, another process starts.
+"""Error faults, life by life: each time the database is reopened, another process starts.
 
 Each opening has a life of its own (`rig.guest.programs.survivor`): a fork, so that nothing the engine held survives.
 The process that forks them never opens the database. A life that the engine ends is a live finding of that kind,

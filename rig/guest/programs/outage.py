@@ -1,4 +1,4 @@
-"""An outage in the error arm: requests to the disk fail, or the disk is full, while a strike lasts.
+"""An outage under error faults: requests to the disk fail, or the disk is full, while a strike lasts.
 
 The marks `inject-N` and `heal-N` say when.
 """

@@ -1,4 +1,4 @@
-"""The workload of the error arm: a careful program whose disk fails, and which then continues with what it finds.
+"""The workload under error faults: a careful program whose disk fails, and which then continues with what it finds.
 
 Whatever the engine raises at a transaction or a checkpoint, the program reads the database, over the same connection
 after a rollback or after reopening it, and continues from what it finds. The content must hold every transaction
@@ -263,7 +263,7 @@ class Survivor:
 
 
 def enduring_driver(site: Site) -> EnduringDriver:
-    """Return the engine's driver; raise TypeError if it lacks what the error arm needs."""
+    """Return the engine's driver; raise TypeError if it lacks what error faults need."""
     driver = load(site.orders.engine_module).driver()
     if not isinstance(driver, EnduringDriver):
         raise TypeError(f"{site.orders.engine} cannot tell errors of the disk from others; see docs/extend/engine.md")

@@ -3,7 +3,7 @@
 It is a process of its own, so that it can be killed: a fork, or a program with a preloaded shim, which reads its orders
 as JSON from standard input and writes a JSON object to standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
-it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. In the error arm
+it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. Under error faults
 `rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If there
 are two disks, both logs get the marks, and ticks during commits.
 """

@@ -193,7 +193,7 @@ class Fork:
         _end_after(settled, self._messages)
 
 
-class Program(Fork):
+class ProgramFork(Fork):
     """A fork that becomes a new Python, because only a new program loads the libraries named in its environment.
 
     It runs one of our modules, which calls `play_on`.
@@ -209,7 +209,7 @@ class Program(Fork):
 
 
 def play_on(body: Callable[[Send, str], None]) -> NoReturn:
-    """Run the body of a `Program` in the program that it has become; `body` also receives the argument."""
+    """Run the body of a `ProgramFork` in the program that it has become; `body` also receives the argument."""
     messages, argument = int(sys.argv[1]), sys.argv[2]
     _end_after(lambda send: body(send, argument), messages)
 

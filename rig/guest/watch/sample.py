@@ -19,7 +19,7 @@ from rig.engines.syncs import NO_CALLS, Call, Syncs, syncs_of
 from rig.guest.programs import workload
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
-from rig.guest.watch.supervisor import Action, Phase, Place, supervise, tell
+from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
 _TRANSACTION_COUNT = 12
 _FOLDER = Path("/run/sample")
@@ -32,13 +32,13 @@ class _Sampling:
     syncs: Syncs | None
     calls: dict[int, list[Call]] = field(default_factory=dict)
 
-    def moved(self, place: Place) -> Action:
-        if place.phase is Phase.COMMIT:
+    def moved(self, place: WorkloadPosition) -> Action:
+        if place.phase is WorkloadPhase.COMMIT:
             self.calls[place.number] = []
         return Action.CARRY_OUT
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
-        if place.phase is Phase.COMMIT:
+    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
+        if place.phase is WorkloadPhase.COMMIT:
             self.calls[place.number].append(call)
         return Action.CARRY_OUT
 

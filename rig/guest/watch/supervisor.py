@@ -35,7 +35,7 @@ _AT_FDCWD = -100
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Phase(StrEnum):
+class WorkloadPhase(StrEnum):
     """The phases of a workload."""
 
     SETUP = "setup"
@@ -47,24 +47,24 @@ class Phase(StrEnum):
     END = "end"
 
 
-_PHASES = tuple(Phase)
+_PHASES = tuple(WorkloadPhase)
 # Without MS_SYNC this starts writeback, or does nothing at all.
 _MSYNC, _MS_SYNC = 26, 4
 # The marks that begin a phase.
 _PHASE_OF = {
-    "setup": Phase.ACKED,
-    "begin": Phase.COMMIT,
-    "committed": Phase.COMMITTED,
-    "ack": Phase.ACKED,
-    "end": Phase.END,
+    "setup": WorkloadPhase.ACKED,
+    "begin": WorkloadPhase.COMMIT,
+    "committed": WorkloadPhase.COMMITTED,
+    "ack": WorkloadPhase.ACKED,
+    "end": WorkloadPhase.END,
 }
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkloadPosition:
     """The phase a workload is in, and the number of the transaction."""
 
-    phase: Phase
+    phase: WorkloadPhase
     number: int = 0
 
 
@@ -79,10 +79,10 @@ class Action(StrEnum):
 class Watch(Protocol):
     """Decides on the calls of a workload."""
 
-    def moved(self, place: Place) -> Action:
+    def moved(self, place: WorkloadPosition) -> Action:
         """Take note of the workload's new place; here `PRETEND` has no effect."""
 
-    def called(self, place: Place, call: Call, kind: str) -> Action:
+    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
         """Decide on a call; `kind` is the name of a sync, and empty for other calls."""
 
 
@@ -146,7 +146,7 @@ class _Supervision:
         self._namer: CallNamer | None = self._syncs.Namer(site.orders.settings) if self._syncs else None
         self._directory = site.engine_directory
         self._watch = watch
-        self._place = Place(Phase.SETUP)
+        self._place = WorkloadPosition(WorkloadPhase.SETUP)
 
     def run(self, listener: Listener, fork: Fork) -> bool:
         """Decide on each stop until the workload has ended or exceeds its limits; return whether it was killed here."""
@@ -166,8 +166,8 @@ class _Supervision:
         return was_killed
 
     def _moved(self, stop: Stop) -> Action:
-        self._place = Place(_PHASES[stop.arguments[0]], stop.arguments[1])
-        if self._namer and self._place.phase is Phase.COMMIT:
+        self._place = WorkloadPosition(_PHASES[stop.arguments[0]], stop.arguments[1])
+        if self._namer and self._place.phase is WorkloadPhase.COMMIT:
             self._namer.begin()
         return self._watch.moved(self._place)
 

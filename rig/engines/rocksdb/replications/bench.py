@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rig.contract.errors import EngineError
 from rig.engines import fills
-from rig.engines.replications import Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Replication, Stopwatch
 from rig.engines.rocksdb import dbbench
 from rig.engines.rocksdb.replications import s4
 
@@ -22,7 +22,7 @@ _THREAD_COUNT = 8
 _THREADS = f"{_THREAD_COUNT}threads"
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Fill a database, and wait until it compacts no more."""
     benchmark, log, *more = task.arm.split("-")
     path = Path(task.directory, "db")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.engines import fills
-from rig.engines.replications import Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Replication, Stopwatch
 from rig.engines.rocksdb.replications import s4
 
 _PREFIX = "binding-"
@@ -26,7 +26,7 @@ _WORK = tuple(
 )
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Fill a database, wait until it compacts no more, and perhaps read it."""
     import rocksdict
 
@@ -47,8 +47,8 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
         yield batch
         database.write(batch, writes)
 
-    calls = fills.Calls(database.put, database.get, write_batch, partial(_settle, database))
-    user_bytes = fills.carry_out(fills.Load.of(benchmark, shape), calls, task, watch)
+    calls = fills.Binding(database.put, database.get, write_batch, partial(_settle, database))
+    user_bytes = fills.carry_out(fills.FillLoad.of(benchmark, shape), calls, task, watch)
     s4.tell(path, options.get_statistics(), user_bytes, watch, binding=version(_PACKAGE))
     database.close()
 

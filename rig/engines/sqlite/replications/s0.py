@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Figure, Metric, Replication, Stopwatch
 from rig.engines.sqlite.replications.connection import FILE, opened, read_back
 
 _WRITERS, _READERS = 12, 40
@@ -57,7 +57,7 @@ class _Role:
             self.ended_s = max(self.ended_s, time.perf_counter())
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Carry out one arm."""
     kind, _, settings = task.arm.partition("-")
     if kind == "verbatim":
@@ -67,7 +67,7 @@ def carry_out(task: Task, watch: Stopwatch) -> None:
         _honest(task, watch, journal_mode, synchronous)
 
 
-def _verbatim(task: Task, watch: Stopwatch, *, is_wal: bool) -> None:
+def _verbatim(task: ArmTask, watch: Stopwatch, *, is_wal: bool) -> None:
     connection = opened(task.directory, ["journal_mode=wal"] if is_wal else [])
     connection.execute(_TABLE)
     watch.reads_back(read_back(connection))
@@ -128,7 +128,7 @@ def _read_all(directory: str, count: int, choice: random.Random, role: _Role) ->
     role.add(counts, [])
 
 
-def _honest(task: Task, watch: Stopwatch, journal_mode: str, synchronous: str) -> None:
+def _honest(task: ArmTask, watch: Stopwatch, journal_mode: str, synchronous: str) -> None:
     pragmas = [f"journal_mode={journal_mode}", f"synchronous={synchronous}"]
     connection = opened(task.directory, pragmas)
     connection.execute("BEGIN")

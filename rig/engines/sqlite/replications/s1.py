@@ -12,7 +12,7 @@ import hashlib
 import statistics
 import time
 
-from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Figure, Metric, Replication, Stopwatch
 from rig.engines.sqlite.driver import open_database
 from rig.workloads.operations import Operation, Table, Verb
 
@@ -23,7 +23,7 @@ _TABLE = Table("sample", (("source", int), ("value", str)), index="source")
 _VALUE_CHARS = 80
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Fill the table, and insert single rows."""
     settings, size = _parted(task.arm)
     journal_mode, _, synchronous = settings.partition("_")

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
-from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Figure, Metric, Replication, Stopwatch
 from rig.engines.sqlite.replications.connection import opened, read_back
 
 _FEEDS, _ITEMS_OF_FEED = 100, 20
@@ -27,7 +27,7 @@ _SCHEMA = (
 _BASE = "delete-1k-full"
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Make a database of feeds, open it again, and update every feed once."""
     feeds = task.scaled(_FEEDS)
     connection = opened(task.directory, _pragmas(task.arm))

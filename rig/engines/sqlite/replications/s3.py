@@ -20,7 +20,7 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 
-from rig.engines.replications import Figure, Metric, Replication, Stopwatch, Task
+from rig.engines.replications import ArmTask, Figure, Metric, Replication, Stopwatch
 from rig.engines.sqlite.replications.connection import opened, read_back
 
 _PROCESSES, _INSERTS = 3, 2500
@@ -35,7 +35,7 @@ _TRIAL_BYTES = 1 << 17
 _ATTRIBUTES = {"nocow": 0x00800000, "nocompress": 0x00000400}
 
 
-def carry_out(task: Task, watch: Stopwatch) -> None:
+def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Make the table, then insert from three processes; each one opens and closes the database."""
     journal_mode, _, attribute = task.arm.partition("-")
     if attribute:
