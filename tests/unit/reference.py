@@ -126,7 +126,7 @@ def _fault(spec: FaultSpec) -> tuple[object, ...]:
     }
     return (
         f"`{spec.name}`",
-        str(spec.arm),
+        str(spec.fault_class),
         f"`{spec.model}`" if spec.model else "none: judged while it is recorded",
         f"`{spec.injection}`" if spec.injection else "",
         ", ".join(note for note, holds in notes.items() if holds),

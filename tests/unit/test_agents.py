@@ -14,7 +14,7 @@ _LIMIT_S = 30
 
 
 def example_of(page: str) -> str:
-    (example,) = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    (example,): list[str] = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     return example
 
 
