@@ -14,8 +14,9 @@ _LIMIT_S = 30
 
 
 def example_of(page: str) -> str:
-    (example,): list[str] = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    return example
+    examples: list[str] = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert 1 == len(examples)
+    return examples[0]
 
 
 def answer(program: Path, folder: Path, *words: str, typed: str = "") -> list[str]:
