@@ -9,7 +9,7 @@
 #            PROFILE  how many examples property tests try: check (10, always the same), contributor (100), nightly (1000)
 
 SHELL := /bin/bash
-.SHELLFLAGS := -euo pipefail -c
+.SHELLFLAGS := -O globstar -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Make runs the steps one after the other; JOBS sets how many tests run in parallel.
@@ -71,7 +71,7 @@ lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
-	@$(PYTEST) --durations 10 --durations-min 3 tests/unit$(if $(T),/$(T).py)
+	@$(PYTEST) --durations 10 --durations-min 3 tests/unit$(if $(T),/**/$(T).py)
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
 	@$(PYTEST_IN_MACHINES) --durations 20 --durations-min 10 tests/vm$(if $(T),/$(T).py)

@@ -1,25 +1,26 @@
 """What power loss does to a disk: the write log, its epochs, the crash states it allows, one module for each fault.
 
-Pure Python and numpy, independent of virtual machines and databases. `faults.models` says how to add a fault.
+Pure Python and numpy, independent of virtual machines and databases. `rig.faults.models.registry` says how to add a
+fault.
 """
 
 from __future__ import annotations
 
-from rig.faults.addresses import Address, StateIdError, parse_state
-from rig.faults.content import ContentIndex
-from rig.faults.damage import Holds
-from rig.faults.epoch import Epoch
-from rig.faults.epochs import epochs
-from rig.faults.extents import Extent, base_extents
-from rig.faults.log import EntryFlag, LogError, Mark, WriteLog
-from rig.faults.logs import LogFile, Logs
-from rig.faults.models import Fault, plan
-from rig.faults.paircoverage import tried
-from rig.faults.powercut import everything_unflushed_lost
-from rig.faults.selection import Plan
-from rig.faults.state import CrashState, Draw, Tear
-from rig.faults.twodisk import JointState, parse_joint
-from rig.faults.twologs import DiskLetter, TwoLogs
+from rig.faults.choosing.paircoverage import tried
+from rig.faults.choosing.selection import Plan
+from rig.faults.log.epoch import Epoch
+from rig.faults.log.epochs import epochs
+from rig.faults.log.extents import Extent, base_extents
+from rig.faults.log.log import EntryFlag, LogError, Mark, WriteLog
+from rig.faults.models.powercut import everything_unflushed_lost
+from rig.faults.models.registry import Fault, plan
+from rig.faults.models.twodisk import JointState, parse_joint
+from rig.faults.states.addresses import Address, StateIdError, parse_state
+from rig.faults.states.content import ContentIndex
+from rig.faults.states.damage import Holds
+from rig.faults.states.logs import LogFile, Logs
+from rig.faults.states.state import CrashState, Draw, Tear
+from rig.faults.states.twologs import DiskLetter, TwoLogs
 
 __all__ = [
     "Address",

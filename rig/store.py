@@ -25,12 +25,12 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from rig import host
 from rig.contract.devices import Device, current_name
 from rig.contract.errors import RecordingError, RigError, StoreError
 from rig.contract.results import MeasuredScenario, PhaseFacts, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.filesystems import filesystem_named
+from rig.host.files import atomic_write, require_space
 from rig.recordings import archive
 from rig.recordings.recoveries import Recoveries
 
@@ -64,13 +64,13 @@ class Run:
                     f"{folder} holds another run (it differs in {', '.join(differing)}); name another folder"
                 )
             return run
-        host.require_space(folder, _SPACE_BYTES, "a run")
+        require_space(folder, _SPACE_BYTES, "a run")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot make the run directory {folder}: {error.strerror}") from None
         text = json.dumps({"format": _FORMAT, **definition}, indent=1)
-        host.atomic_write(folder / "manifest.json", text.encode())
+        atomic_write(folder / "manifest.json", text.encode())
         return cls.open(folder)
 
     @classmethod
@@ -128,7 +128,7 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failure").unlink(missing_ok=True)
         text = json.dumps({"scenario": asdict(scenario), "plan": asdict(facts)}, indent=1)
-        host.atomic_write(folder / "plan.json", text.encode())
+        atomic_write(folder / "plan.json", text.encode())
 
     def write_ending(self, scenario: Scenario, why: str, *, is_saturated: bool) -> None:
         """Note why no more states of a scenario were planned though more file contents were wanted."""
@@ -144,7 +144,7 @@ class Run:
         """Store the reason why a scenario could not be measured."""
         folder = self._folder(scenario.id)
         folder.mkdir(parents=True, exist_ok=True)
-        host.atomic_write(folder / "failure", message.encode())
+        atomic_write(folder / "failure", message.encode())
 
     def void(self, scenario: Scenario, message: str) -> None:
         """Store the reason why a scenario cannot be trusted, and remove it from the results.
@@ -192,7 +192,7 @@ class Run:
         """Drop the damaged lines among the verdicts of a scenario and return an error for each."""
         found, damaged = self.verdicts(scenario_id)
         if damaged:
-            host.atomic_write(self._folder(scenario_id) / _VERDICTS, _lines(found))
+            atomic_write(self._folder(scenario_id) / _VERDICTS, _lines(found))
         return damaged
 
     def scenario(self, scenario_id: str) -> Scenario:
@@ -252,7 +252,7 @@ def write_parquet(results: Sequence[MeasuredScenario], path: Path) -> None:
     schema = pa.schema([*columns, ("engine_version", pa.string())])
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema), sink)
-    host.atomic_write(path, sink.getvalue().to_pybytes())
+    atomic_write(path, sink.getvalue().to_pybytes())
 
 
 def _is_locked(file: TextIO) -> bool:

@@ -61,7 +61,7 @@ class Verdict:
     entry: int
     # The clock with which the machine came back, a word of `Clock`; empty if the fault does not set it.
     clock: str
-    # The kinds of damage in the content (`faults.damage.Holds`); empty for none.
+    # The kinds of damage in the content (`rig.faults.states.damage.Holds`); empty for none.
     holds: str
     kind: VerdictKind
     acked: int
@@ -109,7 +109,7 @@ class LiveFinding(TypedDict):
 class LogFacts:
     """One write log of a recording; `digest` covers its bytes up to the end of the last entry.
 
-    `trace_digest` covers the block trace, if there is one (`faults.submissions`).
+    `trace_digest` covers the block trace, if there is one (`rig.faults.log.submissions`).
     """
 
     digest: str
@@ -192,7 +192,7 @@ class RecordingFacts:
 class PhaseFacts:
     """A phase of a commit: alike epochs, and which choices of their writes the states of a plan have tried.
 
-    See `faults.phases` and `faults.paircoverage`.
+    See `rig.faults.choosing.phases` and `rig.faults.choosing.paircoverage`.
     """
 
     what: str
@@ -236,7 +236,7 @@ class PlanFacts:
     ending: str = ""
     # Whether the ending was because the last round of states, or all states that there are, showed no new file content.
     is_saturated: bool = False
-    # Planned states that an independent checker (`faults.legality`) found legal, before any was judged.
+    # Planned states that an independent checker (`rig.faults.legality.legality`) found legal, before any was judged.
     audited_count: int = 0
     # Why all states were judged under emulation, although faster machines work here; empty if they were not.
     emulated_because: str = ""

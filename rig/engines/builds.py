@@ -28,7 +28,7 @@ class Library:
     engine: str
     name: str
     path: Path
-    # The name of the user's own recipe for its guest (`rig.machines.needs`), empty for the image of the engine.
+    # The name of the user's own recipe for its guest (`rig.images.needs`), empty for the image of the engine.
     image: str = ""
 
 

@@ -276,7 +276,8 @@ class Spec:
     grows_at_checkpoint: bool = True
     # Fault -> why the engine cannot meet it, as the end of a sentence; such a fault is not measured.
     immune: Mapping[str, str] = field(default_factory=dict)
-    # True if it is no database: data that it loses after a sync was lost by the file system (`rig.analysis.blame`).
+    # True if it is no database: data that it loses after a sync was lost by the file system
+    # (`rig.analysis.judging.blame`).
     is_witness: bool = False
     # How several connections write and read at a time; if they cannot, the reason, as the end of a sentence.
     sharing: Sharing = Sharing.NONE

@@ -39,8 +39,7 @@ __all__ = [
     "syncs_on_close",
     "unsafe",
 ]
-# Experiments with the file systems of a module are in a module of its name and `probes`.
-_OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "md", "btrfsprobes", "extprobes")
+_OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "md")
 
 
 @cache

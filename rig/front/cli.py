@@ -13,14 +13,14 @@ import click
 
 from rig.contract.errors import RigError, UsageError
 from rig.front import options, programs
-from rig.front.advise import advise
-from rig.front.claims import claims
-from rig.front.images import image
 from rig.front.measuring import extent, measured
-from rig.front.reports import conclude, report
 from rig.front.rundirs import RUNS, newest_run
-from rig.front.speed import speed
-from rig.front.sweep import sweep
+from rig.front.verbs.advise import advise
+from rig.front.verbs.claims import claims
+from rig.front.verbs.images import image
+from rig.front.verbs.reports import conclude, report
+from rig.front.verbs.speed import speed
+from rig.front.verbs.sweep import sweep
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
@@ -132,7 +132,7 @@ def run(
     """
     from rig.contract.devices import device_named
     from rig.front import selection
-    from rig.front.doctor import require_runs
+    from rig.front.verbs.doctor import require_runs
     from rig.planning import matrix
 
     wanted = matrix.profile(profile, states or 0)
@@ -154,9 +154,9 @@ def run(
 @options.run_dir(help="Run directory [default: the newest in runs/].")
 def replay(scenario: str, state: str, library: str | None, image: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and compare the verdict with the stored one."""
+    from rig.campaign.replay import replay as replay_state
     from rig.front.progress import shown
     from rig.machines.guests import guests
-    from rig.machines.replay import replay as replay_state
     from rig.store import Run
 
     target = Run.open(run_dir or newest_run(having=scenario))
@@ -173,7 +173,7 @@ def replay(scenario: str, state: str, library: str | None, image: str | None, ru
 @main.command()
 def doctor() -> None:
     """Check what works on this host, and say how to fix what does not."""
-    from rig.front.doctor import examine, install_line
+    from rig.front.verbs.doctor import examine, install_line
 
     checks = []
     for check in examine():
@@ -190,7 +190,7 @@ def doctor() -> None:
 @click.option("--quick", is_flag=True, help="Fewer repetitions and states, for a first look.")
 def bench(*, quick: bool) -> None:
     """Measure the rig itself against its budgets, and print a table."""
-    from rig.front.bench import measure
+    from rig.front.verbs.bench import measure
 
     measure(click.echo, quick=quick)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig import host
+from rig.host.files import free_bytes
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - one file without a name is mapped there
 _SHARED_MEMORY_BYTES = 640 << 20
@@ -69,7 +69,7 @@ def _shared_memory() -> Check:
     """Check that the memory of machines can lie in /dev/shm: it needs room, and code there must be executable."""
     what = str(_SHARED_MEMORY)
     try:
-        free = host.free_bytes(_SHARED_MEMORY)
+        free = free_bytes(_SHARED_MEMORY)
         with tempfile.TemporaryFile(dir=_SHARED_MEMORY) as file:
             file.truncate(mmap.PAGESIZE)
             mmap.mmap(file.fileno(), mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()

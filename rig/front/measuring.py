@@ -11,7 +11,7 @@ from rig.front.rundirs import NAME, REPORT, RUNS, runs
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
-    from rig.host import Progress
+    from rig.host.progress import Progress
     from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
     from rig.store import Run
@@ -27,8 +27,8 @@ def measured(
     jobs: int = 0,
 ) -> Run:
     """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first."""
+    from rig.campaign import campaign
     from rig.front.progress import shown
-    from rig.machines import campaign
     from rig.machines.guests import guests
 
     with shown() as progress, guests([build] if build else [], progress.says) as source:

@@ -62,7 +62,7 @@ def chosen(
     from rig.engines.program.spec import SPEC
     from rig.filesystems import filesystem_named, filesystems
     from rig.front import selection
-    from rig.machines import needs
+    from rig.images import needs
     from rig.planning import matrix
 
     if filesystem is None:
@@ -88,7 +88,7 @@ def chosen(
 def of_run(stored: Scenario, library: str | None, image: str | None) -> Library | None:
     """Return the build of a stored scenario with its image; `library` and `image` are what the user names again."""
     from rig.engines.builds import library_of_run
-    from rig.machines import needs
+    from rig.images import needs
 
     wanted = stored.tuning.get("image", "")
     if image:

@@ -29,7 +29,7 @@ from rig.contract.devices import DEFAULT_DEVICE, DEVICES
 from rig.front import programs
 
 if TYPE_CHECKING:
-    from rig.analysis.outcome import Row, Summary
+    from rig.analysis.judging.outcome import Row, Summary
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
     from rig.machines.guests import Guests, Machines
@@ -93,7 +93,7 @@ class Measured:
 
     def text(self) -> str:
         """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
-        from rig.analysis.table import explanation, table_text
+        from rig.analysis.show.table import explanation, table_text
 
         lines = [table_text(self.summary, 110)]
         if self.row.is_sabotaged:
@@ -104,8 +104,8 @@ class Measured:
 
     @property
     def _right(self) -> set[str]:
-        from rig.analysis.mutations import expectation
-        from rig.analysis.outcome import Result
+        from rig.analysis.judging.mutations import expectation
+        from rig.analysis.judging.outcome import Result
         from rig.contract.orders import DROP_PREFIX
 
         scenario = self.row.outcome.scenario
@@ -178,8 +178,8 @@ def _measure(  # noqa: PLR0917 - the types differ, except for two scenarios; myp
     config: pytest.Config, machines: Machines, library: str, run_dir: Path, scenario: Scenario, together: list[Scenario]
 ) -> Measured:
     """Measure a scenario together with others, which are its controls."""
+    from rig.campaign import campaign
     from rig.contract.devices import device_named
-    from rig.machines import campaign
     from rig.planning import matrix
     from rig.store import Run
 
@@ -250,7 +250,7 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
 
 
 def _measured(run: object, scenario: Scenario, ids: list[str], exposure_min: int) -> Measured:
-    from rig.analysis.outcome import summarise
+    from rig.analysis.judging.outcome import summarise
     from rig.store import Run
 
     assert isinstance(run, Run)

@@ -39,7 +39,7 @@ def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:
 
 
 def _with(scenarios: Sequence[Scenario], is_wanted: Callable[[Scenario], bool]) -> list[Scenario]:
-    from rig.analysis.controls import group_of, is_control
+    from rig.analysis.judging.controls import group_of, is_control
     from rig.engines import named
     from rig.filesystems import filesystems
     from rig.planning import matrix

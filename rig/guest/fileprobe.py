@@ -1,8 +1,9 @@
 """Carry out one experiment with a file system in this guest, on two empty disks in its RAM.
 
 Three experiments work with any file system. `places`: is a file where FIEMAP says? `repair`: is a damaged file system
-whole after its repair? `client`: does a client see the files that its server has? `ENGINE.NAME` runs an engine on two
-hosts and is in the module `hosts` of the engine's package. Other experiments are in the file system's module `probes`.
+whole after its repair? `client`: does a client see the files that its server has? Others are in a package that the host
+names, each in a module with the name of the file system's own. `ENGINE.NAME` runs an engine on two hosts, and is in a
+module with the name of the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FILE_BYTES = 16 * _BLOCK_BYTES
 _READ_BYTES = 1 << 20
 
 
-def carried_out(filesystem: str, name: str) -> dict[str, Any]:
+def carried_out(filesystem: str, name: str, package: str) -> dict[str, Any]:
     """Return what an experiment found."""
     measured = filesystem_named(filesystem)
     serving.require_modules(measured)
@@ -38,12 +39,13 @@ def carried_out(filesystem: str, name: str) -> dict[str, Any]:
     try:
         if name in _OF_ANY:
             return _OF_ANY[name](measured, nodes[0])
-        engine, dot, probe = name.partition(".")
-        if dot:
-            return _on_hosts(measured, nodes[0], engine, probe)
-        probes = importlib.import_module(f"{type(measured).__module__}probes").PROBES
+        engine, _, probe = name.rpartition(".")
+        module = engine or type(measured).__module__.rpartition(".")[2]
+        carry_out = importlib.import_module(f"{package}.{module}").PROBES[probe]
+        if engine:
+            return _on_hosts(measured, nodes[0], carry_out)
         with tempfile.TemporaryDirectory() as folder:
-            return dict(probes[name](nodes, folder))
+            return dict(carry_out(nodes, folder))
     finally:
         disks.remove_cached_disks()
 
@@ -71,14 +73,14 @@ def _places(filesystem: FileSystem, node: str) -> dict[str, int]:
     return {"file_bytes": len(content), "found_bytes": sum(one.length for one in found), "right_bytes": right_bytes}
 
 
-def _on_hosts(filesystem: FileSystem, node: str, engine: str, probe: str) -> dict[str, Any]:
+def _on_hosts(filesystem: FileSystem, node: str, carry_out: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
     """Carry out a probe of an engine on hosts that share no cache."""
     filesystem.make(node)
     with (
         mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder,
         serving.hosts(filesystem, node, folder) as hosts,
     ):
-        return dict(importlib.import_module(f"rig.engines.{engine}.hosts").PROBES[probe](hosts))
+        return dict(carry_out(hosts))
 
 
 def _written(file: int, data: bytes | bytearray, offset: int) -> None:

@@ -3,8 +3,8 @@
 The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
 FLUSH and FUA reach it and are logged. The code checks this. It also checks that the log is complete, that is, has as
 many bytes as were written to the layer. Between log and layer is a device whose block trace says when requests were
-submitted (`faults.submissions`). It is dm-log-writes too, though nobody reads its log: any other target there would
-have no write cache either, and the block layer strips FLUSH and FUA before it traces requests to such a device.
+submitted (`rig.faults.log.submissions`). It is dm-log-writes too, though nobody reads its log: any other target there
+would have no write cache either, and the block layer strips FLUSH and FUA before it traces requests to such a device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rig.guest.devices.stack import logged
 
 _NAME = "recovery"
 _TRACED = "traced"
-# The format is described in `faults.log`.
+# The format is described in `rig.faults.log.log`.
 _SUPERBLOCK = struct.Struct("<QQQI")
 _HEADER = struct.Struct("<QQQQ")
 _DISCARD = 4

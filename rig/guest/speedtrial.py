@@ -21,10 +21,10 @@ from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import delayed_disk
 from rig.guest.watch.forks import Fork
 from rig.guest.watch.patience import Limits
-from rig.trials import trial
-from rig.trials.busy import pollers
-from rig.trials.probe import probe
-from rig.trials.trial import TrialOrders
+from rig.speed.trials import trial
+from rig.speed.trials.busy import pollers
+from rig.speed.trials.probe import probe
+from rig.speed.trials.trial import TrialOrders
 
 # In virtual time. A document's own workload may take minutes of it, and each look wakes the machine.
 _LIMITS = Limits(processor_s=10_000, wall_s=100_000, memory_mib=600, look_s=10)

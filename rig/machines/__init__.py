@@ -1,1 +1,1 @@
-"""QEMU: the guest image, the command line, the monitor, templates and the clones restored from them."""
+"""Machines, started and driven: QEMU's command line, the monitor, templates, their clones, user mode."""

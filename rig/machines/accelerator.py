@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig import host
-from rig.cache import cache_folder, locked
 from rig.contract.errors import VmError
+from rig.host.cache import cache_folder, locked
+from rig.host.files import atomic_write
+from rig.images.image import Image
 from rig.machines.argv import KVM, Accelerator, Role
-from rig.machines.image import Image
 from rig.machines.template import PROGRAM, answers, qemu_version
 
 _PROBE_LIMIT_S = 20
@@ -49,7 +49,7 @@ def best_accelerator(guest: Image) -> Choice:
         if len(known) != 4 or known[0] != asked:
             found = chosen(lambda accelerator: _failure(guest, accelerator))
             known = [asked, found.accelerator, found.reason, found.advice]
-            host.atomic_write(note, "\n".join(known).encode())
+            atomic_write(note, "\n".join(known).encode())
     return Choice(Accelerator(known[1]), known[2], known[3])
 
 

@@ -12,16 +12,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from rig.cache import require_cache
 from rig.contract.errors import VmError
 from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario
 from rig.engines import named
 from rig.engines.builds import Library, builds_of
-from rig.machines import image, needs, usermode
+from rig.host.cache import require_cache
+from rig.images import image, needs
+from rig.images.image import Image, Recipe
+from rig.machines import usermode
 from rig.machines.accelerator import Choice, best_accelerator, note_of
 from rig.machines.argv import Accelerator, Role
-from rig.machines.image import Image, Recipe
 from rig.machines.qemu import require_qemu
 from rig.machines.template import Template, template
 from rig.machines.usermode import UserMode

@@ -6,7 +6,7 @@ rest. All clones of one template are identical, random numbers included. Two tem
 booted separately differ, so each has an `identity` that is part of every result.
 
 Code from outside the project, a user's program for example, does not cost a boot. A clone of the template without that
-code gets it (`rig.machines.guestcode.added`) and is saved as another template, under a digest of both.
+code gets it (`rig.images.guestcode.added`) and is saved as another template, under a digest of both.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from typing import BinaryIO
 
 from qemu.qmp import QMPError
 
-from rig import host
-from rig.cache import cache_folder, locked
 from rig.contract.errors import HostError, VmError
 from rig.contract.orders import ADDED, FAILED, READY
 from rig.contract.processors import Processor
 from rig.engines.builds import Library
-from rig.machines import argv, guestcode, monitor
+from rig.host import processes
+from rig.host.cache import cache_folder, locked
+from rig.host.files import atomic_write, require_space
+from rig.images import guestcode
+from rig.images.image import Image
+from rig.machines import argv, monitor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, Use
-from rig.machines.image import Image
 from rig.machines.machine import Machine, started
 from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.recordings.archive import RECORDING_BYTES
@@ -202,7 +204,7 @@ def in_use(folder: Path, save: Callable[[], None]) -> Iterator[None]:
 @cache
 def qemu_version() -> str:
     """Return the first line of `qemu-system-x86_64 --version`."""
-    return host.run([PROGRAM, "--version"], timeout_s=10).decode().splitlines()[0]
+    return processes.run([PROGRAM, "--version"], timeout_s=10).decode().splitlines()[0]
 
 
 def _prepare(spec: MachineSpec, folder: Path) -> None:
@@ -210,7 +212,7 @@ def _prepare(spec: MachineSpec, folder: Path) -> None:
     # Some are spared: a user alternates among images, and between another build of an engine and the guest's own.
     remove_templates(keep=folder, role=spec.role, spared_count=SPARED_COUNT)
     shutil.rmtree(folder, ignore_errors=True)
-    host.require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
+    require_space(folder, spec.memory_mib << 20, f"a {spec.role} template")
     # Its RAM can be written by whoever reaches it (`Sandbox.open_to_nobody`).
     folder.mkdir(mode=0o700)
 
@@ -234,7 +236,7 @@ def _save(
     with open(folder / _RAM, "rb") as file:
         while chunk := file.read(1 << 24):
             digest.update(chunk)
-    host.atomic_write(folder / IDENTITY, digest.hexdigest().encode())
+    atomic_write(folder / IDENTITY, digest.hexdigest().encode())
 
 
 @contextmanager
@@ -255,7 +257,7 @@ def _booted(spec: MachineSpec, folder: Path, limit_s: float) -> Iterator[Machine
 def _given(base: Template, added: bytes, folder: Path) -> Iterator[Machine]:
     """Restore a machine whose RAM becomes a file in the folder, and add to it; give it once it has said READY again."""
     # Few of its bytes are written, and the holes of a sparse file stay holes.
-    host.run(["cp", "--reflink=auto", str(base.folder / _RAM), str(folder / _RAM)], timeout_s=_SAVE_LIMIT_S)
+    processes.run(["cp", "--reflink=auto", str(base.folder / _RAM), str(folder / _RAM)], timeout_s=_SAVE_LIMIT_S)
     told = {ADDED: len(added)}
     with (
         open(folder / "console", "w+b") as console,

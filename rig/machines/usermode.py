@@ -4,7 +4,7 @@ Without KVM, QEMU emulates every instruction of a verifier. User-mode Linux does
 process of the guest is a process of the host whose system calls the kernel carries out (ptrace). The agent and the root
 disk are the same; the kernel is Debian's `user-mode-linux`, built from the same series of Linux. It has neither an
 instruction counter nor block tracepoints, so all recordings are made in QEMU; and a sample of the crash states judged
-here is judged again in QEMU, see `rig.machines.verification`.
+here is judged again in QEMU, see `rig.campaign.verification`.
 
 Its serial line cannot carry requests: with more than 4 KiB in it the line stopped for good in one of four tests (Linux
 6.12). So messages lie on a disk, a file in memory, and the line carries only their places. Documentation:
@@ -25,18 +25,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rig import host
-from rig.cache import cache_folder, locked
 from rig.contract.errors import HostError, VmError
 from rig.contract.orders import FAILED, READY
 from rig.contract.processors import Processor
 from rig.engines.builds import Library
-from rig.machines import guestcode, image, template
+from rig.host.cache import cache_folder, locked
+from rig.host.files import atomic_write, free_bytes
+from rig.images import guestcode, image
+from rig.images.image import Image
+from rig.images.usermodekernel import LIBRARIES, PROGRAM
+from rig.machines import template
 from rig.machines.argv import Role
-from rig.machines.image import Image
 from rig.machines.machine import Machine, started
 from rig.machines.memoryfile import by_descriptor, memory_file
-from rig.machines.usermodekernel import LIBRARIES, PROGRAM
 from rig.recordings.archive import RECORDING_BYTES
 from rig.sandbox.sandbox import Sandbox
 
@@ -45,7 +46,7 @@ _MEMORY_MIB = 640
 _ADDED_MIB = 64
 _BOOT_LIMIT_S = 120
 _MAIL_BYTES = 64 << 20
-# At most four messages wait for an answer (`rig.machines.session`), so none of them is overwritten.
+# At most four messages wait for an answer (`rig.campaign.session`), so none of them is overwritten.
 _MESSAGE_BYTES_MAX = _MAIL_BYTES // 8
 _PAGE_BYTES = 4096
 _ANSWER_LIMIT_S = 30
@@ -171,7 +172,7 @@ def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / template.INITRD).write_bytes(kernel.initrd.read_bytes() + code)
-        host.atomic_write(folder / template.IDENTITY, folder.name.encode())
+        atomic_write(folder / template.IDENTITY, folder.name.encode())
 
     with template.in_use(folder, save):
         yield UserMode(kernel, guest, folder / template.INITRD)
@@ -191,7 +192,7 @@ def hindrance(guest: Image, processor: Processor, says: Callable[[str], None] = 
         known = note.read_text().split("\n", 1) if note.exists() else []
         if len(known) != 2 or known[0] != asked:
             known = [asked, _failure(guest)]
-            host.atomic_write(note, "\n".join(known).encode())
+            atomic_write(note, "\n".join(known).encode())
     return known[1]
 
 
@@ -224,4 +225,4 @@ def built(says: Callable[[str], None] = lambda _: None) -> Image:
 
 def _memory_folder() -> Path:
     """Return the folder for a machine's memory: a file without a name, which grows only as memory is used."""
-    return _TMPFS if _TMPFS.is_dir() and host.free_bytes(_TMPFS) >= _MEMORY_MIB << 20 else cache_folder()
+    return _TMPFS if _TMPFS.is_dir() and free_bytes(_TMPFS) >= _MEMORY_MIB << 20 else cache_folder()

@@ -3,9 +3,10 @@
 A state that the checker does not call legal is a fault of the rig. Its scenario cannot be trusted and is void: its
 promise is neither kept nor broken.
 
-Each of two disks is checked against its own log, and both instants against the marks, see `faults.jointlegality`. The
-cut of a recovery is checked against that recovery's log. The head of that log holds the content from which it
-recovered. This content is checked against the log from which it was cut, and so on back to the recording.
+Each of two disks is checked against its own log, and both instants against the marks, see
+`rig.faults.legality.jointlegality`. The cut of a recovery is checked against that recovery's log. The head of that log
+holds the content from which it recovered. This content is checked against the log from which it was cut, and so on back
+to the recording.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
 from rig.contract.scenario import Scenario
 from rig.faults import DiskLetter, Fault, JointState, Logs
-from rig.faults.arrays import ByteArray
-from rig.faults.jointlegality import JointChecker
-from rig.faults.legality import Checker, Legality, Rule
-from rig.faults.rendering import contents
+from rig.faults.legality.jointlegality import JointChecker
+from rig.faults.legality.legality import Checker, Legality, Rule
+from rig.faults.log.arrays import ByteArray
+from rig.faults.states.rendering import contents
 from rig.planning.cuts import Cut
 from rig.recordings.recoveries import OpenRecovery
 

@@ -18,7 +18,7 @@ from rig.contract.clocks import AFTER_CUT, Clock
 from rig.contract.results import PhaseFacts, PlanFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import Address, CrashState, Epoch, Fault, Logs, Plan, everything_unflushed_lost, plan, tried
-from rig.faults.log import SECTOR_BYTES
+from rig.faults.log.log import SECTOR_BYTES
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
 

@@ -33,7 +33,7 @@ _BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
 _KILLS_OF_TWO_TRANSACTIONS = 3
 # Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 68
-# Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.controls`).
+# Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.judging.controls`).
 ControlsOf = Callable[[str, str], tuple[str, ...]]
 # A message lists at most this many names.
 _CHOICES_MAX = 8

@@ -26,8 +26,8 @@ from rig.contract.errors import RecordingError
 from rig.contract.results import PlanFacts
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Fault, Logs, Plan, StateIdError, plan
-from rig.faults.arrays import Int64Array
-from rig.faults.selection import evenly_spaced
+from rig.faults.choosing.selection import evenly_spaced
+from rig.faults.log.arrays import Int64Array
 from rig.planning.cuts import Cut
 from rig.planning.matrix import Profile
 from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import zstandard
 
-from rig import host
 from rig.contract.errors import RecordingError
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.faults import LogFile, Logs
+from rig.host.files import atomic_write
 
 # The size of a clone's recording disk; a saved template works with no other size.
 RECORDING_BYTES = 4 << 30
@@ -122,10 +122,10 @@ def write(
 def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts, traces: Sequence[bytes] = ()) -> Recording:
     """Store a sound recording, durably."""
     for rank, log in enumerate(logs):
-        host.atomic_write(folder / archive_name(rank), packed(log))
+        atomic_write(folder / archive_name(rank), packed(log))
     for rank, trace in enumerate(traces):
-        host.atomic_write(folder / trace_name(rank), packed(trace))
-    host.atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
+        atomic_write(folder / trace_name(rank), packed(trace))
+    atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
     return Recording(folder, facts)
 
 

@@ -5,9 +5,9 @@ of a disk or of its log is wrong and the whole recording is void:
 - The log, truncated at the cut, is one that the kernel could have left: its tail is the part of the batch in progress
   that had completed. The independent checker calls what remained of the disk legal at the end of that log.
 - A generator makes the same content from this log, byte for byte. If the cache was kept, it is the state of
-  `faults.oscrash` in which everything that had completed is there. If the cache was lost, it is a state of
-  `faults.powercut` with the members of the batch that are there (they completed after a FLUSH had been submitted and
-  before it was done, and were flushed with it).
+  `rig.faults.models.oscrash` in which everything that had completed is there. If the cache was lost, it is a state of
+  `rig.faults.models.powercut` with the members of the batch that are there (they completed after a FLUSH had been
+  submitted and before it was done, and were flushed with it).
 - The disk counted as many flushes as the log holds up to the cut.
 
 If the cache was lost, the checker may answer undecided, and then no state need be found: the order of an ordinary write
@@ -31,11 +31,11 @@ from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
-from rig.faults.arrays import ByteArray
-from rig.faults.legality import Checker, Legality, Rule
-from rig.faults.log import SUPERBLOCK
-from rig.faults.rendering import contents
-from rig.faults.state import is_told, make_state
+from rig.faults.legality.legality import Checker, Legality, Rule
+from rig.faults.log.arrays import ByteArray
+from rig.faults.log.log import SUPERBLOCK
+from rig.faults.states.rendering import contents
+from rig.faults.states.state import is_told, make_state
 from rig.filesystems import filesystem_named
 from rig.recordings.timeline import Timeline
 

@@ -6,9 +6,9 @@ models, crash states, their contents and the verifier need no special case. The 
 unless a replay of all of it equals the guest's final disk.
 
 Recoveries cannot be repeated bit for bit, so the recordings are kept in `recoveries/` of their scenario: one `NAME.zst`
-each, `NAME.trace.zst` with its block trace (`faults.submissions`; recordings of earlier versions have none), and
-`index.json`, written last, which lists them. Each is identified by the address of the crash state that was recovered
-from (`faults.addresses`).
+each, `NAME.trace.zst` with its block trace (`rig.faults.log.submissions`; recordings of earlier versions have none),
+and `index.json`, written last, which lists them. Each is identified by the address of the crash state that was
+recovered from (`rig.faults.states.addresses`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from rig import host
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
 from rig.faults import Address, CrashState, LogError, LogFile, Logs, StateIdError, WriteLog, everything_unflushed_lost
-from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
-from rig.faults.rendering import contents
-from rig.faults.submissions import one_by_one
+from rig.faults.log.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
+from rig.faults.log.submissions import one_by_one
+from rig.faults.states.rendering import contents
+from rig.host.files import atomic_write
 from rig.recordings import archive
 
 _BLOCK_BYTES = 4096
@@ -119,8 +119,8 @@ class Recoveries:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)
         if trace:
-            host.atomic_write(self._trace_path(text), _compressed(one_by_one(content_before(log)) + trace))
-        host.atomic_write(path, _compressed(log))
+            atomic_write(self._trace_path(text), _compressed(one_by_one(content_before(log)) + trace))
+        atomic_write(path, _compressed(log))
         try:
             with self.opened(text) as made:
                 disk = made.log.replay(made.log.entry_count, self.device_bytes).reshape(-1, geometry.CHUNK_BYTES)
@@ -140,7 +140,7 @@ class Recoveries:
         """Write the list of all recoveries of the scenario; each must have been saved."""
         text = json.dumps([asdict(one) for one in recoveries], indent=1)
         self._folder.mkdir(parents=True, exist_ok=True)
-        host.atomic_write(self._folder / _INDEX, text.encode())
+        atomic_write(self._folder / _INDEX, text.encode())
 
     def index(self) -> list[Recovery] | None:
         """Return the recoveries of the scenario, None if some were not recorded; raise RecordingError if damaged."""

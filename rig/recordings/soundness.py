@@ -22,7 +22,7 @@ from rig.contract.injections import Injection
 from rig.contract.results import LogFacts, RecordingFacts
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, Logs, WriteLog
-from rig.faults.submissions import joinable_flush_count
+from rig.faults.log.submissions import joinable_flush_count
 from rig.filesystems import Attributed, filesystem_named
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from rig import host
 from rig.contract.errors import HostError
+from rig.host import processes
 
 # On top of the guest's RAM: the emulator itself, translated code and thread stacks.
 _OVERHEAD_BYTES = 4096 << 20
@@ -135,5 +135,5 @@ def lacking() -> Mapping[str, str]:
     program = Path("/usr/bin/true")
     paths, links = of_system(program)
     command = Sandbox("emulator", 0, paths, {}, links=links).command([str(program)], says=True)
-    missing: dict[str, str] = json.loads(host.run(command, timeout_s=_PROBE_LIMIT_S))
+    missing: dict[str, str] = json.loads(processes.run(command, timeout_s=_PROBE_LIMIT_S))
     return missing

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from rig.contract.errors import UsageError
 from rig.engines import Engine, Sharing, engines, found, settings_name
-from rig.trials.loads import Load
+from rig.speed.trials.loads import Load
 
 
 @dataclass(frozen=True)

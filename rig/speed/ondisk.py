@@ -17,13 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rig import host
 from rig.contract.errors import HostError
+from rig.host import processes
+from rig.host.files import require_space, require_writable
 from rig.speed.place import Place, place_of
 from rig.speed.session import Survey
-from rig.trials import disks, trial
-from rig.trials.probe import probe
-from rig.trials.trial import TrialOrders
+from rig.speed.trials import disks, trial
+from rig.speed.trials.probe import probe
+from rig.speed.trials.trial import TrialOrders
 
 _TRIAL_LIMIT_S = 1800
 # For the processes, the probe, and the file system's own needs.
@@ -60,7 +61,7 @@ class OnDisk:
         command = [sys.executable, "-m", trial.__name__]
         try:
             text = json.dumps(message).encode()
-            told = host.run(command, timeout_s=_TRIAL_LIMIT_S, input=text, env=self.environment)
+            told = processes.run(command, timeout_s=_TRIAL_LIMIT_S, input=text, env=self.environment)
         except HostError as error:
             return {"error": str(error)}
         finally:
@@ -76,8 +77,8 @@ def on_disk(folder: Path, needed_bytes: int) -> Iterator[OnDisk]:
     Raise UsageError for a place that has no disk, HostError if it lacks space or permission.
     """
     place = place_of(folder)
-    host.require_writable(folder, "choose a directory that is yours: rig speed --dir PATH")
-    host.require_space(folder, _SPACE_BYTES + needed_bytes, "measuring speed")
+    require_writable(folder, "choose a directory that is yours: rig speed --dir PATH")
+    require_space(folder, _SPACE_BYTES + needed_bytes, "measuring speed")
     made = Path(tempfile.mkdtemp(prefix="rig-speed-", dir=folder))
     elsewhere = Path(tempfile.mkdtemp(prefix="rig-speed-"))
     for each in (made, elsewhere):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rig.contract.errors import UsageError
-from rig.trials import disks
+from rig.speed.trials import disks
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs"})

@@ -16,15 +16,15 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from rig.contract.errors import EngineError, UsageError
-from rig.engines import Engine
-from rig.engines.replications import NEEDED_BYTES_MIN, Figure, Metric, Replication
-from rig.host import Progress
+from rig.engines import named
+from rig.host.progress import Progress
 from rig.speed.arms import Arm
 from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Space, Speeds, Trial
-from rig.trials import disks
-from rig.trials.disks import Disk
-from rig.trials.probe import SyncProbe
-from rig.trials.trial import TrialOrders
+from rig.speed.trials import disks
+from rig.speed.trials.disks import Disk
+from rig.speed.trials.probe import SyncProbe
+from rig.speed.trials.replication import NEEDED_BYTES_MIN, Figure, Metric, Replication
+from rig.speed.trials.trial import TrialOrders
 
 _PER_SECOND = Metric("transactions_per_s", "tx/s", more_is_better=True)
 _READS_PER_SECOND = Metric("reads_per_s", "reads/s", more_is_better=True)
@@ -88,23 +88,24 @@ def of_arms(arms: Sequence[Arm], seed: int) -> SpeedPlan:
     return SpeedPlan("settings", metrics, facts, max(arm.load.estimated_bytes for arm in arms))
 
 
-def of_document(workloads: Sequence[tuple[Engine, Replication]], seed: int, scale: float) -> SpeedPlan:
-    """Return the plan of a document's workloads, in one engine or in several, with the arms of all workloads.
+def of_document(parts: Sequence[Replication], seed: int, scale: float) -> SpeedPlan:
+    """Return the plan of a document's workloads, with one engine or with several, with the arms of all workloads.
 
     Raise UsageError if two of them contradict each other.
     """
-    _require_agreement(workloads)
+    _require_agreement(parts)
     load = f"scale {scale:g}"
-    parts = [one for _, one in workloads]
     return SpeedPlan(
         experiment=parts[0].name,
         metrics=list(dict.fromkeys(metric for one in parts for metric in one.metrics)),
         arms={
             arm: (
-                TrialOrders(engine.module, seed, {}, document=one.name, arm=arm, scale=scale),
-                ArmFacts(engine.name, {}, load, one.bases.get(arm, one.arms[0]), {}),
+                TrialOrders(
+                    named(one.engine).module, seed, {}, workload=one.carry_out.__module__, arm=arm, scale=scale
+                ),
+                ArmFacts(one.engine, {}, load, one.bases.get(arm, one.arms[0]), {}),
             )
-            for engine, one in workloads
+            for one in parts
             for arm in one.arms
         },
         needed_bytes=max(NEEDED_BYTES_MIN, *(round(one.needed_bytes * scale) for one in parts)),
@@ -128,18 +129,18 @@ def narrowed(plan: SpeedPlan, patterns: Sequence[str]) -> SpeedPlan:
     return replace(plan, arms={arm: what for arm, what in plan.arms.items() if arm in wanted})
 
 
-def _require_agreement(workloads: Sequence[tuple[Engine, Replication]]) -> None:
+def _require_agreement(workloads: Sequence[Replication]) -> None:
     """Raise UsageError if workloads of a document name an arm twice, or a metric or the document's file in two ways."""
     said: dict[str, tuple[object, str]] = {}
-    for engine, one in workloads:
+    for one in workloads:
         parts: list[tuple[str, object]] = [(f"its arm {arm}", one) for arm in one.arms]
         parts += [(f"its metric {metric.name}", metric) for metric in one.metrics]
         for what, meant in [*parts, ("its file", one.file)]:
-            first, whose = said.setdefault(what, (meant, engine.name))
+            first, whose = said.setdefault(what, (meant, one.engine))
             if first != meant:
                 raise UsageError(
-                    f"the document {one.name} cannot be measured: {what} is one thing in the package of "
-                    f"{whose}, and another in that of {engine.name}"
+                    f"the document {one.name} cannot be measured: {what} is one thing in {whose}, and another "
+                    f"in {one.engine}"
                 )
 
 

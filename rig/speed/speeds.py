@@ -3,7 +3,7 @@
     format      "powercut-rig speed 4"; a reader must refuse what it does not know; 1 had no `virtual`, 2 no `reads`,
                 3 no `busy_ns`, `space`, `live_bytes` and `allocated_bytes`
     made        when, as UTC in ISO 8601
-    experiment  "settings", or the name of a document such as "S0"
+    experiment  "settings", or the name of a document
     document    the document's file; empty for settings
     metrics     list of {name, unit, more_is_better}; the first is the main one
     figures     what the document says: list of {arm, base, metric, ratio, line, value, base_value, what}
@@ -35,7 +35,7 @@
         process_bytes   bytes that the trial and what it started caused to be written to a disk; null if unknown
         cpu_s           processor time of the trial and what it started, user and system; null if unknown
         busy_ns         how long the processors of the machine were not idle, with any program, but without the
-                        polling of dm-delay, see `rig.trials.busy`; null if unknown
+                        polling of dm-delay, see `rig.speed.trials.busy`; null if unknown
         space           of a trial that was watched, the disk space that files took, at least: {peak_bytes, files,
                         groups}. peak_bytes: all files at one instant. files: path -> bytes of each file. groups: the
                         same for all files at one instant whose paths differ only in numbers; null if not watched
@@ -53,11 +53,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig import host
 from rig.contract.errors import StoreError
-from rig.engines.replications import Figure, Metric
-from rig.trials.disks import Counters, Disk
-from rig.trials.probe import SyncProbe
+from rig.host.files import atomic_write
+from rig.speed.trials.disks import Counters, Disk
+from rig.speed.trials.probe import SyncProbe
+from rig.speed.trials.replication import Figure, Metric
 
 FORMAT = "powercut-rig speed 4"
 _FORMATS = {FORMAT, *(f"powercut-rig speed {number}" for number in (1, 2, 3))}
@@ -173,7 +173,7 @@ def save(speeds: Speeds, path: Path) -> None:
     message = {"format": FORMAT, **asdict(speeds)}
     place = {name: message.pop(name) for name in ("filesystem", "options", "disks", "virtual")}
     text = json.dumps({**message, "place": place}, indent=1, allow_nan=False)
-    host.atomic_write(path, text.encode() + b"\n")
+    atomic_write(path, text.encode() + b"\n")
 
 
 def load(path: Path) -> Speeds:

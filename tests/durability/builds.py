@@ -15,11 +15,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig import host
-from rig.cache import cache_folder, locked
 from rig.contract.errors import HostError
 from rig.engines.builds import Library
 from rig.engines.sqlite import builds as libraries
+from rig.host import processes
+from rig.host.cache import cache_folder, locked
+from rig.host.files import atomic_write
 
 _FETCH_LIMIT_S = 300
 _COMPILE_LIMIT_S = 600
@@ -112,13 +113,13 @@ def source(version: str) -> Path:
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetching.") as scratch:
                 fetch = ["npm", "pack", "--silent", f"--pack-destination={scratch}", release.package]
-                host.run(fetch, timeout_s=_FETCH_LIMIT_S)
+                processes.run(fetch, timeout_s=_FETCH_LIMIT_S)
                 (package,) = Path(scratch).glob("*.tgz")
                 content = package.read_bytes()
             found = _sha256(content)
             words = f"npm has another {release.package} than the one that was looked at: {found}"
             assert release.package_sha256 == found, words
-            host.atomic_write(path, _amalgamation(content, release.member))
+            atomic_write(path, _amalgamation(content, release.member))
     return path
 
 
@@ -133,7 +134,7 @@ def apsw_of_the_host(version: str) -> Path:
                 wanted.write_text(f"apsw=={version} {hashes}\n")
                 pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
                 options = ["--no-deps", "--only-binary=:all:", "--require-hashes", f"--target={scratch}/apsw"]
-                host.run([*pip, *options, f"--requirement={wanted}"], timeout_s=_FETCH_LIMIT_S)
+                processes.run([*pip, *options, f"--requirement={wanted}"], timeout_s=_FETCH_LIMIT_S)
                 Path(scratch, "apsw").rename(folder)
     return folder
 
@@ -144,7 +145,7 @@ def apply(patch: Path, code: Path) -> None:
     # Below a repository git would look for the files at the top of that, find none, and say nothing.
     outside = {"GIT_CEILING_DIRECTORIES": os.path.realpath(code.parent.parent)}
     try:
-        host.run(["git", "apply", str(patch.absolute())], timeout_s=_PATCH_LIMIT_S, env=outside, cwd=code.parent)
+        processes.run(["git", "apply", str(patch.absolute())], timeout_s=_PATCH_LIMIT_S, env=outside, cwd=code.parent)
     except HostError as error:
         raise HostError(f"{patch.name} does not apply to this release of SQLite; adapt it: {error}") from None
     if code.read_bytes() == before:
@@ -178,7 +179,7 @@ def _compile(source: Path, patch: Path | None, scratch: Path) -> Path:
     # Without -Bsymbolic, calls within this library could go to another SQLite that the Python process has loaded. Not
     # optimised: that would take three times as long, and the tests spend little of their time in these builds.
     flags = ["-shared", "-fPIC", "-O0", "-w", "-Wl,-Bsymbolic", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_THREADSAFE=1"]
-    host.run(["gcc", *flags, "-o", str(library), str(code)], timeout_s=_COMPILE_LIMIT_S)
+    processes.run(["gcc", *flags, "-o", str(library), str(code)], timeout_s=_COMPILE_LIMIT_S)
     return library
 
 

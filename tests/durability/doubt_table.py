@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rig.analysis.dossiers import control_settings
-from rig.analysis.outcome import DOUBTFUL_SHARE_MAX
+from rig.analysis.judging.outcome import DOUBTFUL_SHARE_MAX
+from rig.campaign.record import record
 from rig.contract.arms import SPECS
 from rig.contract.errors import RigError
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile, epochs
 from rig.machines.guests import Source, guests
-from rig.machines.record import record
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording

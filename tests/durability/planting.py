@@ -124,7 +124,7 @@ def needs_cut(one: Planted, library: Library, folder: Path) -> bool:
 
 def measured(wanted: Sequence[Scenario], source: Source, folder: Path, profile: Profile = PROFILE) -> list[Found]:
     """Measure the scenarios of a patch in a new run directory. Their controls are left to the tests of the matrix."""
-    from rig.machines import campaign
+    from rig.campaign import campaign
     from rig.store import Run
 
     run = Run.create(folder, {"library": wanted[0].tuning["library"]})
@@ -137,9 +137,9 @@ def measured(wanted: Sequence[Scenario], source: Source, folder: Path, profile: 
 
 
 def _found(result: MeasuredScenario, profile: Profile) -> Found:
-    from rig.analysis.metrics import outcome
-    from rig.analysis.outcome import judge
-    from rig.analysis.promises import promise_for
+    from rig.analysis.judging.metrics import outcome
+    from rig.analysis.judging.outcome import judge
+    from rig.analysis.judging.promises import promise_for
 
     seen = outcome(result)
     promise = promise_for(result.engine, result.settings, result.fault, result.shim)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
+from rig.campaign import record
 from rig.contract.findings import Finding
-from rig.front import bench
-from rig.machines import record
+from rig.front.verbs import bench
 from rig.machines.guests import guests
 from rig.planning import matrix
 

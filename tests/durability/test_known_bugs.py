@@ -22,7 +22,7 @@ from rig.planning.matrix import Profile
 
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
 if TYPE_CHECKING:
-    from rig.analysis.outcome import Row
+    from rig.analysis.judging.outcome import Row
     from rig.engines.builds import Library
     from rig.machines.guests import Machines
 
@@ -45,10 +45,10 @@ _TRIAL_LIMIT_S = 240
 def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_in_3_8_9(
     machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
-    from rig.analysis.outcome import Result, summarise
-    from rig.analysis.table import table_text
-    from rig.machines import campaign
-    from rig.machines.replay import replay
+    from rig.analysis.judging.outcome import Result, summarise
+    from rig.analysis.show.table import table_text
+    from rig.campaign import campaign
+    from rig.campaign.replay import replay
     from rig.store import Run
 
     def measured(version: str) -> tuple[Row, str]:
@@ -86,9 +86,9 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
     machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path, record_property: Say
 ) -> None:
     """`life` leaves out the one transaction that meets this bug; `rough` has it."""
-    from rig.analysis.outcome import Result, summarise
-    from rig.analysis.table import table_text
-    from rig.machines import campaign
+    from rig.analysis.judging.outcome import Result, summarise
+    from rig.analysis.show.table import table_text
+    from rig.campaign import campaign
     from rig.store import Run
 
     def measured(library: str) -> tuple[Row, str]:
@@ -127,7 +127,7 @@ def test_known_bug_by_design_delete_at_full_loses_the_last_transaction_and_extra
 
 
 def test_known_bug_of_the_wal_reset_is_found_in_3_51_2_and_not_in_3_51_3(tmp_path: Path, record_property: Say) -> None:
-    from rig.analysis.statistics import proportion
+    from rig.analysis.judging.statistics import proportion
 
     needed, words = 0, ""
     for _ in range(_TRIALS_MAX):
@@ -149,14 +149,14 @@ def test_known_bug_of_the_wal_reset_is_found_in_3_51_2_and_not_in_3_51_3(tmp_pat
 
 
 def _trial(version: str, folder: Path) -> dict[str, Any]:
-    from rig import host
+    from rig.host import processes
     from tests.durability import builds
 
     database = folder / "race.db"
     argv = [sys.executable, str(_RACE), "trial", str(database), str(_TRIAL_S)]
     environment = {"PYTHONPATH": str(builds.apsw_of_the_host(version))}
     try:
-        facts: dict[str, Any] = json.loads(host.run(argv, timeout_s=_TRIAL_LIMIT_S, env=environment))
+        facts: dict[str, Any] = json.loads(processes.run(argv, timeout_s=_TRIAL_LIMIT_S, env=environment))
     finally:
         for path in folder.glob("race.db*"):
             path.unlink()

@@ -1,4 +1,4 @@
 """An engine with native code that does on a damaged or failing file what engines do: see `native.c`.
 
-`tests.unit.frailty` builds it and installs it away from this tree.
+`tests.unit.guest.frailty` builds it and installs it away from this tree.
 """

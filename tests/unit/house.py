@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -88,3 +88,7 @@ def absolute_base(path: Path, node: ast.ImportFrom) -> str:
 def is_our_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def failures(lines: Iterable[str]) -> str:
+    return "\n".join(lines)

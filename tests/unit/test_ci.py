@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.unit.test_host import alive
+from tests.unit.host.test_host import alive
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -47,9 +47,9 @@ def test_the_wheel_holds_what_the_repository_has_for_users_and_nothing_else(
         "rig/vm-images/init",
         "rig/vm-images/base.toml",
         "rig/vm-images/kernels/generic.toml",
-        "rig/analysis/templates/report.css",
+        "rig/analysis/show/templates/report.css",
         "rig/py.typed",
-        "rig/faults/powercut.py",
+        "rig/faults/models/powercut.py",
     } <= set(expected)
     assert 1 == len({name.partition("/")[0] for name in info})
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rig import host
 from rig.contract.processors import Processor
+from rig.host import processes
+from rig.images.image import Image
 from rig.machines import accelerator, usermode
-from rig.machines.image import Image
 from rig.machines.template import Template
 
 _LIMIT_S = 120
@@ -28,5 +28,5 @@ def furnished(folder: Path, image: Image, *templates: Template) -> Path:
     for kind, path in [*of_images, *(("templates", one.folder) for one in templates)]:
         (folder / kind).mkdir(parents=True, exist_ok=True)
         # Memory is a sparse file.
-        host.run(["cp", "-r", "--reflink=auto", str(path), str(folder / kind)], timeout_s=_LIMIT_S)
+        processes.run(["cp", "-r", "--reflink=auto", str(path), str(folder / kind)], timeout_s=_LIMIT_S)
     return folder

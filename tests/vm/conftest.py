@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rig import cache
+from rig.campaign.record import record
 from rig.contract.processors import Processor
 from rig.contract.scenario import Scenario
-from rig.machines import image as vm_image
+from rig.host import cache
+from rig.images import image as vm_image
+from rig.images.image import Image
 from rig.machines import usermode
 from rig.machines.argv import Role
-from rig.machines.image import Image
-from rig.machines.record import record
 from rig.machines.template import Template, template
 from rig.machines.usermode import UserMode
 from rig.recordings import archive

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from rig.campaign import verification
+from rig.campaign.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.contract.findings import Finding
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog
-from rig.faults.log import HEADER, MAGIC, SUPERBLOCK, VERSION
+from rig.faults.log.log import HEADER, MAGIC, SUPERBLOCK, VERSION
 from rig.filesystems.ext import DISK_MIB
-from rig.machines import verification
 from rig.machines.pool import Clones
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
 from rig.planning.verdicts import verdict

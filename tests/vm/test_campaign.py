@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign import campaign
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
-from rig.machines import campaign
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix
@@ -115,7 +115,7 @@ _CHILD = """
 import os, sys
 from pathlib import Path
 from tests.vm import test_campaign as t
-from rig.machines import campaign
+from rig.campaign import campaign
 from rig.machines.guests import guests
 from rig.store import Run
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rig.contract.results import Verdict, VerdictKind
-from rig.machines.image import Image
+from rig.images.image import Image
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
 from rig.store import Run

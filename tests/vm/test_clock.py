@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign import record, verification
 from rig.contract.arms import CLOCK_FAULTS
 from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
 from rig.contract.findings import Finding
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, WriteLog, epochs, everything_unflushed_lost
-from rig.faults.damage import Zeros
-from rig.faults.state import landable, make_state
+from rig.faults.states.damage import Zeros
+from rig.faults.states.state import landable, make_state
 from rig.guest.programs.clock import first_wrong
-from rig.machines import record, verification
 from rig.machines.pool import Clones
 from rig.machines.template import Template
 from rig.planning import cuts, matrix

@@ -8,14 +8,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from rig.campaign.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
-from rig.faults.damage import Discarded, Unreadable
-from rig.faults.state import landable, make_state
+from rig.faults.states.damage import Discarded, Unreadable
+from rig.faults.states.state import landable, make_state
 from rig.filesystems.ext import DISK_MIB
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
-from tests.unit.disks import ONE_DISK
+from tests.unit.faults.disks import ONE_DISK
 from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario_of
 
 FAULTS = [fault for fault in ONE_DISK if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]

@@ -16,7 +16,7 @@ from rig.faults import LogFile, epochs
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.unit import engines
+from tests.unit.engines import outside as engines
 
 RIG = Path(sys.executable).with_name("rig")
 OVERWRITTEN, RACED = (f"blocks-ext4-always_{word}_powercut" for word in ("overwritten", "raced"))

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.dossiers import dossier_of
-from rig.analysis.outcome import Result, summarise
-from rig.analysis.promises import promise_for, violates
-from rig.analysis.protocol import compare
+from rig.analysis.judging.outcome import Result, summarise
+from rig.analysis.judging.promises import promise_for, violates
+from rig.analysis.judging.protocol import compare
+from rig.campaign import campaign
 from rig.contract.errors import UsageError
 from rig.contract.findings import FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
 from rig.engines import named
-from rig.machines import campaign, image, recipes
+from rig.images import image, recipes
 from rig.machines.guests import guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from rig.analysis.controls import check_controls
-from rig.analysis.metrics import outcome
-from rig.analysis.promises import promise_for, violates
+from rig.analysis.judging.controls import check_controls
+from rig.analysis.judging.metrics import outcome
+from rig.analysis.judging.promises import promise_for, violates
 from rig.contract.arms import ERROR_FAULTS
 from rig.contract.injections import Injection
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind

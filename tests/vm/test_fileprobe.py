@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from rig.analysis.documents import guestprobes
+from rig.campaign import fileprobe
 from rig.filesystems import Mirrored, filesystem_named
-from rig.machines import fileprobe
 from rig.machines.guests import guests
 from rig.planning import matrix
 
@@ -22,7 +23,7 @@ def figures() -> Iterator[Figures]:
         def of(word: str, name: str) -> Mapping[str, Any]:
             fault = "twodisk" if isinstance(filesystem_named(word), Mirrored) else "powercut"
             (scenario,) = matrix.select([f"sqlite-{word}-wal_full_{fault}"])
-            return fileprobe.figures(source.of(scenario).verifier, word, name)
+            return fileprobe.figures(source.of(scenario).verifier, word, name, guestprobes.__name__)
 
         yield of
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from rig.campaign import campaign
 from rig.contract.results import VerdictKind
-from rig.machines import campaign
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix

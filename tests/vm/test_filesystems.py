@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign.record import record
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
 from rig.filesystems import filesystem_named
-from rig.machines import needs
+from rig.images import needs
 from rig.machines.guests import guests
-from rig.machines.record import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings import archive

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign import session, verification
+from rig.campaign.record import record
 from rig.contract.errors import EngineError
 from rig.contract.findings import Finding
 from rig.contract.injections import Injection
@@ -20,20 +22,18 @@ from rig.contract.orders import Shim
 from rig.contract.results import LiveFinding, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import CrashState, WriteLog, epochs
-from rig.faults.damage import Damage, Unreadable, Zeros
-from rig.faults.state import landable, make_state
+from rig.faults.states.damage import Damage, Unreadable, Zeros
+from rig.faults.states.state import landable, make_state
 from rig.filesystems.ext import DISK_MIB
 from rig.guest.programs.injections import Stage, strikes
-from rig.machines import session, verification
+from rig.images.image import Image
 from rig.machines.argv import Role
-from rig.machines.image import Image
 from rig.machines.machine import Machine
-from rig.machines.record import record
 from rig.machines.template import Template, template
 from rig.planning import matrix
 from rig.planning.verdicts import live_verdicts
 from rig.recordings.archive import Recording
-from tests.unit import frailty
+from tests.unit.guest import frailty
 from tests.vm import caches
 from tests.vm.samples import SHORT, findings, opened
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rig import host
 from rig.contract.errors import UsageError
-from rig.machines import image as vm_image
-from rig.machines import initrd
+from rig.host import processes
+from rig.images import image as vm_image
+from rig.images import initrd
+from rig.images.image import Image
 from rig.machines.argv import Accelerator, Role
-from rig.machines.image import Image
 from rig.machines.template import answers
 
 
@@ -75,7 +75,7 @@ def test_an_image_is_built_from_nothing_without_privileges_and_boots(
 
 def listing(image: Image, folder: str) -> list[str]:
     """Return a line `/INODE/MODE/UID/GID/NAME/SIZE/` for each entry of a folder of the guest."""
-    return host.run(["debugfs", "-R", f"ls -p {folder}", str(image.root_disk)], timeout_s=60).decode().split()
+    return processes.run(["debugfs", "-R", f"ls -p {folder}", str(image.root_disk)], timeout_s=60).decode().split()
 
 
 def test_packages_lists_the_kernel_and_what_the_recipe_asks_for(image: Image) -> None:

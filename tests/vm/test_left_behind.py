@@ -21,7 +21,7 @@ _GONE_LIMIT_S = 5
 _HOLD = """
 import sys, time
 from rig.contract.processors import Processor
-from rig.machines import image, usermode
+from rig.images import image; from rig.machines import usermode
 from rig.machines.argv import Role
 from rig.machines.template import template
 

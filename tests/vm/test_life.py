@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from rig.campaign import record
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines.sqlite import situations as of_sqlite
 from rig.engines.sqlite.spec import SPEC
-from rig.machines import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.matrix import Profile

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from rig.analysis.controls import check_controls, is_cross_check
-from rig.analysis.metrics import outcome
-from rig.analysis.outcome import summarise
+from rig.analysis.judging.controls import check_controls, is_cross_check
+from rig.analysis.judging.metrics import outcome
+from rig.analysis.judging.outcome import summarise
+from rig.campaign import record
+from rig.campaign.campaign import Campaign
 from rig.contract.errors import LegalityError
 from rig.contract.injections import Injection
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, LogError, WriteLog
 from rig.filesystems.ext import DISK_MIB
 from rig.guest.livecuts import round_count
-from rig.machines import record
-from rig.machines.campaign import Campaign
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.outcome import Result, summarise
-from rig.analysis.protocol import compare
+from rig.analysis.judging.outcome import Result, summarise
+from rig.analysis.judging.protocol import compare
+from rig.campaign import campaign, record
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
-from rig.machines import campaign, record
 from rig.machines.guests import Guests, guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rig import host
-from rig.machines import accelerator, guests, image
+from rig.host.files import atomic_write
+from rig.images import image
+from rig.images.needs import recipe_of
+from rig.machines import accelerator, guests
 from rig.machines.argv import Accelerator
-from rig.machines.needs import recipe_of
 from rig.planning import matrix
 
 
@@ -29,7 +30,7 @@ def test_a_probe_that_holds_no_longer_is_made_again_and_said(tmp_path: Path, mon
         return
     asked = note.read_text().split("\n")[0]
     # Where KVM works this note is true, and nothing is left to be found out.
-    host.atomic_write(note, f"{asked}\n{Accelerator.KVM}\na machine under KVM answered\n".encode())
+    atomic_write(note, f"{asked}\n{Accelerator.KVM}\na machine under KVM answered\n".encode())
     said: list[str] = []
     with guests.guests(says=said.append) as source:
         found = source.of(scenario).verifier

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from rig.analysis.documents import guestprobes
+from rig.campaign import fileprobe
+from rig.campaign.record import record
 from rig.contract.findings import Finding
 from rig.contract.results import LiveFinding
 from rig.contract.scenario import Scenario
 from rig.faults import Fault, Logs, plan
-from rig.machines import fileprobe
 from rig.machines.guests import Machines, guests
-from rig.machines.record import record
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
@@ -98,7 +99,7 @@ def test_a_new_client_sees_the_files_that_its_server_has(machines: Machines) -> 
 
 
 def test_two_hosts_do_not_share_a_log_and_two_processes_of_one_host_do(machines: Machines) -> None:
-    found = fileprobe.figures(machines.verifier, "nfs", "sqlite.wal")
+    found = fileprobe.figures(machines.verifier, "nfs", "sqlite.wal", guestprobes.__name__)
     for name in ("processes", "delete"):
         assert (24, 0) == (found[f"{name}_acked"], found[f"{name}_harm"])
     assert found["hosts_harm"] > 0

@@ -9,9 +9,9 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from rig.campaign import verification
 from rig.contract.clocks import Clock
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
-from rig.machines import verification
 from rig.machines.pool import Clones, Pool
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, answers, content_sha256, findings, opened, scenario_of

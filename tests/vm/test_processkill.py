@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign.replay import replay
 from rig.contract.errors import UsageError
 from rig.contract.results import PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.machines.guests import Machines
-from rig.machines.replay import replay
 from rig.machines.template import Template
 from rig.planning.verdicts import live_verdicts
 from rig.recordings.archive import Recording

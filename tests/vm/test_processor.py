@@ -8,11 +8,11 @@ import pytest
 
 from rig.contract.errors import VmError
 from rig.contract.processors import Processor
+from rig.images.image import Image
 from rig.machines.argv import Role
-from rig.machines.image import Image
 from rig.machines.template import Template, template
 from rig.planning import matrix
-from tests.unit import frailty
+from tests.unit.guest import frailty
 from tests.vm import caches
 
 _FLAGS = ("-mavx2",)

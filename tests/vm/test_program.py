@@ -15,19 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from rig import host
+from rig.campaign import verification
+from rig.campaign.record import record
 from rig.contract.errors import EngineError, UsageError
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines import named
 from rig.engines.builds import Library, library_for
 from rig.faults import CrashState, WriteLog, epochs
-from rig.faults.state import make_state
+from rig.faults.states.state import make_state
 from rig.front import programs
-from rig.machines import image as vm_image
-from rig.machines import needs, verification
+from rig.host import processes
+from rig.images import image as vm_image
+from rig.images import needs
+from rig.images.image import Image
 from rig.machines.guests import Machines, guests
-from rig.machines.image import Image
-from rig.machines.record import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline
@@ -77,7 +78,7 @@ done
 
 def built(name: str, folder: Path) -> Path:
     source = ROOT / "examples" / "kvlog" / f"{name}.c"
-    host.run(["cc", "-static", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)], timeout_s=60)
+    processes.run(["cc", "-static", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)], timeout_s=60)
     return folder / name
 
 

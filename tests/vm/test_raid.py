@@ -10,15 +10,15 @@ from functools import cache
 import numpy as np
 import pytest
 
+from rig.campaign import record
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import DiskLetter, EntryFlag, Logs, WriteLog, everything_unflushed_lost
-from rig.faults.damage import BLOCK_BYTES, Flip
-from rig.faults.log import SECTOR_BYTES
-from rig.faults.twodisk import JointState, make_joint
+from rig.faults.log.log import SECTOR_BYTES
+from rig.faults.models.twodisk import JointState, make_joint
+from rig.faults.states.damage import BLOCK_BYTES, Flip
 from rig.filesystems import Mirrored, filesystem_named, filesystems
-from rig.machines import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings import archive

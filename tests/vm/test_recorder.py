@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from rig.campaign import record
 from rig.contract.devices import DEVICES
 from rig.contract.errors import RecordingError, VmError
 from rig.contract.scenario import Scenario
 from rig.faults import Logs, WriteLog
 from rig.filesystems.ext import DISK_MIB
-from rig.machines import record
 from rig.machines.template import Template
 from rig.recordings import archive, soundness
 from rig.recordings.archive import Recording

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.promises import promise_for, violates
+from rig.analysis.judging.promises import promise_for, violates
+from rig.campaign import campaign
+from rig.campaign.campaign import Silent
+from rig.campaign.recover import recover
+from rig.campaign.replay import replay
+from rig.campaign.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.contract.errors import UsageError
 from rig.contract.results import VerdictKind
 from rig.faults import Address, CrashState, EntryFlag, Fault, Logs, WriteLog, epochs, plan
-from rig.faults.selection import evenly_spaced
+from rig.faults.choosing.selection import evenly_spaced
 from rig.filesystems.ext import DISK_MIB
-from rig.machines import campaign
-from rig.machines.campaign import Silent
 from rig.machines.guests import Machines
-from rig.machines.recover import recover
-from rig.machines.replay import replay
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.machines.template import Template
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile

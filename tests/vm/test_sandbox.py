@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from rig import host
-from rig.machines import cpio, usermode
+from rig.host import processes
+from rig.images import cpio
+from rig.images.usermodekernel import PROGRAM
 from rig.machines import template as vm_template
+from rig.machines import usermode
 from rig.machines.memoryfile import memory_file
 from rig.machines.pool import Clones
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
-from rig.machines.usermodekernel import PROGRAM
 from rig.sandbox import sandbox
 from rig.sandbox.sandbox import Sandbox
 
@@ -114,7 +115,7 @@ def victim(tmp_path: Path) -> Iterator[Victim]:
 def compiled(name: str, folder: Path) -> Path:
     source = Path(__file__).with_name(f"{name}.c")
     words = ["cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)]
-    host.run(words, timeout_s=_LIMIT_S)
+    processes.run(words, timeout_s=_LIMIT_S)
     return folder / name
 
 

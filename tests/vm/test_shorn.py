@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
-from rig.faults.damage import Garbage
-from rig.faults.log import SECTOR_BYTES
-from rig.faults.state import make_state
+from rig.faults.log.log import SECTOR_BYTES
+from rig.faults.states.damage import Garbage
+from rig.faults.states.state import make_state
 from rig.machines.template import Template
 from rig.planning.cuts import Cut
 from rig.planning.verdicts import verdict

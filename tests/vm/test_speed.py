@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rig.analysis import speed
+from rig.analysis.judging import speed
+from rig.campaign.campaign import Silent
 from rig.front import cli
-from rig.front.speed import _bench, _of_document
-from rig.machines.campaign import Silent
+from rig.front.verbs.speed import _bench, _of_document
 from rig.speed import session, speeds
 from rig.speed.speeds import Speeds
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from rig.campaign import record
 from rig.contract.scenario import Scenario
 from rig.engines.builds import Library
 from rig.faults import Fault, Logs, plan
-from rig.machines import record
+from rig.images.image import Image
 from rig.machines.argv import Role
-from rig.machines.image import Image
 from rig.machines.template import Template, template
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline

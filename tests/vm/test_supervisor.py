@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.metrics import loses
+from rig.analysis.judging.metrics import loses
+from rig.campaign import record
 from rig.contract.errors import VmError
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import epochs, parse_state
-from rig.machines import record
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline

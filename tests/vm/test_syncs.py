@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit import engines
+from tests.unit.engines import outside as engines
 
 RIG = Path(sys.executable).with_name("rig")
 _LIMIT_S = 1200

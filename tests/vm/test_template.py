@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign.session import VerifierSession
 from rig.contract.errors import VmError
 from rig.engines.builds import Library
 from rig.faults import CrashState, WriteLog, epochs, everything_unflushed_lost
 from rig.filesystems.ext import DISK_MIB
-from rig.machines import guestcode
+from rig.images import guestcode
+from rig.images.image import Image
 from rig.machines import template as vm_template
 from rig.machines.argv import Role
-from rig.machines.image import Image
 from rig.machines.machine import Machine
-from rig.machines.session import VerifierSession
 from rig.machines.template import Template, template
 from rig.recordings.archive import Recording
 from tests.vm.samples import Recorder, opened, scenario_of

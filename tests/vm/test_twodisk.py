@@ -12,17 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rig.campaign import campaign, record
+from rig.campaign.replay import replay
+from rig.campaign.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.contract.errors import UsageError
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
-from rig.faults import CrashState, DiskLetter, EntryFlag, Fault, JointState, Logs, WriteLog, addresses, plan
-from rig.faults.powercut import everything_unflushed_lost
-from rig.faults.twodisk import make_joint
+from rig.faults import CrashState, DiskLetter, EntryFlag, Fault, JointState, Logs, WriteLog, plan
+from rig.faults.models.powercut import everything_unflushed_lost
+from rig.faults.models.twodisk import make_joint
+from rig.faults.states import addresses
 from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
-from rig.machines import campaign, record
 from rig.machines.guests import Machines
-from rig.machines.replay import replay
-from rig.machines.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.cuts import Cut

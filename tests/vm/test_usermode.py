@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 
-from rig.analysis.outcome import summarise
-from rig.analysis.table import table_text
+from rig.analysis.judging.outcome import summarise
+from rig.analysis.show.table import table_text
+from rig.campaign import campaign, verification
+from rig.campaign.session import VerifierSession
 from rig.contract.errors import VmError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
-from rig.machines import campaign, cpio, usermode, verification
+from rig.images import cpio
+from rig.machines import usermode
 from rig.machines.guests import Machines
 from rig.machines.machine import Machine
-from rig.machines.session import VerifierSession
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
 from rig.planning import matrix

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from rig.campaign import session
 from rig.contract.findings import Finding
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog, epochs, everything_unflushed_lost
-from rig.faults.state import make_state
-from rig.machines import session
+from rig.faults.states.state import make_state
 from rig.machines.machine import Machine
 from rig.machines.template import Template
 from rig.planning import cuts, matrix

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.machines.image import Image
+from rig.images.image import Image
 from rig.machines.template import Template
 from rig.store import Run
 from tests.unit import wheels

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rig.cache import require_cache
 from rig.contract.errors import UsageError
 from rig.engines.builds import ImageContents, Library, require_in_guest
 from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
-from rig.libraries import keep, kept
+from rig.host.cache import require_cache
+from rig.host.libraries import keep, kept
 
 _SCRIPT = b"#!"
 # The interpreter of a script: its path, or the name under which env finds it.

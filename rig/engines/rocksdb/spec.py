@@ -35,6 +35,6 @@ SPEC = Spec(
     immune={"ioerror-read": "its cache of blocks cannot be emptied, so nothing is read again"},
     # Measured with rocksdict 0.3.29: other threads of Python stand still while it writes a batch.
     alone_because="its binding for Python carries out one write at a time, so nothing of RocksDB would be measured; "
-    "db_bench has threads of its own: --document S4",
+    "db_bench has threads of its own, see --document",
     is_default=False,
 )  # fmt: skip

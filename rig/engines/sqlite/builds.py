@@ -12,14 +12,14 @@ import re
 import zipfile
 from pathlib import Path
 
-from rig.cache import require_cache
 from rig.contract.errors import StoreError, UsageError
 from rig.engines.builds import ImageContents, Library, require_in_guest
 from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
-from rig.libraries import keep, kept
-from rig.wheels import wheel
+from rig.host.cache import require_cache
+from rig.host.libraries import keep, kept
+from rig.host.wheels import wheel
 
 _APSW_WORD = re.compile(r"apsw==(\d+(?:\.\d+)*(?:\.post\d+)?)")
 _EXTENSION = re.compile(r"apsw/__init__\.[^/]+\.so")

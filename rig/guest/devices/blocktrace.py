@@ -1,7 +1,7 @@
 """When requests of a device were submitted and when they completed, by the kernel's block trace.
 
 include/uapi/linux/blktrace_api.h defines the interface: three ioctls on the block device, and a file of records in
-debugfs. `faults.submissions` reads the records.
+debugfs. `rig.faults.log.submissions` reads the records.
 """
 
 from __future__ import annotations

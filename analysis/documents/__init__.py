@@ -1,0 +1,1 @@
+"""All that knows what documents claim about durability and speed."""

@@ -1,0 +1,1 @@
+"""Experiments of the claims that run in a guest, which loads their modules by name."""

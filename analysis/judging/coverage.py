@@ -1,0 +1,147 @@
+"""Which situations the workloads reached or never reached, and how many crash states cut into each.
+
+Two kinds are counted. A situation *comes about* while a workload is recorded, in a transaction or an event; a crash
+state cuts into it if its instant lies between the marks around the situation. A situation is *met* when a database is
+opened on a crash state. Controls and mutants count too: their workloads take the same paths. A recording counts once,
+even if several scenarios are cut from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rig.engines import Spec, found
+from rig.filesystems import is_served
+from rig.workloads import situations
+
+if TYPE_CHECKING:
+    from rig.analysis.judging.outcome import Summary
+    from rig.contract.results import MeasuredScenario
+
+NEVER = "never reached"
+# A client of a network file system sends its cached writes of a file when it is asked about the file, so the rig does
+# not ask.
+NOT_SOUGHT = "not looked for"
+_NAMES_MAX = 4
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How often a situation was reached: in the recordings, and by crash states that were judged."""
+
+    recorded_count: int
+    state_count: int
+    # Whether anybody looked; if not, both counts are 0.
+    is_sought: bool = True
+
+    @property
+    def text(self) -> str:
+        """Return both counts in a few words."""
+        if not self.is_sought:
+            return NOT_SOUGHT
+        if not self.recorded_count and not self.state_count:
+            return NEVER
+        return f"{self.recorded_count} recorded, {self.state_count} cut"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The situations of one engine: for each a column for each workload."""
+
+    engine: str
+    workloads: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Reached, ...]], ...]
+    # The same for what opening met; a recording has nothing to count.
+    met: tuple[tuple[str, tuple[int, ...]], ...]
+    # Workload -> the events that were skipped, and how often.
+    skipped: tuple[tuple[str, str], ...]
+
+
+def coverages(summary: Summary) -> list[Coverage]:
+    """Return the situations of each engine whose recordings report any."""
+    scenarios = sorted((row.outcome.scenario for row in summary.rows), key=lambda one: one.engine)
+    engines = {engine: list(own) for engine, own in groupby(scenarios, key=lambda one: one.engine)}
+    return [
+        _coverage(engine, own)
+        for engine, own in engines.items()
+        if found(engine) and any(one.recording.reached for one in own)
+    ]
+
+
+def lines(summary: Summary) -> list[str]:
+    """Return a line for each workload, for the text table: how many situations it reached.
+
+    The line of the workload that reached most also names some that it did not reach.
+    """
+    told = []
+    for one in coverages(summary):
+        missing = [_missing(one, index) for index in range(len(one.workloads))]
+        fewest = min(missing, key=len)
+        more = [f"and {len(fewest) - _NAMES_MAX} more (see the report)"] if len(fewest) > _NAMES_MAX else []
+        names = f"; {NEVER}: {', '.join([*fewest[:_NAMES_MAX], *more])}" if fewest else ""
+        for index, (workload, words) in enumerate(zip(one.workloads, missing, strict=True)):
+            count = sum(columns[index].is_sought for _, columns in one.lines) + len(one.met)
+            ending = names if words is fewest else ""
+            told.append(f"{one.engine}, {workload}: {count - len(words)} of {count} situations reached{ending}")
+    return told
+
+
+def _missing(coverage: Coverage, index: int) -> list[str]:
+    """Return the situations that a workload never reached."""
+    missing = [word for word, columns in coverage.lines if columns[index].text == NEVER]
+    return missing + [word for word, counts in coverage.met if not counts[index]]
+
+
+def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
+    known = found(engine)
+    assert known
+    workloads = tuple(sorted({one.workload_name for one in scenarios}))
+    by_workload = [[one for one in scenarios if one.workload_name == name] for name in workloads]
+    spec, nothing = known.spec, Reached(0, 0)
+    reached = [_unsought(own, spec) | _reached(own) for own in by_workload]
+    met = [
+        Counter(word for one in own for verdict in one.verdicts for word in _words(verdict.met)) for own in by_workload
+    ]
+    crowd = (word for word in situations.OF_WRITERS if any(word in own for own in reached))
+    named = (*situations.OF_TRANSACTIONS, *crowd, *spec.situations, *situations.of_events(spec.events))
+    return Coverage(
+        engine,
+        workloads,
+        tuple((word, tuple(own.get(word, nothing) for own in reached)) for word in named),
+        tuple((word, tuple(own[word] for own in met)) for word in spec.met),
+        tuple((name, _skipped(own)) for name, own in zip(workloads, by_workload, strict=True) if _skipped(own)),
+    )
+
+
+def _unsought(scenarios: Iterable[MeasuredScenario], spec: Spec) -> dict[str, Reached]:
+    if not all(is_served(one.filesystem) for one in scenarios):
+        return {}
+    return {word: Reached(0, 0, is_sought=False) for word in spec.situations}
+
+
+def _reached(scenarios: Sequence[MeasuredScenario]) -> dict[str, Reached]:
+    recorded, states = Counter[str](), Counter[str]()
+    keys: set[str] = set()
+    for one in scenarios:
+        is_new = one.recording.key not in keys
+        keys.add(one.recording.key)
+        entries = [verdict.entry for verdict in one.verdicts]
+        for word, first, last in one.recording.reached:
+            recorded[word] += is_new
+            states[word] += sum(first < entry <= last for entry in entries)
+    return {word: Reached(recorded[word], states[word]) for word in recorded | states}
+
+
+def _skipped(scenarios: Iterable[MeasuredScenario]) -> str:
+    counts = Counter[str]()
+    for recording in {one.recording.key: one.recording for one in scenarios}.values():
+        counts.update(recording.skipped)
+    return ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+
+
+def _words(met: str) -> list[str]:
+    return met.split(", ") if met else []

@@ -1,0 +1,273 @@
+"""The verdicts of one scenario summed up, judged against its promise, and all scenarios summed up into one answer.
+
+The rules of judgement, in this order:
+1. The settings read back differ from those asked for: inconclusive, because the promise is about other settings.
+2. A verdict violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
+3. Inconclusive on any of these doubts: no promise is known; more than 5 % of the epochs are doubtful; no state has a
+   verdict on the database; fewer states judged than planned; more than 1 % of the states ended in a hang, a panic or no
+   verdict; a second recording differed; a transaction lacks a documented sync or makes others in its place; fewer
+   distinct file contents than asked for, unless every epoch was enumerated, nothing is promised anyway, or twice the
+   states showed no new content and there is one for every eighth transaction.
+4. Where nothing is promised, or what is promised cannot be held against the engine (a file system that does not keep
+   what it has synced, a disk that lies): not judged. What was seen is shown, and never called kept.
+5. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
+A broken promise is shown with what the file system itself lost in the same run (`rig.analysis.judging.blame`).
+Then `summarise` applies the controls: a scenario of a group whose controls did not all fire becomes inconclusive unless
+it is broken. Scenarios that were not judged do not decide the answer of a run; a run with only such scenarios is
+inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rig.analysis.dossiers import Keeps, Promise
+from rig.analysis.judging import blame
+from rig.analysis.judging.controls import (
+    ControlResult,
+    check_controls,
+    doubts,
+    group_of,
+    is_cross_check,
+    is_mutant,
+    is_sabotaged,
+)
+from rig.analysis.judging.metrics import Outcome, outcome, seen, settings_rank, worst_first
+from rig.analysis.judging.promises import promise_of, violates
+from rig.analysis.judging.protocol import compare
+from rig.contract.arms import exposure_wanted, is_live_cut
+from rig.contract.orders import Shim
+from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
+from rig.contract.scenario import is_default
+from rig.filesystems import unsafe
+
+# Above this share of states without a verdict the scenario is inconclusive.
+UNJUDGED_SHARE_MAX = 0.01
+# Above this share of epochs that could hardly be cut, no verdict may rest on the recording.
+DOUBTFUL_SHARE_MAX = 0.05
+# Finding nothing new makes up for too little exposure, but not with less than one file content for this many
+# transactions.
+SEEN_PART = 8
+_AGAINST_DOUBT = "record with another --seed, or let the program flush between two such writes"
+_UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
+
+
+class Result(StrEnum):
+    """The three-valued answer, and a fourth word for scenarios without one; inconclusive is never green."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    INCONCLUSIVE = "inconclusive"
+    # For a scenario, never for a run: there was no promise to hold it to.
+    NOT_JUDGED = "not judged"
+
+
+EXIT_CODES: Mapping[Result, int] = {Result.KEPT: 0, Result.BROKEN: 1, Result.INCONCLUSIVE: 3}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether the promise was kept, why, and every verdict that broke it, worst first."""
+
+    result: Result
+    reasons: tuple[str, ...]
+    broken_by: tuple[Verdict, ...]
+    # Which of the reasons make it inconclusive.
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scenario with all that is known about it."""
+
+    outcome: Outcome
+    promise: Promise | None
+    judgement: Judgement
+    # A broken promise here is due to the shim and is not a failure of the engine.
+    is_sabotaged: bool
+    # What the file system itself lost, if a loss breaks the promise or if only the file system excuses it.
+    blame: str = ""
+    # Where `rig replay` finds the scenario's run; empty for the default directory.
+    run_dir: str = ""
+
+    @property
+    def result_text(self) -> str:
+        """Return the result as it is shown; a promise broken on purpose by a shim is marked as a control."""
+        if is_mutant(self.outcome.scenario):
+            return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
+        if self.is_sabotaged and self.judgement.result is Result.BROKEN:
+            return "broken (control)"
+        if self.judgement.result is Result.NOT_JUDGED and not self.is_withheld:
+            return "nothing promised"
+        return self.judgement.result.value
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether a promise that exists could not be held against the engine here."""
+        return self.promise is not None and bool(self.promise.withheld)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All scenarios of a run, its controls and the one answer."""
+
+    rows: tuple[Row, ...]
+    controls: tuple[ControlResult, ...]
+    result: Result
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 for kept, 1 for broken, 3 for inconclusive."""
+        return EXIT_CODES[self.result]
+
+
+def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judgement:
+    """Return whether these states alone keep the promise, before the controls are applied."""
+    if outcome.settings_mismatches:
+        return Judgement(Result.INCONCLUSIVE, outcome.settings_mismatches, (), outcome.settings_mismatches)
+    shown = _filesystem_damage(outcome)
+    if promise is None:
+        unknown = "no promise is known for these settings under this fault"
+        return Judgement(Result.INCONCLUSIVE, (unknown, *shown), (), (unknown,))
+    compared = compare(outcome.scenario)
+    plan = outcome.scenario.plan
+    shown = (*shown, *filter(None, (_uncut(plan), plan.emulated_because, compared.note)))
+    broken_by = worst_first(verdict for verdict in outcome.scenario.verdicts if violates(promise, verdict))
+    if broken_by:
+        reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
+        also = filter(None, (blindness(outcome.scenario.plan), compared.difference))
+        return Judgement(Result.BROKEN, (reason, *also, *shown), broken_by)
+    found = _doubts(outcome, promise, exposure_min)
+    if found:
+        return Judgement(Result.INCONCLUSIVE, (*found, *shown), (), found)
+    if promise.keeps is Keeps.ANYTHING:
+        why = f"not judged, because {promise.withheld}" if promise.withheld else "nothing is promised"
+        return Judgement(Result.NOT_JUDGED, (f"{why}: {seen(outcome)}", *shown), ())
+    return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
+
+
+def blindness(plan: PlanFacts) -> str:
+    """Return which epochs are doubtful, why, and what to do; empty if they are only a small share."""
+    count = plan.epoch_count + plan.epochs_doubtful
+    if plan.epochs_doubtful <= DOUBTFUL_SHARE_MAX * count:
+        return ""
+    why = f": {plan.doubt}" if plan.doubt else ""
+    return f"{plan.epochs_doubtful} of {count} epochs are doubtful and could hardly be cut{why}; {_AGAINST_DOUBT}"
+
+
+def _uncut(plan: PlanFacts) -> str:
+    if not plan.epochs_unproven:
+        return ""
+    count = plan.epoch_count + plan.epochs_doubtful + plan.epochs_unproven
+    return f"{plan.epochs_unproven} of {count} epochs were not cut: the logs do not tell what the other disk held"
+
+
+def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int, run_dir: str = "") -> Summary:
+    """Judge every scenario of a run and its controls, and return one answer: broken before inconclusive before kept."""
+    outcomes = [outcome(scenario) for scenario in sorted(scenarios, key=_scenario_order)]
+    controls = check_controls(outcomes)
+    called = blame.witnesses(outcomes)
+    judged = (_blamed(_row(one, controls, exposure_min), called) for one in outcomes)
+    rows = tuple(replace(row, run_dir=run_dir) for row in judged)
+    return Summary(rows, controls, _worst(rows))
+
+
+def together(summaries: Iterable[Summary]) -> Summary:
+    """Return the summary of several runs; if they share a scenario on the same device, the last run counts.
+
+    Each run was judged with its own controls, and keeps its verdicts.
+    """
+    rows: dict[tuple[str, str], Row] = {}
+    controls: list[ControlResult] = []
+    for one in summaries:
+        rows.update({(row.outcome.scenario.id, row.outcome.scenario.device): row for row in one.rows})
+        controls += one.controls
+    ordered = tuple(sorted(rows.values(), key=lambda row: _scenario_order(row.outcome.scenario)))
+    return Summary(ordered, tuple(controls), _worst(ordered))
+
+
+def _worst(rows: Sequence[Row]) -> Result:
+    results = [row.judgement.result for row in rows if not row.is_sabotaged]
+    result = Result.KEPT if Result.KEPT in results else Result.INCONCLUSIVE
+    for worse in (Result.INCONCLUSIVE, Result.BROKEN):
+        result = worse if worse in results else result
+    return result
+
+
+def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:
+    scenario = one.scenario
+    promise = promise_of(scenario)
+    judgement = judge(one, promise, exposure_min)
+    voids = doubts(group_of(scenario), controls)
+    if judgement.result is not Result.BROKEN and voids:
+        reasons, doubted = (*voids, *judgement.reasons), (*voids, *judgement.doubts)
+        judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=reasons, doubts=doubted)
+    return Row(one, promise, judgement, is_sabotaged(scenario))
+
+
+def _blamed(row: Row, called: Mapping[blame.Ground, Sequence[blame.Witness]]) -> Row:
+    scenario = row.outcome.scenario
+    excused = unsafe(scenario.filesystem, scenario.fault) and row.outcome.losing_count
+    if row.is_sabotaged or blame.is_witness(scenario) or not (row.judgement.broken_by or excused):
+        return row
+    return replace(row, blame=blame.said(called.get(blame.ground_of(scenario), ())))
+
+
+def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str, ...]:
+    scenario, plan = outcome.scenario, outcome.scenario.plan
+    found = []
+    unjudged_count = sum(outcome.kind_counts.get(kind, 0) for kind in _UNJUDGED)
+    if blind := blindness(plan):
+        found.append(blind)
+    if outcome.database_count == 0:
+        found.append("no state has a verdict on the database")
+    if outcome.state_count < plan.state_count:
+        found.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
+    if scenario.fault == "recoverycut" and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
+        found.append("no recovery was cut after it had begun to write to the files of the database")
+    if unjudged_count > UNJUDGED_SHARE_MAX * outcome.state_count:
+        found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
+    if scenario.recording.reproduced is False:
+        found.append("a second run of the same scenario gave another recording")
+    if strange := compare(scenario).difference:
+        found.append(strange)
+    is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
+    transaction_count = scenario.recording.transaction_count
+    wanted = exposure_wanted(exposure_min, scenario.fault, transaction_count, is_mutant=is_mutant(scenario))
+    # A search that doubled its states without a new content has seen what there is to see, unless it saw hardly
+    # anything. A setting that syncs only at checkpoints has few contents.
+    has_seen_all = plan.is_saturated and outcome.exposure_count * SEEN_PART >= transaction_count
+    is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)
+    if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
+        found.append(f"{unstable_count} states showed something else when the same files were opened again")
+    if outcome.exposure_count < wanted and not is_enough and promise.keeps is not Keeps.ANYTHING:
+        text = f"too little exposure: {outcome.exposure_count} distinct file contents, {wanted} asked for"
+        found.append(f"{text}; {plan.ending}" if plan.ending else text)
+    return tuple(found)
+
+
+def _filesystem_damage(outcome: Outcome) -> tuple[str, ...]:
+    count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
+    repaired_count = sum(verdict.repaired for verdict in outcome.scenario.verdicts)
+    damaged = (f"{count} states of file-system damage, not blamed on the database",) if count else ()
+    return (*damaged, f"{repaired_count} states in which the file system was repaired") if repaired_count else damaged
+
+
+def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
+    return (
+        scenario.engine,
+        scenario.filesystem,
+        settings_rank(scenario),
+        not is_default(scenario.workload_name),
+        scenario.workload_name,
+        scenario.tuned,
+        scenario.shim != Shim.NONE,
+        scenario.shim,
+        scenario.device,
+        # The first row of a setting shows its speed, and a live cut has none.
+        is_live_cut(scenario.fault),
+        scenario.fault,
+        scenario.id,
+    )

@@ -1,0 +1,94 @@
+"""File systems side by side: what each setting keeps on each of them under one fault, and on which evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rig.analysis.judging.outcome import Row
+from rig.analysis.show import grid
+from rig.contract.results import VerdictKind
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_FILESYSTEMS_MIN = 2
+CAPTION = (
+    "in parentheses: the distinct file contents that a result rests on; new: damaged contents before the first "
+    "acknowledgement, where nothing is promised yet"
+)
+_STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": ""}
+
+
+@dataclass(frozen=True)
+class SettingLine:
+    """One setting: for each file system the row of its scenario, None for one that was not run."""
+
+    name: str
+    rows: tuple[Row | None, ...]
+
+
+@dataclass(frozen=True)
+class FilesystemComparison:
+    """The scenarios of one engine under one fault, on one device and with one workload."""
+
+    title: str
+    filesystems: tuple[str, ...]
+    lines: tuple[SettingLine, ...]
+
+
+def comparisons(rows: Sequence[Row]) -> list[FilesystemComparison]:
+    """Return a comparison for each engine and fault that was measured on more than one file system."""
+    groups = grid.by_title(rows, lambda scenario: f"{scenario.engine}, {scenario.fault}")
+    found = [_comparison(title, group) for title, group in groups.items()]
+    return [one for one in found if len(one.filesystems) >= _FILESYSTEMS_MIN]
+
+
+def text(row: Row | None) -> str:
+    """Return text such as `kept (42)`, `loses 19 (13)` or `damaged 23 (28), new 2`; a blank for what was not run."""
+    if row is None:
+        return ""
+    outcome = row.outcome
+    damaged, new = _damaged(row)
+    if damaged:
+        words = f"damaged {len(damaged)}"
+    elif outcome.lost_max:
+        words = f"loses {outcome.lost_max}"
+    else:
+        words = "nothing judged" if outcome.lost_max is None else "kept"
+    harmed_count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
+    harmed = f", file system {harmed_count}" if harmed_count else ""
+    return f"{words} ({outcome.exposure_count}){f', new {len(new)}' if new else ''}{harmed}"
+
+
+def _damaged(row: Row) -> tuple[set[str], set[str]]:
+    """Return the damaged contents, and the ones among them that were seen only before anything was promised."""
+    damage = [verdict for verdict in row.outcome.scenario.verdicts if verdict.kind.is_damage]
+    is_late = row.promise is not None and row.promise.begins_with_ack
+    damaged = {verdict.exposure for verdict in damage if verdict.acked or not is_late}
+    return damaged, {verdict.exposure for verdict in damage} - damaged
+
+
+def table(comparison: FilesystemComparison) -> Table:
+    """Return a comparison for a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    found.add_column("settings", no_wrap=True)
+    for word in comparison.filesystems:
+        found.add_column(word)
+    for line in comparison.lines:
+        cells = [Text(text(row), style=_STYLES.get(grid.mark(row), "")) for row in line.rows]
+        found.add_row(Text(line.name), *cells)
+    return found
+
+
+def _comparison(title: str, rows: Sequence[Row]) -> FilesystemComparison:
+    found = {(row.outcome.settings_name, row.outcome.scenario.filesystem): row for row in rows}
+    names = tuple(dict.fromkeys(row.outcome.settings_name for row in rows))
+    filesystems = tuple(sorted({row.outcome.scenario.filesystem for row in rows}))
+    lines = tuple(SettingLine(name, tuple(found.get((name, word)) for word in filesystems)) for name in names)
+    return FilesystemComparison(title, filesystems, lines)

@@ -1,0 +1,1 @@
+"""Which of all crash states are checked."""

@@ -1,0 +1,1 @@
+"""The independent checker: whether a disk could hold a content."""

@@ -1,0 +1,1 @@
+"""The write log: what it says, what it proves, and its epochs."""

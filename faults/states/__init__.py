@@ -1,0 +1,1 @@
+"""Crash states: what they are, their ids, their contents, and damage."""

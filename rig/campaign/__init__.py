@@ -1,0 +1,1 @@
+"""Scenarios measured, from the recording to the verdicts."""

@@ -1,0 +1,129 @@
+"""One verifier clone at work: crash states go in as requests, findings come out as answers.
+
+The host sends requests ahead of the answers, so that the guest never waits for the host.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rig.contract.clocks import Clock
+from rig.contract.errors import VmError
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.geometry import LITERALS_FROM
+from rig.contract.scenario import Scenario
+from rig.engines import load
+from rig.faults import CrashState, Extent, WriteLog
+from rig.machines.machine import Machine
+
+READY_LIMIT_S = 60
+# A database of a few megabytes recovers in tens of milliseconds, even under emulation.
+STATE_LIMIT_S = 60
+_AHEAD = 3
+# A guest does not notice that its processor was taken away. So an engine is stuck only if the machine really had this
+# share of the time that a crash state may take.
+_STUCK_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """How one crash state was recovered."""
+
+    finding: Finding
+    # The write log of the recovery, in the format of dm-log-writes.
+    log: bytes
+    # The block trace of the same requests, see `rig.faults.log.submissions`.
+    trace: bytes
+    # The digest of the whole disk after the recovery, see `rig.contract.geometry.disk_digest`.
+    digest: str
+    # Where the files are on the disk after the recovery: (offset, length) in bytes, sorted.
+    places: tuple[tuple[int, int], ...]
+
+
+class VerifierSession:
+    """One clone at work. Its base image holds the log up to entry `_base_end`."""
+
+    def __init__(self, machine: Machine, scenario: Scenario, log: WriteLog, patience: int = 1) -> None:
+        """Begin; the guest waits `patience` times as long as usual for a database."""
+        self._patience = patience
+        self._machine = machine
+        self._state_limit_s = load(scenario.engine_module).spec.state_limit_s
+        self._log = log
+        self._base_end = 0
+        machine.send(scenario.orders.message)
+
+    def findings(self, states: Sequence[CrashState], clocks: Sequence[Clock | None]) -> Iterator[Finding]:
+        """Check states, each under its clock if it has one; yield the findings in order."""
+        self._machine.receive(READY_LIMIT_S)
+        waiting: list[CrashState] = []
+        for state, clock in zip(states, clocks, strict=True):
+            if clock:
+                # The machine keeps the time that it was given.
+                self._machine.is_spent = True
+            self._machine.send(self.request(state) | ({"clock": clock.seconds} if clock else {}))
+            waiting.append(state)
+            if len(waiting) > _AHEAD:
+                yield self._answer(waiting.pop(0))
+        for state in waiting:
+            yield self._answer(state)
+
+    def recoveries(self, states: Sequence[CrashState]) -> Iterator[Recovered]:
+        """Recover states while recording what is written; yield the recoveries in order."""
+        self._machine.receive(READY_LIMIT_S)
+        for state in states:
+            self._machine.send(self.request(state) | {"recover": True})
+            answer = self._machine.receive(STATE_LIMIT_S * self._patience)
+            finding = self._finding(state, answer)
+            places = tuple((offset, length) for offset, length in answer["places"])
+            yield Recovered(finding, _unpacked(answer["log"]), _unpacked(answer["trace"]), answer["digest"], places)
+
+    def request(self, state: CrashState) -> dict[str, Any]:
+        """Return what the guest needs in order to check a state, and advance the base to that state."""
+        advance = state.advance(self._log, self._base_end)
+        self._base_end = state.base_end
+        extents = state.extents(self._log)
+        request: dict[str, Any] = {
+            "state": state.id, "advance": _packed(advance), "extents": _packed(extents), "open": bool(state.damages),
+            "patience": self._patience,
+        }  # fmt: skip
+        if any(extent.literal for extent in extents):
+            literals = b"".join(extent.literal for extent in extents)
+            request["literals"] = base64.b64encode(zlib.compress(literals)).decode()
+        if state.unreadable:
+            request["unreadable"] = state.unreadable
+        return request
+
+    def _answer(self, state: CrashState) -> Finding:
+        return self._finding(state, self._machine.receive(STATE_LIMIT_S * self._patience))
+
+    def _finding(self, state: CrashState, answer: Mapping[str, Any]) -> Finding:
+        if answer["state"] != state.id:
+            raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
+        finding = Finding.of(answer)
+        if finding.kind is not FindingKind.STUCK:
+            return finding
+        if (had_s := self._machine.answered_in_s) < self._state_limit_s * _STUCK_SHARE:
+            raise TimeoutError(
+                f"{finding.detail}, but the machine had a processor for only {had_s:.1f} s of that: this host is too "
+                "busy, run fewer programs or fewer machines at a time (--jobs)"
+            )
+        return finding
+
+
+def _packed(extents: Sequence[Extent]) -> str:
+    rows, literal_bytes = [], 0
+    for extent in extents:
+        source = LITERALS_FROM + literal_bytes if extent.literal else extent.source_offset_bytes
+        rows.append((extent.device_offset_bytes, source, extent.length_bytes))
+        literal_bytes += len(extent.literal)
+    return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

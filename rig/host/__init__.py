@@ -1,0 +1,1 @@
+"""The host: processes, files, the cache, and what it keeps."""

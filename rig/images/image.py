@@ -1,0 +1,229 @@
+"""The guest image: built once from a recipe (data, in `vm-images/`) and cached under the recipe's digest.
+
+An image is a folder with `vmlinuz`, `initrd.cpio` (busybox, modules, init), `root.img` (ext4, mounted read-only) and
+`packages.txt` (the Debian packages that the recipe resolved to). It is built under a temporary name and then renamed,
+so a half-built image is never used. No root is needed: `debian` unpacks packages as any user, and mke2fs fills a file
+system from a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rig.contract.errors import HostError, UsageError
+from rig.engines.builds import ImageContents
+from rig.host import processes
+from rig.host.cache import cache_folder, locked, require_cache
+from rig.host.files import require_space
+from rig.host.wheels import wheel
+from rig.images import debian, initrd, usermodekernel
+
+_BUILD_LIMIT_S = 1800
+_LOOK_LIMIT_S = 60
+_BUILD_BYTES = 1500 << 20
+# Part of the digest: raise the number when the steps below build something else from the same recipe.
+_BUILDER_VERSION = 3
+# The types of a recipe's fields, in TOML's terms.
+_KINDS = {"str": (str, "a text"), "int": (int, "a number"), "tuple[str, ...]": (tuple, "a list of texts")}
+# As in a file of requirements for pip.
+_WHEEL = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.+!]+)(?: --hash=sha256:(?P<sha256>[0-9a-f]{64}))?")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The contents of a guest image: one TOML file in `vm-images/`."""
+
+    name: str
+    suite: str
+    kernel: str
+    root_disk_mib: int
+    packages: tuple[str, ...]
+    modules: tuple[str, ...]
+    modules_on_demand: tuple[str, ...]
+    exclude: tuple[str, ...]
+    # From PyPI, for the guest's Python: `NAME==VERSION --hash=sha256:DIGEST`, without their dependencies.
+    wheels: tuple[str, ...] = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Return the digest under which the cache holds the image of this recipe."""
+        init = (initrd.RECIPES / "init").read_bytes()
+        contents = f"{_BUILDER_VERSION} {self}{''.join(self.wheels)}"
+        return hashlib.blake2b(contents.encode() + init, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image."""
+
+    name: str
+    digest: str
+    folder: Path
+
+    @property
+    def kernel(self) -> Path:
+        """Return the kernel's file."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        """Return the initrd without our code."""
+        return self.folder / "initrd.cpio"
+
+    @property
+    def root_disk(self) -> Path:
+        """Return the read-only root disk."""
+        return self.folder / "root.img"
+
+    @property
+    def contents(self) -> ImageContents:
+        """Return what a program may find in the image."""
+        return ImageContents((self.folder / "packages.txt").read_text(), self._has)
+
+    def _has(self, path: str) -> bool:
+        """Return whether the root disk has a file at an absolute path without blanks."""
+        # debugfs exits with 0 in either case.
+        found = processes.run(["debugfs", "-R", f"stat {path}", str(self.root_disk)], timeout_s=_LOOK_LIMIT_S)
+        return b"Inode:" in found
+
+
+def recipe(name: str = "base") -> Recipe:
+    """Read a recipe; raise UsageError that lists the existing recipes, or names the field that is wrong."""
+    path = initrd.RECIPES / f"{name}.toml"
+    if not path.exists():
+        choices = ", ".join(sorted(found.stem for found in initrd.RECIPES.glob("*.toml")))
+        raise UsageError(f"unknown image {name!r}; there are: {choices}")
+    return recipe_of(path, read(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a file of TOML says, with tuples in place of lists; raise UsageError for one that is not TOML."""
+    try:
+        return as_tuples(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"the recipe {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # TOML or UTF-8
+        raise UsageError(f"{path}: {error}") from None
+
+
+def as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with tuples in place of lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def recipe_of(path: Path, values: dict[str, Any]) -> Recipe:
+    """Return the recipe with these values from a file; raise UsageError that names the file and the field."""
+    try:
+        found = Recipe(**values)
+    except TypeError as error:
+        raise UsageError(f"{path}: {error}") from None
+    for one in fields(found):
+        value = getattr(found, one.name)
+        members = value if isinstance(value, tuple) else ()
+        kind, words = _KINDS[str(one.type)]
+        if not isinstance(value, kind) or not all(isinstance(member, str) for member in members):
+            raise UsageError(f"{path}: {one.name} is {value!r}, which is not {words}")
+    for word in found.wheels:
+        if not _WHEEL.fullmatch(word):
+            raise UsageError(f"{path}: the wheel {word!r} is not NAME==VERSION --hash=sha256:DIGEST")
+    return found
+
+
+def images() -> list[Image]:
+    """Return the images in the cache."""
+    folders = sorted((cache_folder() / "images").glob("*-*"))
+    names = [(*folder.name.rpartition("-")[::2], folder) for folder in folders if (folder / "packages.txt").exists()]
+    return [Image(name, digest, folder) for name, digest, folder in names]
+
+
+def is_built(wanted: Recipe) -> bool:
+    """Return whether the cache has the image of a recipe."""
+    return _kept(wanted).folder.exists()
+
+
+def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image:
+    """Return the image of a recipe; build it if the cache has none. Concurrent callers build it once.
+
+    `says` takes a line about each step. Raise UsageError, with the name of the image, for a package or wheel that does
+    not exist.
+    """
+    require_cache()
+    image = _kept(wanted)
+    folder = image.folder
+    if folder.exists():
+        return image
+    with locked(folder):
+        if not folder.exists():
+            require_space(folder.parent, _BUILD_BYTES, f"building the guest image {wanted.name}")
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
+                try:
+                    _build_in(Path(scratch), wanted, says)
+                except UsageError as error:
+                    raise UsageError(f"the guest image {wanted.name} cannot be built: {error}") from None
+                shutil.rmtree(Path(scratch, "root"))
+                Path(scratch).chmod(0o755)
+                Path(scratch).rename(folder)
+                # TemporaryDirectory removes its folder, so the folder must exist.
+                Path(scratch).mkdir()
+    return image
+
+
+def remove(name: str) -> list[Path]:
+    """Remove all images of a recipe name; return the folders removed."""
+    found = [image.folder for image in images() if image.name == name]
+    for folder in found:
+        shutil.rmtree(folder)
+    return found
+
+
+def _kept(wanted: Recipe) -> Image:
+    folder = cache_folder() / "images" / f"{wanted.name}-{wanted.digest}"
+    return Image(wanted.name, wanted.digest, folder)
+
+
+def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None]) -> None:
+    root = scratch / "root"
+    says(f"building the guest image {wanted.name} (about a minute): fetching and unpacking Debian's packages")
+    matches = [match for match in map(_WHEEL.fullmatch, wanted.wheels) if match]
+    wheels = [wheel(one["name"], one["version"], one["sha256"] or "") for one in matches]
+    packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root, wheels)
+    packages += [f"{one['name']}\t{one['version']}" for one in matches]
+    says(f"building the guest image {wanted.name}: making its files")
+    for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    (usermodekernel.fill if usermodekernel.is_in(root) else _fill)(scratch, root, wanted)
+    (scratch / "packages.txt").write_text("".join(f"{line}\n" for line in packages))
+
+
+def _fill(folder: Path, root: Path, wanted: Recipe) -> None:
+    for name in ("proc", "sys", "dev", "tmp", "run", "mnt"):
+        (root / name).mkdir(exist_ok=True)
+    (modules,) = (root / "usr/lib/modules").iterdir()
+    shutil.copy(root / f"boot/vmlinuz-{modules.name}", folder / "vmlinuz")
+    (folder / "initrd.cpio").write_bytes(initrd.made(root, modules, wanted))
+    shutil.rmtree(root / "boot")
+    shutil.rmtree(root / "usr/lib/modules")
+    _make_root_disk(folder, root, wanted)
+
+
+def _make_root_disk(scratch: Path, root: Path, wanted: Recipe) -> None:
+    # The files belong to the user who builds. Nothing in the guest depends on the owner: the agent runs as root.
+    disk = scratch / "root.img"
+    with open(disk, "wb") as file:
+        file.truncate(wanted.root_disk_mib << 20)
+    make = ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(disk)]
+    try:
+        processes.run(make, timeout_s=_BUILD_LIMIT_S)
+    except HostError as error:
+        if "Could not allocate" not in str(error):
+            raise
+        size = f"root_disk_mib = {wanted.root_disk_mib}"
+        raise UsageError(f"its packages do not fit on its root disk: its recipe needs more than {size}") from None

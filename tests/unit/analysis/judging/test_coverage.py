@@ -1,0 +1,94 @@
+"""Coverage of situations: counted for each workload, and what was never reached is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rig.analysis.judging import coverage
+from rig.analysis.judging.outcome import summarise
+from rig.analysis.show.report import report_html
+from rig.analysis.show.table import table_text
+from rig.contract.results import MeasuredScenario
+from rig.engines.sqlite import situations as of_sqlite
+from rig.engines.sqlite.spec import SPEC
+from rig.workloads import situations
+from tests.unit import samples
+
+
+def measured(workload: str, reached: list[tuple[str, int, int]], fault: str = "powercut") -> MeasuredScenario:
+    """Five states, at the log entries 10 to 50; two met a log."""
+    rows = [
+        replace(samples.verdict(state=f"e{entry}", entry=entry), met=of_sqlite.LOG if entry > 30 else "")
+        for entry in range(10, 60, 10)
+    ]
+    made = samples.measured(samples.sqlite("wal", "full"), rows, fault)
+    facts = replace(made.recording, key=f"recording of {workload}", reached=reached, skipped={"checkpoint full": 2})
+    return replace(made, id=f"{workload} {fault}", recording=facts, workload_name=workload)
+
+
+def reached_of(one: coverage.Coverage, word: str) -> tuple[str, ...]:
+    return tuple(reached.text for reached in dict(one.lines)[word])
+
+
+def test_states_are_counted_whose_instant_lies_between_the_marks() -> None:
+    spilled = [(of_sqlite.SPILLED, 10, 20), (of_sqlite.SPILLED, 20, 41), ("reopen", 50, 60)]
+    (one,) = coverage.coverages(summarise([measured("ledger", []), measured("life", spilled)], 1))
+    assert ("ledger", "life") == one.workloads
+    assert (coverage.NEVER, "2 recorded, 3 cut") == reached_of(one, of_sqlite.SPILLED)
+    # Recorded, but never cut.
+    assert (coverage.NEVER, "1 recorded, 0 cut") == reached_of(one, "reopen")
+    assert (2, 2) == dict(one.met)[of_sqlite.LOG]
+    assert (0, 0) == dict(one.met)[of_sqlite.HOT]
+    every = {*situations.OF_TRANSACTIONS, *SPEC.situations, *situations.of_events(SPEC.events)}
+    assert every == {word for word, _ in one.lines}
+    assert set(SPEC.met) == {word for word, _ in one.met}
+
+
+def test_a_recording_that_two_faults_share_is_counted_once_and_its_states_twice() -> None:
+    spilled = [(of_sqlite.SPILLED, 0, 100)]
+    both = [measured("life", spilled), measured("life", spilled, "torn")]
+    (one,) = coverage.coverages(summarise(both, 1))
+    assert ("1 recorded, 10 cut",) == reached_of(one, of_sqlite.SPILLED)
+    assert (("life", "checkpoint full (2)"),) == one.skipped
+
+
+def test_table_and_report_say_what_was_never_reached() -> None:
+    summary = summarise([measured("life", [(of_sqlite.SPILLED, 0, 100)])], 1)
+    text, page = table_text(summary, 2000), report_html(summary, {})
+    count = len(SPEC.situations) + len(SPEC.met) + len(situations.OF_TRANSACTIONS)
+    count += len(situations.of_events(SPEC.events))
+    assert f"sqlite, life: 2 of {count} situations reached; never reached: " in text
+    assert f"never reached: {situations.CREATED}, {situations.ONE_ROW}, " in text
+    assert f"and {count - 2 - 4} more (see the report)" in text
+    assert "What the workloads reached: sqlite" in page
+    assert page.count(coverage.NEVER) >= count - 2
+    assert "life skipped, because the engine or the setting has nothing of the kind: checkpoint full (2)." in page
+
+
+def test_what_nobody_looks_for_on_a_network_file_system_is_not_called_never_reached() -> None:
+    served = replace(measured("life", [("reopen", 0, 100)]), filesystem="nfs")
+    (alone,) = coverage.coverages(summarise([served], 1))
+    assert {(coverage.NOT_SOUGHT,)} == {reached_of(alone, word) for word in SPEC.situations}
+    assert ("1 recorded, 5 cut",) == reached_of(alone, "reopen")
+    count = len(alone.lines) + len(alone.met) - len(SPEC.situations)
+    assert f"sqlite, life: 2 of {count} situations reached" in table_text(summarise([served], 1), 2000)
+    # Beside another file system somebody looked.
+    beside = replace(measured("life", []), id="life on a disk")
+    (both,) = coverage.coverages(summarise([served, beside], 1))
+    assert {(coverage.NEVER,)} == {reached_of(both, word) for word in SPEC.situations}
+
+
+def test_recordings_that_tell_nothing_of_situations_have_no_table() -> None:
+    summary = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(3))], 1)
+    assert [] == coverage.coverages(summary)
+    assert [] == coverage.lines(summary)
+    assert "What the workloads reached" not in report_html(summary, {})
+
+
+def test_only_the_workload_that_goes_furthest_says_what_it_never_reached() -> None:
+    summary = summarise([measured("life", [(of_sqlite.SPILLED, 0, 100)]), measured("creation", [])], 1)
+    lines = [line for line in table_text(summary, 2000).splitlines() if "situations reached" in line]
+    assert ["never" not in lines[0], "never" in lines[1]] == [True, True], lines
+    assert [True, True] == [
+        line.startswith(f"sqlite, {name}: ") for line, name in zip(lines, ("creation", "life"), strict=True)
+    ]

@@ -1,0 +1,67 @@
+"""What was tried of the phases of a commit: told beside exposure, and never rounded up to everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rig.analysis.judging.outcome import Summary, summarise
+from rig.analysis.show import phases
+from rig.analysis.show.report import report_html
+from rig.analysis.show.table import table_text
+from rig.contract.results import MeasuredScenario, PhaseFacts
+from tests.unit import samples
+
+SINGLE = PhaseFacts("data written again", 40, 1, 0, 1, 1)
+
+
+def measured(synchronous: str, pairs_tried: int, write_count: int = 5, fault: str = "powercut") -> MeasuredScenario:
+    made = samples.measured(samples.sqlite("truncate", synchronous), samples.durable(3), fault)
+    commit = PhaseFacts("journal x5", 39, write_count, pairs_tried, 4, 3)
+    return replace(made, plan=replace(made.plan, phases=(SINGLE, commit)))
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    torn = samples.measured(samples.sqlite("wal", "full"), samples.durable(3), "torn")
+    return summarise([measured("full", 20), measured("normal", 7), torn], 1)
+
+
+@pytest.mark.parametrize(
+    ("pairs_tried", "write_count", "text"),
+    [(20, 5, "100 % of 20"), (0, 5, "0 % of 20"), (9899, 100, "99 % of 9900"), (9, 10, "10 % of 90")],
+)
+def test_pairs_are_counted_and_not_all_is_not_everything(pairs_tried: int, write_count: int, text: str) -> None:
+    (row,) = summarise([measured("full", pairs_tried, write_count)], 1).rows
+    assert text == phases.pairs_text(row.outcome)
+
+
+def test_the_table_names_the_scenarios_of_which_least_was_tried(summary: Summary) -> None:
+    line = "pairs of writes tried, the first landed and the second lost: "
+    assert f"{line}truncate_normal (powercut) 35 % of 20, truncate_full (powercut) 100 % of 20\n" in table_text(
+        summary, 2000
+    )
+    many = summarise([measured("full", rank, fault=fault) for rank, fault in enumerate(("powercut", "clockback"))], 1)
+    (told,) = phases.lines(summarise([*(row.outcome.scenario for row in many.rows)] * 3, 1))
+    assert told.endswith(", and more of 2 others")
+
+
+def test_the_report_has_every_phase_with_pairs_and_a_dash_for_faults_without(summary: Summary) -> None:
+    page = report_html(summary, {})
+    assert 2 == page.count('<th scope="row">journal x5</th>')
+    assert SINGLE.what not in page
+    assert '<td class="n" data-label="pairs tried">7 of 20</td>' in page
+    assert '<td class="n" data-label="pairs of writes tried">-</td>' in page
+    assert '<td class="n" data-label="pairs of writes tried">35 % of 20</td>' in page
+
+
+def test_mutants_are_not_told_of() -> None:
+    mutant = replace(measured("full", 20), shim="drop-journal1")
+    assert [] == phases.lines(summarise([mutant], 1))
+
+
+def test_without_pairs_nothing_is_said() -> None:
+    summary = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(3))], 1)
+    assert [] == phases.lines(summary)
+    assert "Phases of a commit" not in report_html(summary, {})

@@ -1,0 +1,179 @@
+"""The agenda of choices that alike epochs share, and what a plan has tried of each phase."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
+from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_small, pair_cover
+from rig.faults.choosing.paircoverage import tried
+from rig.faults.choosing.phases import WriteRole, phases
+from rig.faults.states.state import Draw, make_state
+from tests.unit.faults.disks import Op, alike_transactions, everything, run_of, some_ops
+from tests.unit.faults.log.test_log import FLUSH, FUA, MARK, METADATA, Entry, encode
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("agenda") / "log"
+
+
+def ranks(choice: Choice) -> tuple[int, ...] | None:
+    return None if choice is None else tuple(rank for part in choice for rank in part)
+
+
+def parted(subsets: list[tuple[int, ...]], count: int) -> set[tuple[int, int]]:
+    """The ordered pairs of which some subset holds the first and not the second."""
+    return {(here, gone) for subset in subsets for here in subset for gone in range(count) if gone not in subset}
+
+
+@given(count=st.integers(0, LISTED_MEMBERS_MAX), seed=st.integers())
+def test_a_cover_parts_every_ordered_pair(count: int, seed: int) -> None:
+    assert set(permutations(range(count), 2)) == parted(pair_cover(count, random.Random(seed)), count)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_no_fewer_subsets_part_every_pair(count: int) -> None:
+    subsets = [subset for size in range(count + 1) for subset in combinations(range(count), size)]
+    fewer = len(pair_cover(count, random.Random(1))) - 1
+    every = set(permutations(range(count), 2))
+    assert not any(every == parted(list(some), count) for some in combinations(subsets, fewer))
+
+
+@given(count=st.integers(0, 8), seed=st.integers())
+def test_a_small_batch_has_every_subset_once_and_pairs_and_singles_first(count: int, seed: int) -> None:
+    choices = [ranks(choice) for choice in agenda(count, random.Random(seed))]
+    whole = tuple(range(count))
+    subsets = {subset for size in range(count + 1) for subset in combinations(whole, size)}
+    assert len(subsets) == len(choices)
+    assert subsets == set(choices)
+    cover = pair_cover(count, random.Random(seed))
+    singles = {(), whole, *((rank,) for rank in whole), *(whole[:rank] + whole[rank + 1 :] for rank in whole)}
+    first = [choice for choice in choices[: len(cover) + len(singles)] if choice is not None]
+    assert singles <= set(first)
+    assert set(permutations(whole, 2)) == parted(first[: len(cover)], count) | parted([*singles] * (not cover), count)
+
+
+@given(count=st.integers(9, 60), seed=st.integers())
+def test_a_long_batch_has_every_single_every_beginning_and_end_and_draws_in_between(count: int, seed: int) -> None:
+    assert not is_small(count)
+    choices = [ranks(choice) for choice in agenda(count, random.Random(seed))]
+    listed = [choice for choice in choices if choice is not None]
+    whole = tuple(range(count))
+    wanted = {(), whole, *((rank,) for rank in whole), *(whole[:rank] + whole[rank + 1 :] for rank in whole)}
+    assert wanted | {part for at in whole for part in (whole[:at], whole[at:])} <= set(listed)
+    assert choices.count(None) > count
+    cover = len(pair_cover(count, random.Random(seed)))
+    is_listed = count <= LISTED_MEMBERS_MAX
+    assert is_listed is (set(permutations(whole, 2)) == parted(listed[:cover], count))
+
+
+@given(count=st.integers(1, 40), alike_count=st.integers(1, 50))
+def test_alike_epochs_take_the_next_choice_in_turn_and_each_takes_every_one(count: int, alike_count: int) -> None:
+    choices = [(range(number, number + 1),) for number in range(count)]
+    orders = [list(in_turn(choices, rank, alike_count)) for rank in range(alike_count)]
+    assert all(sorted(order, key=str) == sorted(choices, key=str) for order in orders)
+    assert [choices[rank % count] for rank in range(alike_count)] == [order[0] for order in orders]
+    if 2 * alike_count <= count:
+        assert choices[: 2 * alike_count] == [order[lap] for lap in (0, 1) for order in orders]
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), period=st.integers(1, 4), batch=st.integers(2, 8))
+def test_with_enough_alike_epochs_one_state_each_tries_every_pair_and_every_single(
+    place: Path, seed: int, period: int, batch: int
+) -> None:
+    """As many alike transactions as a batch has choices that matter most, each followed by as many other epochs."""
+    # The first writes what is new, so it is not like the others.
+    count = 1 + len(pair_cover(batch, random.Random(1))) + 2 * batch + 2
+    run_of(place, alike_transactions(count, batch, period))
+    with WriteLog.open(place) as log:
+        split = epochs(log)
+        chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=len(split), seed=seed)
+        (found,) = (one for one in tried(log, split[period:], chosen.states) if len(one.phase.roles) == batch)
+    assert count - 1 == len(found.phase.epochs)
+    assert batch * (batch - 1) == found.pair_count
+    assert (batch, batch) == (found.lost_alone_count, found.landed_alone_count)
+
+
+def test_a_phase_is_known_by_what_its_writes_are_for(place: Path) -> None:
+    journal = [Entry(METADATA, 800, 8), Entry(METADATA, 808, 8), Entry(FLUSH), Entry(METADATA | FUA, 816, 8)]
+    place.write_bytes(
+        encode(
+            [
+                Entry(METADATA, 64, 8),
+                Entry(0, 0, 16),
+                *journal,
+                # The next transaction in the journal, and a write in place between; both files are known now.
+                Entry(0, 8, 8),
+                Entry(0, 200, 8),
+                Entry(METADATA, 64, 8),
+                Entry(METADATA, 824, 8),
+                Entry(FLUSH),
+                Entry(MARK, text="x"),
+                Entry(0, 200, 8),
+                Entry(FLUSH),
+                Entry(0, 208, 8),
+                Entry(FLUSH),
+                Entry(0, 0, 8),
+                Entry(MARK, text="end"),
+            ]
+        )
+    )
+    with WriteLog.open(place) as log:
+        found = phases(log, epochs(log))
+    assert {
+        ("metadata in place, new data, metadata in place, journal", 1),
+        ("data written again, new data, metadata in place, journal", 1),
+        ("data written again", 2),
+        ("new data", 1),
+    } == {(phase.text, len(phase.epochs)) for phase in found}
+    assert (WriteRole.REWRITING,) == found[0].roles
+
+
+@settings(max_examples=60)
+@given(ops=some_ops(6, 4, 3, writes_max=5), data=st.data())
+def test_what_was_tried_is_counted_as_by_hand(place: Path, ops: list[Op], data: st.DataObject) -> None:
+    run_of(place, ops)
+    with WriteLog.open(place) as log:
+        split = epochs(log)
+        states = data.draw(st.lists(st.sampled_from(everything(Fault.POWERCUT, log).states), max_size=20))
+        for one in tried(log, split, states):
+            count = len(one.phase.roles)
+            own = [subset_of(state) for state in states if state.epoch in one.phase.epochs and is_at_the_end(state)]
+            assert len(parted(own, count)) == one.pair_count
+            assert len({subset for subset in own if len(subset) == count - 1}) == one.lost_alone_count
+            assert len({subset for subset in own if len(subset) == 1}) == one.landed_alone_count
+
+
+def subset_of(state: CrashState) -> tuple[int, ...]:
+    return tuple(state.epoch.batch.index(entry) for entry in state.whole)
+
+
+def is_at_the_end(state: CrashState) -> bool:
+    return state.fua_count == len(state.epoch.fuas)
+
+
+def test_a_drawn_choice_counts_and_a_torn_one_does_not(place: Path) -> None:
+    run_of(place, [Op("write", number, 1, 1 + number) for number in range(20)])
+    with WriteLog.open(place) as log:
+        (tail,) = epochs(log)
+        draw = Draw(7, 50)
+        landed = int(draw.choose(20).sum())
+        (by_draw,) = tried(log, [tail], [make_state(tail, 0, draw=draw)])
+        (by_units,) = tried(log, [tail], [make_state(tail, 0, draw=Draw(7, 50, 512))])
+    assert landed * (20 - landed) == by_draw.pair_count > 0
+    assert 0 == by_units.pair_count
+
+
+def test_a_cut_before_a_fua_write_has_lost_no_write_alone(place: Path) -> None:
+    run_of(place, [Op("fua", 0, 1, 1), Op("write", 3, 1, 2)])
+    with WriteLog.open(place) as log:
+        (tail,) = epochs(log)
+        assert [0, 1] == [tried(log, [tail], [make_state(tail, cut)])[0].lost_alone_count for cut in (0, 1)]

@@ -1,0 +1,148 @@
+"""OS crash, protected disk and discards against the brute-force disk: every planned state is legal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rig.faults import EntryFlag, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults.states.damage import Discarded
+from rig.faults.states.state import landable, make_state
+from tests.unit.faults.disks import (
+    Op,
+    everything,
+    in_log_order,
+    marks_claimed,
+    passes_self_check,
+    reachable,
+    rebuild,
+    run_of,
+    some_ops,
+)
+
+FLUSH = [Op("flush-begin"), Op("flush-end")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("honest") / "log"
+
+
+@settings(max_examples=100)
+@given(ops=some_ops(4, 0, 3, writes_max=5), fault=st.sampled_from([Fault.OSCRASH, Fault.PLP]))
+def test_every_state_is_one_of_the_power_cut_with_its_acknowledgements_seen(
+    place: Path, ops: list[Op], fault: Fault
+) -> None:
+    disk = run_of(place, ops)
+    with WriteLog.open(place) as log:
+        assume(passes_self_check(log, disk))
+        possible = reachable(disk.moments)
+        for state in everything(fault, log).states:
+            assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+
+
+@settings(max_examples=100)
+@given(ops=some_ops(4, 2, 2, writes_max=5), fault=st.sampled_from([Fault.OSCRASH, Fault.PLP]))
+def test_no_reader_of_the_log_can_say_that_the_disk_never_looked_like_that(
+    place: Path, ops: list[Op], fault: Fault
+) -> None:
+    disk = run_of(place, ops)
+    with WriteLog.open(place) as log:
+        views = in_log_order(disk).views()
+        for state in everything(fault, log).states:
+            assert views.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+        # None is missing: each content that the disk had on the way is planned.
+        assert set(views) == {rebuild(log, state) for state in everything(Fault.PLP, log).states}
+
+
+@settings(max_examples=100)
+@given(ops=some_ops(6, 0, 3, writes_max=5))
+def test_without_fua_and_with_short_flushes_the_disk_did_look_as_an_os_crash_leaves_it(
+    place: Path, ops: list[Op]
+) -> None:
+    """Only the order of marks and writes is open then, and no state answers for a mark that may be later."""
+    kept = [[] if op.kind in {"fua", "flush-end"} else FLUSH if op.kind == "flush-begin" else [op] for op in ops]
+    disk = run_of(place, [op for some in kept for op in some])
+    with WriteLog.open(place) as log:
+        views = disk.views()
+        states = everything(Fault.OSCRASH, log).states
+        for state in states:
+            assert views.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+        assert set(views) == {rebuild(log, state) for state in states}
+
+
+def test_an_os_crash_loses_nothing_of_a_whole_epoch_and_answers_for_all_its_marks(place: Path) -> None:
+    run_of(place, [Op("mark"), Op("write", 0, 1, 1), Op("write", 1, 1, 2), Op("mark"), *FLUSH])
+    with WriteLog.open(place) as log:
+        states = {state.id: marks_claimed(log, state) for state in everything(Fault.OSCRASH, log).states}
+        # The content of the tail is that of the whole epoch, at a later instant.
+        assert {"e4.f0.i0": 0, "e4.f0.w2.i0": 0, "tail.f0": 2} == states
+
+
+@settings(max_examples=100)
+@given(ops=some_ops(4, 0, 3, writes_max=3))
+def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_seen(place: Path, ops: list[Op]) -> None:
+    disk = run_of(place, ops)
+    with WriteLog.open(place) as log:
+        assume(passes_self_check(log, disk))
+        states = plan(Fault.DISCARD, Logs(log), first_entry=-1, states_max=80, seed=1).states
+        assume(states)
+        possible = reachable(disk.discard_moments)
+        split = epochs(log)
+        for state in states:
+            assert parse_state(state.id, log, split) == state
+            assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+
+
+def test_a_discard_takes_what_was_there_and_nothing_that_was_written_since(place: Path) -> None:
+    before = [Op("write", 0, 8, 1), *FLUSH]
+    run_of(
+        place, [*before, Op("write", 1, 1, 2), Op("discard", 0, 6), Op("write", 4, 1, 3), Op("fua", 5, 1, 4), *FLUSH]
+    )
+    with WriteLog.open(place) as log:
+        epoch = epochs(log)[1]
+        discard = next(i for i in range(log.entry_count) if log.flags[i] == 4)
+        state = make_state(epoch, 1, whole=landable(epoch), damages=(Discarded(discard),))
+        old = {sector: 32 + sector + 1 for sector in range(8)}
+        assert (0, 0, 0, 0, 3 * 32 + 1, 4 * 32 + 1, old[6], old[7]) == rebuild(log, state)[:8]
+        lost = make_state(epoch, 1, damages=(Discarded(discard),))
+        # The later write did not land, but its place is left alone too.
+        assert (0, 0, 0, 0, old[4], 4 * 32 + 1, old[6], old[7]) == rebuild(log, lost)[:8]
+        assert parse_state(state.id, log, epochs(log)) == state
+        with pytest.raises(StateIdError, match="no such DISCARD"):
+            parse_state(make_state(epoch, 0, damages=(Discarded(discard),)).id, log, epochs(log))
+        with pytest.raises(StateIdError, match="no such DISCARD"):
+            parse_state(f"e1.f0.d{discard}", log, epochs(log))
+
+
+def test_a_cut_after_a_fua_write_applies_no_discard_of_the_same_epoch(place: Path) -> None:
+    """The log does not tell whether the discard had completed by then."""
+    run_of(place, [Op("write", 0, 8, 1), Op("discard", 0, 2), *FLUSH, Op("fua", 9, 1, 2), Op("discard", 4, 2), *FLUSH])
+    with WriteLog.open(place) as log:
+        early, late = (index for index in range(log.entry_count) if log.flags[index] == EntryFlag.DISCARD)
+        states = everything(Fault.DISCARD, log).states
+        before_fua = [state for state in states if state.epoch.number == 1 and state.fua_count == 0 and state.damages]
+        assert {(Discarded(early),)} == {state.damages for state in before_fua}
+        assert any(Discarded(late) in state.damages for state in states)
+
+
+def test_a_recording_without_discards_has_none_that_took_effect(place: Path) -> None:
+    run_of(place, [Op("write", 0, 8, 1), *FLUSH, Op("fua", 5, 1, 4)])
+    with WriteLog.open(place) as log:
+        found = {rebuild(log, state)[:6] for state in everything(Fault.DISCARD, log).states}
+        assert not any(state.damages for state in everything(Fault.DISCARD, log).states)
+        assert {(0,) * 6, (33, 34, 35, 36, 37, 38), (33, 34, 35, 36, 37, 4 * 32 + 1)} == found
+
+
+def test_a_discard_of_what_nobody_had_written_takes_nothing(place: Path) -> None:
+    run_of(place, [Op("discard", 0, 8), Op("write", 1, 2, 1), *FLUSH, Op("discard", 0, 8), *FLUSH])
+    with WriteLog.open(place) as log:
+        first, second = (index for index in range(log.entry_count) if log.flags[index] == EntryFlag.DISCARD)
+        assert {Discarded(second)} == {one for state in everything(Fault.DISCARD, log).states for one in state.damages}
+        early, late = (make_state(epoch, 0, damages=(Discarded(first),)) for epoch in epochs(log)[:2])
+        assert [[], []] == [early.extents(log), late.extents(log)]
+        taken = make_state(epochs(log)[1], 0, damages=(Discarded(second),)).extents(log)
+        assert [(512, 1024)] == [(one.device_offset_bytes, one.length_bytes) for one in taken]
