@@ -1,10 +1,11 @@
-"""The house rules: which imports are allowed, how long things get, what is documented, what is tracked."""
+"""The house rules: what stands where, how long things get, what is documented, what is tracked."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from tests.unit.house import ROOT, failures, modules, python_files, tracked, tree_of
 
 MODULE_LINES_MAX = 400
+MODULES_OF_A_FOLDER_MAX = 14
 FUNCTION_LINES_MAX = 60
 RELEASE_NOTES_LINES_MAX = 40
 CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
@@ -28,8 +30,9 @@ GENERATED = re.compile(
 
 
 # What documents claim is about engines and file systems by their names, and the experiments that check it use them.
-CLAIMS = "analysis/documents/"
-# Words of an engine or a file system -> where they may appear, besides tests, documentation and lists of engines.
+DOCUMENTS = "analysis/documents/"
+# Words of an engine, a file system or a document -> where they may appear, besides tests, documentation and lists of
+# engines.
 OWN_WORDS = {
     r"sqlite|journal_mode|\bsynchronous\b(?! Writes)|wal_autocheckpoint": (
         "rig/engines/sqlite/",
@@ -49,24 +52,24 @@ OWN_WORDS = {
     r"mariadb|innodb|binlog|doublewrite": (
         "rig/engines/mariadb/",
         "analysis/dossiers/mariadb.py",
-        # A document compares it with another engine.
-        "rig/engines/sqlite/replications/",
     ),
     r"\bext[234]|e2fsck|dumpe2fs|jbd2|dioread": ("rig/filesystems/ext.py", "analysis/dossiers/"),
     r"f2fs|fsync_mode": ("rig/filesystems/f2fs.py", "analysis/dossiers/"),
     r"\bnfs": ("rig/filesystems/nfs.py", "analysis/dossiers/"),
+    # What users type stands in the help.
+    r"(?-i:\bS[0-4](?:-\d+)?\b)|\b00\d_[0-9a-f]{16}": ("rig/front/verbs/",),
 }
 # The guest's own root disk, which nothing is recorded on, is made as the image's recipe says.
 OF_THE_IMAGE = ("rig/images/image.py", "vm-images/")
 ANYWHERE = (
     "tests/", "docs/", ".github/", "README.md", "AGENTS.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md",
     "pyproject.toml",
-    "requirements.lock", "bootstrap.sh", CLAIMS, *OF_THE_IMAGE,
+    "requirements.lock", "bootstrap.sh", DOCUMENTS, *OF_THE_IMAGE,
 )  # fmt: skip
 
 
 def strangers(path: str, text: str) -> list[str]:
-    """Return the lines that name an engine or a file system outside its package, module or dossier."""
+    """Return the lines that name an engine, a file system or a document outside its package, module or dossier."""
     return [
         f"{path}:{number} {line.strip()[:80]}"
         for words, places in OWN_WORDS.items()
@@ -76,7 +79,7 @@ def strangers(path: str, text: str) -> list[str]:
     ]
 
 
-def test_no_engine_and_no_file_system_is_named_outside_its_own_place() -> None:
+def test_no_engine_no_file_system_and_no_document_is_named_outside_its_own_place() -> None:
     found = []
     for path in tracked():
         try:
@@ -98,6 +101,10 @@ def test_no_engine_and_no_file_system_is_named_outside_its_own_place() -> None:
         ("rig/planning/matrix.py", "if word == 'ext2':", True),
         ("rig/filesystems/xfs.py", "ext4", True),
         ("rig/images/recipes.py", "if word == 'f2fs':", True),
+        ("rig/speed/session.py", 'if name == "S3":', True),
+        ("rig/engines/sqlite/driver.py", "see S0-12", True),
+        ("rig/planning/cuts.py", "s1 = states[0]", False),
+        ("analysis/documents/claim.py", "S0", False),
         ("README.md", "SQLite on ext4", False),
     ],
 )
@@ -119,6 +126,22 @@ def test_modules_and_functions_stay_short_enough_to_read() -> None:
                 if lines > FUNCTION_LINES_MAX:
                     too_long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines")
     assert failures(too_long) == ""
+
+
+def test_a_folder_has_few_enough_modules_to_read_their_names() -> None:
+    rooms = Counter(
+        str(path.parent.relative_to(ROOT))
+        for path in (*modules(), *(path for path in python_files() if path.is_relative_to(ROOT / "tests" / "unit")))
+        if path.name != "__init__.py"
+    )
+    assert (
+        failures(
+            f"{room} has {count} modules, at most {MODULES_OF_A_FOLDER_MAX}: make it two rooms"
+            for room, count in sorted(rooms.items())
+            if count > MODULES_OF_A_FOLDER_MAX
+        )
+        == ""
+    )
 
 
 def public_without_docstring(path: Path) -> Iterator[str]:
