@@ -83,7 +83,7 @@ durations: programs-of-test $(STAMP) image  ## measure how long each test takes 
 	@$(PYTEST) --store-durations tests
 
 docs: programs $(STAMP) $(DOCS_STAMP)  ## build the manual as a site (build/site)
-	@$(BIN)/python -m tests.unit.reference
+	@$(BIN)/python -m tests.unit.docs.reference
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo "make: the manual is build/site/index.html"
 

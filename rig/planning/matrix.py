@@ -107,30 +107,15 @@ PROFILES = {
     for profile in (
         Profile("quick", 40, states_max=160, instants=60, exposure_min=60, reproduce_all=False, is_whole=False),
         Profile(
-            "nightly",
-            120,
-            320,
-            240,
-            exposure_min=200,
-            reproduce_all=True,
-            side_states_max=80,
-            kill_transaction_count=202,
-            audit_count=12,
+            "nightly", 120, states_max=320, instants=240, exposure_min=200, reproduce_all=True,
+            side_states_max=80, kill_transaction_count=202, audit_count=12,
         ),
         Profile(
-            "exhaustive",
-            120,
-            20000,
-            2000,
-            exposure_min=300,
-            reproduce_all=True,
-            side_transaction_count=120,
-            side_states_max=2000,
-            kill_transaction_count=800,
-            audit_count=12,
+            "exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, reproduce_all=True,
+            side_transaction_count=120, side_states_max=2000, kill_transaction_count=800, audit_count=12,
         ),
     )
-}
+}  # fmt: skip
 
 
 def profile(name: str, states: int = 0) -> Profile:

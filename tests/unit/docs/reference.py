@@ -1,6 +1,6 @@
 """The parts of the manual's reference that are written from the code: commands, engines, file systems, faults, devices.
 
-`python -m tests.unit.reference` writes them, and `make docs` does so first. `docs/reference/cli.md` is written as a
+`python -m tests.unit.docs.reference` writes them, and `make docs` does so first. `docs/reference/cli.md` is written as a
 whole. The other pages have a part between two comments, and the rest is by hand.
 """
 
@@ -20,7 +20,7 @@ from rig.front.cli import main
 from tests.unit.house import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
-COMMAND = "python -m tests.unit.reference"
+COMMAND = "python -m tests.unit.docs.reference"
 _BEGIN, _END = f"<!-- From here on written by `{COMMAND}` -->", "<!-- Up to here -->"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit import reference
+from tests.unit.docs import reference
 
 
 @pytest.mark.parametrize("name", ["cli.md", *reference.PARTS])
