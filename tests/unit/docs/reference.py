@@ -1,7 +1,7 @@
 """The parts of the manual's reference that are written from the code: commands, engines, file systems, faults, devices.
 
-`python -m tests.unit.docs.reference` writes them, and `make docs` does so first. `docs/reference/cli.md` is written as a
-whole. The other pages have a part between two comments, and the rest is by hand.
+`python -m tests.unit.docs.reference` writes them, and `make docs` does so first. `docs/reference/cli.md` is written as
+a whole. The other pages have a part between two comments, and the rest is by hand.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.
 
 def own_options() -> Iterator[tuple[str, str]]:
     """Yield the module and the name of each option that a command declares for itself."""
-    for path in sorted(FRONT.glob("*.py")):
+    for path in sorted(FRONT.rglob("*.py")):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "click.option":
                 yield path.stem, ast.literal_eval(node.args[0]).partition("/")[0]
