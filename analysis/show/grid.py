@@ -1,8 +1,8 @@
 """Settings against faults: the whole run at a glance, one mark for each scenario, for the terminal and the report.
 
-Each line is a fault, grouped by arm in the order of `rig.contract.arms.Arm`. Each column is a value of the engine's
-first setting and holds one mark for each value of the others. Scenarios under a shim are left out, because they test
-the rig and not the engine.
+Each line is a fault, grouped by its class in the order of `rig.contract.arms.FaultClass`. Each column is a value of the
+engine's first setting and holds one mark for each value of the others. Scenarios under a shim are left out, because
+they test the rig and not the engine.
 """
 
 from __future__ import annotations
