@@ -93,11 +93,11 @@ class Limit:
         self._waits_s = waits_s
 
     def _processor_now_s(self) -> float:
-        return sum(map(_used_s_of, _family(self._proc)))
+        return sum(map(_used_s_of, descendants(self._proc)))
 
     def _waits_now_s(self) -> dict[str, float]:
         found = {}
-        for process in _family(self._proc):
+        for process in descendants(self._proc):
             with suppress(OSError):  # the process is gone
                 for thread in (process / "task").iterdir():
                     with suppress(OSError):  # the thread is gone
@@ -105,15 +105,15 @@ class Limit:
         return found
 
 
-def _family(process: Path) -> Iterator[Path]:
-    """Yield a process and all that descend from it."""
+def descendants(process: Path) -> Iterator[Path]:
+    """Yield the folder in /proc of a process, and those of all that descend from it, each after its parent."""
     yield process
     try:
         numbers = (process / "task" / process.name / "children").read_text().split()
     except OSError:  # the process is gone, or the kernel has no CONFIG_PROC_CHILDREN
         return
     for number in numbers:
-        yield from _family(process.parent / number)
+        yield from descendants(process.parent / number)
 
 
 def _used_s_of(process: Path) -> float:

@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rig.contract.errors import EngineError, VmError
-from rig.machines.limit import Limit
+from rig.machines.limit import Limit, descendants
 from rig.machines.memoryfile import copy_into
 from rig.sandbox.sandbox import Sandbox
 
 _KILL_LIMIT_S = 10
+_START_LIMIT_S = 10
 # How long to wait for the exit code after the channel has closed.
 _EXIT_CODE_LIMIT_S = 1
 # Enough to include the reason for a panic, which is printed above its trace.
@@ -60,15 +61,14 @@ class Machine:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the machine itself; raise VmError if it has ended."""
-        process = self.process.pid
-        try:
-            # The launcher and the first process of the machine's process namespace come before it.
-            for _ in range(2):
-                process = int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])
-        except (OSError, IndexError):
-            raise self.lost("it has no process") from None
-        return process
+        """Return the process id of the machine itself, as soon as it has one; raise VmError if it has ended."""
+        limit = self.limit(_START_LIMIT_S, "process")
+        # The launcher and the first process of the machine's process namespace come before it.
+        while len(family := list(descendants(Path(f"/proc/{self.process.pid}")))) < 3:
+            if self.process.poll() is not None or limit.is_over:
+                raise self.lost("it has no process")
+            time.sleep(_CONSOLE_LOOK_S)
+        return int(family[2].name)
 
     def plug(self, recording: Path) -> None:
         """Give the machine a copy of a recording in place of the one it has; raise VmError if it has ended."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.machines import limit
+from rig.machines.limit import descendants
 from rig.machines.template import Template
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
         machine = int(child.stdout.readline() or "0")
         assert machine, "the child did not get a clone"
         # The machine has no variable of ours. Its launcher has, and so would what is started beside it.
-        started = set(limit._family(PROC / str(machine)))
+        started = set(descendants(PROC / str(machine)))
         if ending.startswith("SIG"):
             assert len(started) > (kind == "user-mode")
             assert len(launchers_of(tmp_path)) > 1
