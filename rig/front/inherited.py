@@ -18,7 +18,7 @@ from rig.host.files import free_bytes
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - one file without a name is mapped there
 _SHARED_MEMORY_BYTES = 640 << 20
-# A campaign has some 56 open files at most (BENCHMARKS.md).
+# A campaign has some 80 open files at most (BENCHMARKS.md).
 _OPEN_FILES = 512
 _PROCESSES = 512
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
