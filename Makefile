@@ -4,7 +4,7 @@
 # nothing.
 #
 # Variables: PYTHON   the interpreter for .venv (>= 3.11; default: the first one found)
-#            JOBS     how many tests run in parallel (default: one per processor); half as many more in machines
+#            JOBS     how many tests run in parallel (default: one per processor)
 #            T        for `make unit` and `make vm`: a module, such as T=test_nfs (default: all)
 #            PROFILE  how many examples property tests try: check (10, always the same), contributor (100), nightly (1000)
 
@@ -23,8 +23,6 @@ unexport PYTHONPATH
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(PROFILE)
-# Tests in machines wait for a fifth of their time: for a boot that is pinned to one processor, for a limit.
-PYTEST_IN_MACHINES = $(PYTEST) -n $(shell echo $$(($(JOBS) + ($(JOBS) + 1) / 2)))
 # The stamp identifies what the environment was made from: a new lock, new entry points or a moved clone make a new one.
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
@@ -57,13 +55,13 @@ test: lint unit representative  ## style, types, all unit tests, and the represe
 test-all: lint unit machines  ## everything (29 min)
 
 representative: programs-of-test $(STAMP) image  ## the tests in machines that make test runs
-	@$(PYTEST_IN_MACHINES) --durations 10 -m representative tests/vm tests/durability
+	@$(PYTEST) --durations 10 -m representative tests/vm tests/durability
 
 rest: programs-of-test $(STAMP) image  ## the tests in machines that only make test-all runs
-	@$(PYTEST_IN_MACHINES) --durations 20 -m 'not representative' tests/vm tests/durability
+	@$(PYTEST) --durations 20 -m 'not representative' tests/vm tests/durability
 
 machines: programs-of-test $(STAMP) image  ## all tests in machines: those of representative and of rest
-	@$(PYTEST_IN_MACHINES) --durations 20 tests/vm tests/durability
+	@$(PYTEST) --durations 20 tests/vm tests/durability
 
 lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/ruff check --quiet .
@@ -74,10 +72,10 @@ unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
 	@$(PYTEST) --durations 10 --durations-min 3 tests/unit$(if $(T),/**/$(T).py)
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
-	@$(PYTEST_IN_MACHINES) --durations 20 --durations-min 10 tests/vm$(if $(T),/$(T).py)
+	@$(PYTEST) --durations 20 --durations-min 10 tests/vm$(if $(T),/$(T).py)
 
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
-	@$(PYTEST_IN_MACHINES) --durations 20 --durations-min 10 tests/durability
+	@$(PYTEST) --durations 20 --durations-min 10 tests/durability
 
 durations: programs-of-test $(STAMP) image  ## measure how long each test takes (tests/durations.json)
 	@$(PYTEST) --store-durations tests

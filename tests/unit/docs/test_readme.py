@@ -173,9 +173,7 @@ def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:
     assert re.search(r"^test-all: lint unit machines\b", makefile, re.MULTILINE)
     assert ["-m representative", "-m 'not representative'", ""] == [
         words.strip()
-        for words in re.findall(
-            r"PYTEST_IN_MACHINES\) --durations \d+ (.*)tests/vm tests/durability$", makefile, re.MULTILINE
-        )
+        for words in re.findall(r"PYTEST\) --durations \d+ (.*)tests/vm tests/durability$", makefile, re.MULTILINE)
     ]
     for path in (*scripts, ROOT / "bootstrap.sh"):
         assert path.stat().st_mode & 0o111, path
