@@ -17,9 +17,12 @@ needs_of_run=(
     "make                make"
     "$DEBIAN_KEYRING     debian-archive-keyring"
 )
+# Without it, user-mode machines cannot run on a processor with AMX (vm-images/xstate.c).
+if grep --quiet amx_tile /proc/cpuinfo 2>/dev/null; then needs_of_run+=("gcc                 gcc"); fi
 # chromium opens the report as a reader would; vagrant (or ruby, where vagrant is not packaged) reads the Vagrantfile; npm
 # fetches the source of releases of SQLite; gcc and the C library's headers build them, some with a bug planted; cpio
-# unpacks our archives; db_bench measures RocksDB for claims.
+# unpacks our archives; db_bench measures RocksDB for claims;
+# mdb_dump shows an exported database of LMDB.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"
@@ -28,6 +31,7 @@ needs_of_test=(
     "npm                 npm"
     "cpio                cpio"
     "db_bench            rocksdb-tools"
+    "mdb_dump            lmdb-utils"
     "chromium|chromium-browser|google-chrome  chromium"
     "vagrant|ruby        vagrant|ruby"
 )

@@ -53,11 +53,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     place = page.file.src_uri
     source = place.removeprefix("project/") if place.startswith("project/") else f"docs/{place}"
 
-    def moved(match: re.Match[str]) -> str:
+    def move(match: re.Match[str]) -> str:
         target = _in_site(posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1])))
         return posixpath.relpath(target, posixpath.dirname(place)) if target else match[1]
 
-    return _LINK.sub(moved, markdown)
+    return _LINK.sub(move, markdown)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

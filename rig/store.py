@@ -6,6 +6,9 @@
     scenarios/ID/void.jsonl      verdicts that do not count, because their scenario cannot be trusted
     scenarios/ID/plan.json       how many legal crash states are planned; written before the first verdict
     scenarios/ID/failure         why the scenario could not be measured, if it could not
+    scenarios/ID/retries.jsonl   a line for each such failure after which it was measured again
+    scenarios/ID/explanation.json  why a state breaks the promise, or why that was not found out
+    scenarios/ID/explanation.html  the same as a page, for the report to link to
     scenarios/ID/recoveries/     the recordings of recoveries, if these are cut, see `rig.recordings.recoveries`
     verdicts.parquet         all verdicts, for other tools; written at the end
 
@@ -25,10 +28,11 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from rig.contract.devices import Device, current_name
+from rig.contract.devices import current_name
 from rig.contract.errors import RecordingError, RigError, StoreError
-from rig.contract.results import MeasuredScenario, PhaseFacts, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import Scenario, WorkloadSpec
+from rig.contract.messages import decode
+from rig.contract.results import MeasuredScenario, PlanFacts, Verdict
+from rig.contract.scenario import Scenario
 from rig.filesystems import filesystem_named
 from rig.host.files import atomic_write, require_space
 from rig.recordings import archive
@@ -39,9 +43,8 @@ _FORMAT = 6
 _SPACE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
-_VERDICTS = "verdicts.jsonl"
-# The fields of a verdict that the analysis adds up.
-_COUNTS = ("entry", "acked", "lost", "lost_virtual_ns", "instant_weight_ns")
+_VERDICTS, _VOID, _RETRIES = "verdicts.jsonl", "void.jsonl", "retries.jsonl"
+_EXPLANATION = "explanation.json"
 
 
 class Run:
@@ -111,7 +114,7 @@ class Run:
         return Recoveries(self._folder(scenario.id) / "recoveries", disk_mib, scenario.device.atomic_bytes)
 
     @contextmanager
-    def locked(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
+    def lock(self, scenario: Scenario, stopped: threading.Event) -> Iterator[None]:
         """Lock a recording and its scenarios against other processes; raise StoreError if stopped while waiting."""
         folder = self.recording_folder(scenario)
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +145,11 @@ class Run:
 
     def write_failure(self, scenario: Scenario, message: str) -> None:
         """Store the reason why a scenario could not be measured."""
-        folder = self._folder(scenario.id)
+        self.note_failure(scenario.id, message)
+
+    def note_failure(self, scenario_id: str, message: str) -> None:
+        """Store the reason why a scenario was not measured; its id may be all that is known."""
+        folder = self._folder(scenario_id)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "failure", message.encode())
 
@@ -155,11 +162,46 @@ class Run:
         self.write_failure(scenario, message)
         (folder / "plan.json").unlink(missing_ok=True)
         if (folder / _VERDICTS).exists():
-            (folder / _VERDICTS).replace(folder / "void.jsonl")
+            (folder / _VERDICTS).replace(folder / _VOID)
 
     def failures(self) -> dict[str, str]:
         """Return scenario -> why it could not be measured."""
         return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("scenarios/*/failure"))}
+
+    def note_retry(self, scenario_id: str) -> bool:
+        """Note that a scenario that could not be measured is measured again; return False if it must not be.
+
+        A void scenario contradicted itself, and a second attempt that does not is no answer to that.
+        """
+        folder = self._folder(scenario_id)
+        if not (folder / "failure").exists() or (folder / _VOID).exists():
+            return False
+        with (folder / _RETRIES).open("a") as file:
+            file.write(json.dumps((folder / "failure").read_text()) + "\n")
+        return True
+
+    def retries(self) -> dict[str, int]:
+        """Return scenario -> how often it was measured again, without the scenarios that never were."""
+        paths = sorted(self.folder.glob(f"scenarios/*/{_RETRIES}"))
+        return {path.parent.name: len(path.read_text().splitlines()) for path in paths}
+
+    def write_explanation(self, scenario_id: str, telling: Mapping[str, Any]) -> None:
+        """Store what came of explaining a state of a scenario, instead of what is there."""
+        atomic_write(self._folder(scenario_id) / _EXPLANATION, json.dumps(telling, indent=1).encode())
+
+    def explanations(self) -> dict[str, Mapping[str, Any]]:
+        """Return scenario -> what came of explaining one of its states, as it was stored; leave out damaged files."""
+        stored: dict[str, Mapping[str, Any]] = {}
+        for path in sorted(self.folder.glob(f"scenarios/*/{_EXPLANATION}")):
+            try:
+                stored[path.parent.name] = json.loads(path.read_text())
+            except ValueError:
+                continue
+        return stored
+
+    def explanation_page(self, scenario_id: str) -> Path:
+        """Return where the page of a scenario's explanation is."""
+        return self._folder(scenario_id) / "explanation.html"
 
     def append(self, scenario_id: str, verdicts: Iterable[Verdict]) -> None:
         """Append verdicts of a scenario and sync them; the caller must allow one thread at a time."""
@@ -176,36 +218,36 @@ class Run:
     def verdicts(self, scenario_id: str) -> tuple[list[Verdict], list[StoreError]]:
         """Return the verdicts of a scenario, and one error for each damaged line."""
         path = self._folder(scenario_id) / _VERDICTS
-        found: list[Verdict] = []
+        verdicts: list[Verdict] = []
         damaged: list[StoreError] = []
         offset = 0
         # The text after the last newline is a truncated line.
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
             try:
-                found.append(_verdict(line))
+                verdicts.append(decode(Verdict, json.loads(line)))
             except (ValueError, TypeError, KeyError) as error:
                 damaged.append(StoreError(f"{path}: the line at byte {offset} is damaged: {error}"))
             offset += len(line) + 1
-        return found, damaged
+        return verdicts, damaged
 
     def mend(self, scenario_id: str) -> list[StoreError]:
         """Drop the damaged lines among the verdicts of a scenario and return an error for each."""
-        found, damaged = self.verdicts(scenario_id)
+        verdicts, damaged = self.verdicts(scenario_id)
         if damaged:
-            atomic_write(self._folder(scenario_id) / _VERDICTS, _lines(found))
+            atomic_write(self._folder(scenario_id) / _VERDICTS, _lines(verdicts))
         return damaged
 
     def scenario(self, scenario_id: str) -> Scenario:
         """Return a scenario of this run; raise StoreError naming those that exist."""
         path = self._folder(scenario_id) / "plan.json"
         if not path.exists():
-            known = ", ".join(sorted(found.parent.name for found in self.folder.glob("scenarios/*/plan.json")))
+            known = ", ".join(sorted(plan_file.parent.name for plan_file in self.folder.glob("scenarios/*/plan.json")))
             raise StoreError(f"{self.folder} has no scenario {scenario_id!r}; it has: {known}")
         return _plan(path)[0]
 
     def results(self, scenarios: Sequence[str] | None = None) -> tuple[list[MeasuredScenario], list[RigError]]:
         """Return all measured scenarios, or those named, and an error for each damaged file."""
-        found: list[MeasuredScenario] = []
+        results: list[MeasuredScenario] = []
         damaged: list[RigError] = []
         for path in sorted(self.folder.glob("scenarios/*/plan.json")):
             if scenarios is not None and path.parent.name not in scenarios:
@@ -221,14 +263,10 @@ class Run:
                 continue
             verdicts, errors = self.verdicts(scenario.id)
             damaged += errors
-            found.append(
-                MeasuredScenario(
-                    scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault,
-                    current_name(scenario.device.name), scenario.shim, recorded.facts, facts, tuple(verdicts),
-                    scenario.workload_name, scenario.tuning, scenario.workload.think_ms, scenario.tuned,
-                )
-            )  # fmt: skip
-        return found, damaged
+            device = replace(scenario.device, name=current_name(scenario.device.name))
+            measured = replace(scenario, device=device)
+            results.append(MeasuredScenario(measured, recorded.facts, facts, tuple(verdicts)))
+        return results, damaged
 
     def _folder(self, scenario_id: str) -> Path:
         return self.folder / "scenarios" / scenario_id
@@ -282,22 +320,9 @@ def _lines(verdicts: Iterable[Verdict]) -> bytes:
     return "".join(json.dumps(asdict(verdict)) + "\n" for verdict in verdicts).encode()
 
 
-def _verdict(line: bytes) -> Verdict:
-    known = json.loads(line)
-    for name in _COUNTS:
-        if type(known[name]) is not int:
-            raise ValueError(f"{name} is {known[name]!r}, not a count")
-    return Verdict(**{**known, "kind": VerdictKind(known["kind"])})
-
-
 def _plan(path: Path) -> tuple[Scenario, PlanFacts]:
     try:
         plan = json.loads(path.read_text())
-        known = plan["scenario"]
-        parts = {"device": Device.of(known["device"]), "workload": WorkloadSpec(**known["workload"])}
-        scenario = Scenario(**{**known, **parts})
-        facts = plan["plan"]
-        phases = tuple(PhaseFacts(**phase) for phase in facts.get("phases", ()))
-        return scenario, PlanFacts(**{**facts, "phases": phases})
+        return decode(Scenario, plan["scenario"]), decode(PlanFacts, plan["plan"])
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{path} is damaged: {error!r}; remove its folder to measure the scenario again") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -10,9 +11,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import leaks
-from tests.durations import pytest_addoption, pytest_collection_modifyitems, pytest_configure
+from tests.durations import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_terminal_summary",
+]
 
 # Each run tries new examples, in CI too, where hypothesis would try the same ones every time; what fails comes with a
 # line that shows it again. That the machine is busy says nothing about the code. Only `make check` repeats them.
@@ -32,6 +43,9 @@ def nothing_left_behind() -> Iterator[None]:
     """Fail a test that ends with more descriptors, mappings of deleted files, threads or children than before."""
     with leaks.nothing_left_behind():
         yield
+    # The guest's code freezes what it will keep for good. A library that is frozen here calls its objects leaked at the
+    # end of the process.
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,18 +3,20 @@
 `make check` leaves it out.
 
 `tests/durations.json` has the seconds of every test function that takes at least `SLOW_S`, by module; of a test with
-parameters, those of the slowest. `make durations` measures them again.
+parameters, the seconds of the slowest. `make durations` measures them again.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 SLOW_S = 0.5
+_LONG_S, _MODULES_SHOWN = 60, 20
 _FILE = Path(__file__).with_suffix(".json")
 _OPTION = "--store-durations"
 _stored: Mapping[str, Mapping[str, float]] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
@@ -47,6 +49,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -longest[_place(item.nodeid)[0]])
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in which modules the time of a long run went."""
+    seconds = Counter[str]()
+    reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "duration")]
+    for report in reports:
+        seconds[_place(report.nodeid)[0]] += report.duration
+    if seconds.total() > _LONG_S:
+        terminalreporter.section(f"slowest of {len(seconds)} modules, which took {seconds.total():.0f} s in all")
+        for module, sum_s in seconds.most_common(_MODULES_SHOWN):
+            terminalreporter.write_line(f"{sum_s:7.1f} s  {module}")
+
+
 def _begin(config: pytest.Config) -> None:
     seen: dict[str, dict[str, float]] = {}
 
@@ -64,7 +78,7 @@ def _begin(config: pytest.Config) -> None:
 
 
 def _slow(tests: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of each function that takes long, from those of each test."""
+    """Return the seconds of each function that takes long, from the seconds of each test."""
     slowest: dict[str, float] = {}
     for nodeid, seconds in tests.items():
         _, name = _place(nodeid)

@@ -40,8 +40,8 @@ def holdings() -> Holdings:
     }
 
 
-def leaked(before: Holdings, after: Holdings) -> list[str]:
-    """Return a line for each kind of which there is more than before, with the names of what is new."""
+def leaks(before: Holdings, after: Holdings) -> list[str]:
+    """Return a line for each kind that has grown, with the names of what is new."""
     found = []
     for kind, now in after.items():
         if (count := len(now) - len(before[kind])) > 0:
@@ -56,7 +56,7 @@ def nothing_left_behind() -> Iterator[None]:
     """Raise AssertionError at the end if this process holds more than at the beginning."""
     before = holdings()
     yield
-    left = leaked(before, holdings())
+    left = leaks(before, holdings())
     assert not left, "the test left behind: " + "; ".join(left)
 
 

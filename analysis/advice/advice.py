@@ -115,22 +115,28 @@ class Advice:
         """Return the unproven candidates that may be faster than the best; without a best, return all unproven ones."""
         floor = _speed(self.best) if self.best else 0.0
         return tuple(
-            one
-            for one in self.assessed
-            if one.standing is Standing.UNPROVEN and (not _speed(one.candidate) or _speed(one.candidate) > floor)
+            assessment
+            for assessment in self.assessed
+            if assessment.standing is Standing.UNPROVEN
+            and (not _speed(assessment.candidate) or _speed(assessment.candidate) > floor)
         )
 
 
 def advise(pieces: Iterable[Piece], wishes: Wishes, faults: Sequence[str]) -> Advice:
     """Return which setting to take; the order of the pieces never matters."""
-    assessed = tuple(sorted((assess(one, wishes) for one in candidates(pieces, faults)), key=_fastest_first))
-    fitting = [one.candidate for one in assessed if one.standing is Standing.MEETS]
-    equal = sorted((one for one in fitting if _speed(one) >= EQUAL_SHARE * _speed(fitting[0])), key=_least_synced)
+    assessed = tuple(
+        sorted((assess(candidate, wishes) for candidate in candidates(pieces, faults)), key=_fastest_first)
+    )
+    fitting = [assessment.candidate for assessment in assessed if assessment.standing is Standing.MEETS]
+    equal = sorted(
+        (assessment for assessment in fitting if _speed(assessment) >= EQUAL_SHARE * _speed(fitting[0])),
+        key=_least_synced,
+    )
     best = equal[0] if equal else None
     top = max(map(_speed, equal), default=0.0)
-    first = _unbeaten([one.candidate for one in assessed])
-    faster = [one for one in assessed if best and _speed(one.candidate) > top]
-    faster = [one for one in faster if one.candidate in first] or faster
+    first = _unbeaten([assessment.candidate for assessment in assessed])
+    faster = [assessment for assessment in assessed if best and _speed(assessment.candidate) > top]
+    faster = [assessment for assessment in faster if assessment.candidate in first] or faster
     return Advice(
         wishes=wishes,
         faults=tuple(faults),
@@ -144,10 +150,10 @@ def advise(pieces: Iterable[Piece], wishes: Wishes, faults: Sequence[str]) -> Ad
 
 def assess(candidate: Candidate, wishes: Wishes) -> Assessment:
     """Return the standing of one candidate, with every reason against it."""
-    against = [reason for one in candidate.showings for reason in _against(one, wishes)]
+    against = [reason for showing in candidate.showings for reason in _against(showing, wishes)]
     if against:
         return Assessment(candidate, Standing.RULED_OUT, tuple(against))
-    thin = [Reason("", one.fault, text) for one in candidate.showings for text in _thin(one, wishes)]
+    thin = [Reason("", showing.fault, text) for showing in candidate.showings for text in _thin(showing, wishes)]
     return Assessment(candidate, Standing.UNPROVEN if thin else Standing.MEETS, tuple(thin))
 
 
@@ -158,29 +164,29 @@ def is_limited(showing: Showing) -> bool:
 
 def _against(showing: Showing, wishes: Wishes) -> list[Reason]:
     """Return what rules a candidate out under one fault."""
-    seen = _seen(showing, wishes)
+    seen = _violations(showing, wishes)
     # A loss that was seen counts whatever the documentation says.
-    allowed = [one for one in _allowed(showing, wishes) if one[0] not in dict(seen)]
-    found = [Reason(wish, showing.fault, text) for wish, text in (*seen, *allowed)]
+    allowed = [gap for gap in _gaps(showing, wishes) if gap[0] not in dict(seen)]
+    reasons = [Reason(wish, showing.fault, text) for wish, text in (*seen, *allowed)]
     if showing.broken:
-        found.append(Reason("", showing.fault, f"broke its promise: {showing.broken}"))
-    return found
+        reasons.append(Reason("", showing.fault, f"broke its promise: {showing.broken}"))
+    return reasons
 
 
-def _seen(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
+def _violations(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
     """Return each wish that some state violated, with what was seen."""
-    found = []
+    violations = []
     if wishes.lost_max is not None and showing.lost_max > wishes.lost_max:
-        found.append((wishes.lost_word, f"lost up to {showing.lost_max}"))
+        violations.append((wishes.lost_word, f"lost up to {showing.lost_max}"))
     if wishes.lost_s_max is not None and showing.lost_s_max > wishes.lost_s_max:
-        found.append((wishes.seconds_word, f"lost up to {showing.lost_s_max:.3g} s of acknowledged work"))
+        violations.append((wishes.seconds_word, f"lost up to {showing.lost_s_max:.3g} s of acknowledged work"))
     if showing.damage.count:
         text = f"came back damaged in {showing.damage.count} of {showing.damage.total} file contents"
-        found += [(wish, text) for wish in wishes.words]
-    return found
+        violations += [(wish, text) for wish in wishes.words]
+    return violations
 
 
-def _allowed(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
+def _gaps(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
     """Return each wish that the documentation does not grant. An unknown promise makes a result inconclusive anyway."""
     promise = showing.promise
     if promise is None:
@@ -194,25 +200,27 @@ def _allowed(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
 
 def _thin(showing: Showing, wishes: Wishes) -> list[str]:
     """Return why the evidence under one fault does not support a zero."""
-    found = list(showing.doubts)
+    doubts = list(showing.doubts)
     seen_count = showing.piece.row.outcome.exposure_count if showing.piece else 0
     if showing.piece and wishes.exposure_min is not None and seen_count < wishes.exposure_min:
-        found.append(f"{seen_count} distinct file contents, --exposure {wishes.exposure_min} asked for")
-    return found
+        doubts.append(f"{seen_count} distinct file contents, --exposure {wishes.exposure_min} asked for")
+    return doubts
 
 
 def _unbeaten(known: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return the settings that no other beats, in their order."""
-    taking_part = [one for one in known if _speed(one) and not any(each.doubts for each in one.showings)]
-    return unbeaten(taking_part, lambda one: (_speed(one), one.loss))
+    taking_part = [
+        candidate for candidate in known if _speed(candidate) and not any(each.doubts for each in candidate.showings)
+    ]
+    return unbeaten(taking_part, lambda candidate: (_speed(candidate), candidate.loss))
 
 
 def _speed(candidate: Candidate) -> float:
     return candidate.transactions_per_s or 0.0
 
 
-def _fastest_first(one: Assessment) -> tuple[object, ...]:
-    return (-_speed(one.candidate), *_least_synced(one.candidate))
+def _fastest_first(assessment: Assessment) -> tuple[object, ...]:
+    return (-_speed(assessment.candidate), *_least_synced(assessment.candidate))
 
 
 def _least_synced(candidate: Candidate) -> tuple[object, ...]:

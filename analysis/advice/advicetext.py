@@ -9,7 +9,7 @@ from typing import Any
 from rig.analysis.advice.advice import Advice, Assessment, Standing, is_limited
 from rig.analysis.advice.candidates import Candidate, Showing
 from rig.analysis.judging.randomcut import Estimate, RandomCut
-from rig.analysis.show.pages import rendered
+from rig.analysis.show.pages import render
 from rig.analysis.show.table import number, replay_line, share
 
 HEADINGS = (
@@ -33,24 +33,27 @@ def headline(advice: Advice) -> str:
         return "No advice: nothing that fits was measured."
     if advice.is_refused:
         return "No advice: the evidence does not suffice."
-    return f"Nothing that was measured meets {' '.join(advice.wishes.words)} under {_listed(advice.faults)}."
+    return f"Nothing that was measured meets {' '.join(advice.wishes.words)} under {_enumeration(advice.faults)}."
 
 
 def paragraphs(advice: Advice) -> list[tuple[str, list[str]]]:
     """Return what follows the headline: titles, each with its lines."""
-    found = [("asked", [f"{' '.join(advice.wishes.words)} under {_listed(advice.faults)}"])]
+    sections = [("asked", [f"{' '.join(advice.wishes.words)} under {_enumeration(advice.faults)}"])]
     if advice.best:
-        found.append(("evidence", [evidence(one) for one in advice.best.showings]))
+        sections.append(("evidence", [evidence(showing) for showing in advice.best.showings]))
         if advice.best.cut:
-            found.append(("at a random instant", cut_lines(advice.best.cut)))
-        found.append(("mind", _warnings(advice.best)))
-        found.append(("as fast", [_named(one, advice.best) for one in advice.as_fast]))
-        found.append(("next faster", _next(advice, advice.best)))
-    found += [
-        (standing.value, [_why(one, advice) for one in advice.assessed if one.standing is standing])
+            sections.append(("at a random instant", cut_lines(advice.best.cut)))
+        sections.append(("mind", _warnings(advice.best)))
+        sections.append(("as fast", [_settings_text(candidate, advice.best) for candidate in advice.as_fast]))
+        sections.append(("next faster", _next(advice, advice.best)))
+    sections += [
+        (
+            standing.value,
+            [_why(assessment, advice) for assessment in advice.assessed if assessment.standing is standing],
+        )
         for standing in (Standing.RULED_OUT, Standing.UNPROVEN)
     ]
-    return [(title, lines) for title, lines in found if lines]
+    return [(title, lines) for title, lines in sections if lines]
 
 
 def evidence(showing: Showing) -> str:
@@ -58,7 +61,7 @@ def evidence(showing: Showing) -> str:
     if showing.piece is None:
         return f"{showing.fault}: not measured"
     outcome = showing.piece.row.outcome
-    digest = outcome.scenario.recording.digest[:_DIGEST_LETTERS]
+    digest = outcome.measured.recording.digest[:_DIGEST_LETTERS]
     promise = f"; documented: {showing.promise.text}" if showing.promise else ""
     return (
         f"{showing.fault}: {_losses(showing)} ({outcome.database_count} states, {outcome.exposure_count} file contents)"
@@ -69,43 +72,43 @@ def evidence(showing: Showing) -> str:
 def cut_lines(cut: RandomCut) -> list[str]:
     """Return the loss of a power cut at a random instant, with a line for each question."""
     trials = f"{cut.instant_count} instants, as good as {cut.stretch_count} independent ones"
-    found = [f"loses something: {percent(cut.losing)} ({trials})"]
+    lines = [f"loses something: {percent(cut.losing)} ({trials})"]
     if cut.damaged_share:
-        found.append(f"comes back damaged: {share(cut.damaged_share)}")
+        lines.append(f"comes back damaged: {share(cut.damaged_share)}")
     if cut.lost_mean and cut.lost_max is not None and cut.age_mean_s and cut.age_max_s is not None:
         beyond = f"{cut.beyond_max_upper * 100:.2g} %"
-        found.append(
+        lines.append(
             f"transactions lost: {estimate(cut.lost_mean)} on average, {cut.lost_max} at most "
             f"(more at <= {beyond} of instants)"
         )
-        found.append(f"age of the oldest lost: {estimate(cut.age_mean_s)} s on average, {cut.age_max_s:.3g} s at most")
-    return [*found, f"at the pace of this workload: {cut.pace_per_s:.3g} transactions per second, pauses included"]
+        lines.append(f"age of the oldest lost: {estimate(cut.age_mean_s)} s on average, {cut.age_max_s:.3g} s at most")
+    return [*lines, f"at the pace of this workload: {cut.pace_per_s:.3g} transactions per second, pauses included"]
 
 
-def percent(one: Estimate) -> str:
+def percent(interval: Estimate) -> str:
     """Return a probability such as `90.0 % (80.1 to 96.2 %)`."""
-    if one.low is None or one.high is None:
-        return f"{share(one.value)} ({TOO_SHORT})"
-    if one.value == 0:
-        return f"{share(0.0)} (<= {one.high * 100:.2g} %)"
-    return f"{share(one.value)} ({one.low * 100:.3g} to {one.high * 100:.3g} %)"
+    if interval.low is None or interval.high is None:
+        return f"{share(interval.value)} ({TOO_SHORT})"
+    if interval.value == 0:
+        return f"{share(0.0)} (<= {interval.high * 100:.2g} %)"
+    return f"{share(interval.value)} ({interval.low * 100:.3g} to {interval.high * 100:.3g} %)"
 
 
-def _brief(one: Estimate) -> str:
-    return share(one.value) if one.low is None else percent(one)
+def _brief(interval: Estimate) -> str:
+    return share(interval.value) if interval.low is None else percent(interval)
 
 
-def estimate(one: Estimate) -> str:
+def estimate(interval: Estimate) -> str:
     """Return a mean such as `5.3 (3.1 to 7.7)`."""
-    if one.low is None or one.high is None:
-        return number(one.value)
-    return f"{number(one.value)} ({number(one.low)} to {number(one.high)})"
+    if interval.low is None or interval.high is None:
+        return number(interval.value)
+    return f"{number(interval.value)} ({number(interval.low)} to {number(interval.high)})"
 
 
 def rows(advice: Advice) -> list[list[str]]:
     """Return every candidate as a row below `HEADINGS`, the fastest first; its place is named where places differ."""
-    places = {one.candidate.place for one in advice.assessed}
-    return [_row(one, advice, has_place=len(places) > 1) for one in advice.assessed]
+    places = {assessment.candidate.place for assessment in advice.assessed}
+    return [_row(assessment, advice, has_place=len(places) > 1) for assessment in advice.assessed]
 
 
 def markdown(advice: Advice, commands: Sequence[str]) -> str:
@@ -131,7 +134,7 @@ def page_html(advice: Advice, commands: Sequence[str]) -> str:
         "caption": CAPTION,
         "commands": list(commands),
     }
-    return rendered("advice.html.j2", values)
+    return render("advice.html.j2", values)
 
 
 def as_data(advice: Advice, commands: Sequence[str]) -> dict[str, Any]:
@@ -141,10 +144,10 @@ def as_data(advice: Advice, commands: Sequence[str]) -> dict[str, Any]:
         "wishes": {**asdict(advice.wishes), "words": list(advice.wishes.words)},
         "faults": list(advice.faults),
         "take": _candidate(advice.best) if advice.best else None,
-        "as_fast": [one.title for one in advice.as_fast],
+        "as_fast": [candidate.title for candidate in advice.as_fast],
         "next_faster": _assessment(advice.next_faster) if advice.next_faster else None,
-        "unbeaten": [{"settings": one.title, "place": one.place} for one in advice.unbeaten],
-        "candidates": [_assessment(one) for one in advice.assessed],
+        "unbeaten": [{"settings": candidate.title, "place": candidate.place} for candidate in advice.unbeaten],
+        "candidates": [_assessment(assessment) for assessment in advice.assessed],
         "to_get_the_evidence": list(commands),
     }
 
@@ -157,28 +160,30 @@ def _losses(showing: Showing) -> str:
 
 def _warnings(candidate: Candidate) -> list[str]:
     """Return what the wishes do not cover: losses without a documented limit, and damage of the file system."""
-    found = [
-        f"{one.fault}: the documentation sets no limit; {one.lost_max} lost is the most that was seen, at this pace"
-        for one in candidate.showings
-        if one.lost_max and not is_limited(one)
+    warnings = [
+        f"{showing.fault}: the documentation sets no limit; "
+        f"{showing.lost_max} lost is the most that was seen, at this pace"
+        for showing in candidate.showings
+        if showing.lost_max and not is_limited(showing)
     ]
-    harmed = [one for one in candidate.showings if one.harmed_count]
-    return found + [
-        f"{one.fault}: {candidate.filesystem} itself was damaged in {one.harmed_count} states; no setting prevents that"
-        for one in harmed
+    harmed = [showing for showing in candidate.showings if showing.harmed_count]
+    return warnings + [
+        f"{showing.fault}: {candidate.filesystem} itself was damaged in {showing.harmed_count} states; "
+        "no setting prevents that"
+        for showing in harmed
     ]
 
 
 def _next(advice: Advice, best: Candidate) -> list[str]:
-    one = advice.next_faster
-    if one is None:
+    faster = advice.next_faster
+    if faster is None:
         return ["nothing that was measured is faster"]
-    times = number((one.candidate.transactions_per_s or 0) / (best.transactions_per_s or 1))
-    found = [f"{_named(one.candidate, best)}, {times} times as fast ({one.standing})"]
-    found += [f"{showing.fault}: {_losses(showing)}{_replay(showing)}" for showing in one.candidate.showings]
-    if one.candidate.cut:
-        found.append(f"at a random instant it loses something: {percent(one.candidate.cut.losing)}")
-    return found
+    times = number((faster.candidate.transactions_per_s or 0) / (best.transactions_per_s or 1))
+    steps = [f"{_settings_text(faster.candidate, best)}, {times} times as fast ({faster.standing})"]
+    steps += [f"{showing.fault}: {_losses(showing)}{_replay(showing)}" for showing in faster.candidate.showings]
+    if faster.candidate.cut:
+        steps.append(f"at a random instant it loses something: {percent(faster.candidate.cut.losing)}")
+    return steps
 
 
 def _replay(showing: Showing) -> str:
@@ -188,23 +193,23 @@ def _replay(showing: Showing) -> str:
     return f"; {replay_line(piece.row.outcome.scenario.id, verdict, piece.run)}"
 
 
-def _why(one: Assessment, advice: Advice) -> str:
+def _why(assessment: Assessment, advice: Advice) -> str:
     """Return the reasons against a candidate, each with the wishes and the faults that it concerns."""
     wishes: dict[str, list[str]] = {}
     faults: dict[str, list[str]] = {}
-    for reason in one.reasons:
+    for reason in assessment.reasons:
         wishes.setdefault(reason.text, []).append(reason.wish)
         faults.setdefault(reason.text, []).append(reason.fault)
-    found = []
+    reasons = []
     for text, words in wishes.items():
         by = f"{' '.join(dict.fromkeys(filter(None, words)))}: " if any(words) else ""
         own = dict.fromkeys(faults[text])
-        found.append(f"{by}{text}" + (f" ({_listed(own)})" if set(own) != set(advice.faults) else ""))
-    return f"{_named(one.candidate, advice.best)}: {'; '.join(found)}"
+        reasons.append(f"{by}{text}" + (f" ({_enumeration(own)})" if set(own) != set(advice.faults) else ""))
+    return f"{_settings_text(assessment.candidate, advice.best)}: {'; '.join(reasons)}"
 
 
-def _row(one: Assessment, advice: Advice, *, has_place: bool) -> list[str]:
-    candidate = one.candidate
+def _row(assessment: Assessment, advice: Advice, *, has_place: bool) -> list[str]:
+    candidate = assessment.candidate
     damage = max((each.damage for each in candidate.showings), key=lambda each: (each.count, each.upper))
     counts = [each.piece.row.outcome.exposure_count if each.piece else 0 for each in candidate.showings]
     seconds = max(each.lost_s_max for each in candidate.showings)
@@ -218,47 +223,55 @@ def _row(one: Assessment, advice: Advice, *, has_place: bool) -> list[str]:
         _brief(candidate.cut.losing) if candidate.cut else "-",
         damage.text if damage.total else "-",
         ", ".join(map(str, counts)),
-        "take" if candidate == advice.best else one.standing.value,
+        "take" if candidate == advice.best else assessment.standing.value,
     ]
 
 
-def _named(candidate: Candidate, best: Candidate | None) -> str:
+def _settings_text(candidate: Candidate, best: Candidate | None) -> str:
     """Return the settings of a candidate, with its place unless the best has the same."""
     if best is None or candidate.place != best.place:
         return f"{candidate.title} ({candidate.place})"
     return candidate.title
 
 
-def _assessment(one: Assessment) -> dict[str, Any]:
-    return {**_candidate(one.candidate), "standing": one.standing.value, "reasons": [asdict(r) for r in one.reasons]}
-
-
-def _candidate(one: Candidate) -> dict[str, Any]:
+def _assessment(assessment: Assessment) -> dict[str, Any]:
     return {
-        "engine": one.engine, "version": one.version, "filesystem": one.filesystem, "device": one.device,
-        "settings": one.name, "variant": one.variant, "transactions_per_virtual_s": one.transactions_per_s,
-        "random_instant": asdict(one.cut) if one.cut else None, "evidence": [_showing(each) for each in one.showings],
+        **_candidate(assessment.candidate),
+        "standing": assessment.standing.value,
+        "reasons": [asdict(r) for r in assessment.reasons],
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "engine": candidate.engine, "version": candidate.version,
+        "filesystem": candidate.filesystem, "device": candidate.device,
+        "settings": candidate.name, "variant": candidate.variant,
+        "transactions_per_virtual_s": candidate.transactions_per_s,
+        "random_instant": asdict(candidate.cut) if candidate.cut else None,
+        "evidence": [_showing(each) for each in candidate.showings],
     }  # fmt: skip
 
 
-def _showing(one: Showing) -> Mapping[str, Any]:
+def _showing(showing: Showing) -> Mapping[str, Any]:
     known = {
-        "fault": one.fault, "lost_max": one.lost_max, "lost_virtual_s_max": one.lost_s_max,
-        "damage": asdict(one.damage), "filesystem_damage_states": one.harmed_count, "doubts": list(one.doubts),
-        "documented": one.promise.text if one.promise else None,
-        "replay": _replay(one).removeprefix("; ") or None,
+        "fault": showing.fault, "lost_max": showing.lost_max, "lost_virtual_s_max": showing.lost_s_max,
+        "damage": asdict(showing.damage), "filesystem_damage_states": showing.harmed_count,
+        "doubts": list(showing.doubts),
+        "documented": showing.promise.text if showing.promise else None,
+        "replay": _replay(showing).removeprefix("; ") or None,
     }  # fmt: skip
-    if one.piece is None:
+    if showing.piece is None:
         return known | {"measured": False}
-    outcome = one.piece.row.outcome
-    recording = outcome.scenario.recording
+    outcome = showing.piece.row.outcome
+    recording = outcome.measured.recording
     return known | {
-        "measured": True, "scenario": outcome.scenario.id, "run": one.piece.run, "profile": one.piece.profile,
+        "measured": True, "scenario": outcome.scenario.id, "run": showing.piece.run, "profile": showing.piece.profile,
         "seed": recording.seed, "recording": recording.digest, "states": outcome.database_count,
         "file_contents": outcome.exposure_count,
     }  # fmt: skip
 
 
-def _listed(words: Sequence[str] | Mapping[str, None]) -> str:
+def _enumeration(words: Sequence[str] | Mapping[str, None]) -> str:
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -18,9 +18,9 @@ from rig.analysis.judging.randomcut import RandomCut, random_cut
 from rig.analysis.judging.statistics import Proportion
 from rig.analysis.show.findings import is_comparable
 from rig.contract.orders import Shim
-from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from rig.contract.scenario import WorkloadSpec, is_default
-from rig.engines import found
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario, WorkloadSpec, is_default
+from rig.engines import find_engine
 
 
 @dataclass(frozen=True)
@@ -86,82 +86,87 @@ class Candidate:
     @property
     def loss(self) -> tuple[bool, int]:
         """Return what makes one candidate worse than another: damage first, then the most transactions lost."""
-        return any(one.damage.count for one in self.showings), max((one.lost_max for one in self.showings), default=0)
+        return any(showing.damage.count for showing in self.showings), max(
+            (showing.lost_max for showing in self.showings), default=0
+        )
 
 
 def candidates(pieces: Iterable[Piece], faults: Sequence[str]) -> tuple[Candidate, ...]:
     """Return the candidates among the pieces, with a showing for each fault; the order of the pieces never matters."""
     groups: dict[tuple[str, ...], list[Piece]] = {}
-    for piece in sorted(pieces, key=lambda one: (one.run, one.row.outcome.scenario.id)):
+    for piece in sorted(pieces, key=lambda piece: (piece.run, piece.row.outcome.scenario.id)):
         scenario = piece.row.outcome.scenario
         if scenario.fault in faults and scenario.shim == Shim.NONE and is_comparable(piece.row):
-            groups.setdefault(_key(scenario), []).append(piece)
+            groups.setdefault(_key(piece), []).append(piece)
     return tuple(_candidate(key, groups[key], faults) for key in sorted(groups))
 
 
-def differing(scenario: MeasuredScenario) -> dict[str, str]:
+def differing(scenario: Scenario) -> dict[str, str]:
     """Return the tuning of a scenario that differs from the usual tuning of its engine, sorted."""
-    engine = found(scenario.engine)
+    engine = find_engine(scenario.engine)
     spec = engine.spec if engine else None
     usual = {**spec.tuning, **spec.tuning_of.get(scenario.workload_name, {})} if spec else {}
     return {name: value for name, value in sorted(scenario.tuning.items()) if usual.get(name) != value}
 
 
-def variant(scenario: MeasuredScenario) -> str:
+def variant(scenario: Scenario) -> str:
     """Return what else than file system and device distinguishes a scenario from others with its id; may be empty."""
     words = [f"{name}={value}" for name, value in differing(scenario).items()]
-    if scenario.think_ms != WorkloadSpec.think_ms:
-        words.append(f"pause={scenario.think_ms}ms")
+    if scenario.workload.think_ms != WorkloadSpec.think_ms:
+        words.append(f"pause={scenario.workload.think_ms}ms")
     return " ".join(words)
 
 
-def _key(scenario: MeasuredScenario) -> tuple[str, ...]:
+def _key(piece: Piece) -> tuple[str, ...]:
+    scenario = piece.row.outcome.scenario
     name = "_".join(scenario.settings.values())
-    version = scenario.recording.engine_version
-    return scenario.engine, version, scenario.filesystem, scenario.device, name, variant(scenario)
+    version = piece.row.outcome.measured.recording.engine_version
+    return scenario.engine, version, scenario.filesystem, scenario.device.name, name, variant(scenario)
 
 
 def _candidate(key: tuple[str, ...], pieces: Sequence[Piece], faults: Sequence[str]) -> Candidate:
-    plain = [one for one in pieces if is_default(one.row.outcome.scenario.workload_name)]
-    speeds = [speed for one in plain if (speed := one.row.outcome.transactions_per_s) is not None]
-    cuts = [cut for one in sorted(plain, key=_strength, reverse=True) if (cut := random_cut(one.row.outcome))]
+    plain = [piece for piece in pieces if is_default(piece.row.outcome.scenario.workload_name)]
+    speeds = [speed for piece in plain if (speed := piece.row.outcome.transactions_per_s) is not None]
+    cuts = [cut for piece in sorted(plain, key=_strength, reverse=True) if (cut := random_cut(piece.row.outcome))]
     engine, version, filesystem, device, name, tuned = key
     return Candidate(
         engine, version, filesystem, device, name, tuned,
         rank=settings_rank(pieces[0].row.outcome.scenario),
         transactions_per_s=min(speeds, default=None),
         showings=tuple(
-            _showing(fault, [one for one in pieces if one.row.outcome.scenario.fault == fault]) for fault in faults
+            _showing(fault, [piece for piece in pieces if piece.row.outcome.scenario.fault == fault])
+            for fault in faults
         ),
         cut=cuts[0] if cuts else None,
     )  # fmt: skip
 
 
 def _showing(fault: str, pieces: Sequence[Piece]) -> Showing:
-    plain = [one for one in pieces if is_default(one.row.outcome.scenario.workload_name)]
+    plain = [piece for piece in pieces if is_default(piece.row.outcome.scenario.workload_name)]
     best = max(plain, key=_strength, default=None)
-    outcomes = [one.row.outcome for one in pieces]
-    damages = [one.damage for one in outcomes if one.damage.count]
-    broken = [one.row for one in pieces if one.row.judgement.result is Result.BROKEN]
-    harmed = {verdict: one for one in pieces for verdict in one.row.outcome.scenario.verdicts if _harms(verdict)}
+    outcomes = [piece.row.outcome for piece in pieces]
+    damages = [outcome.damage for outcome in outcomes if outcome.damage.count]
+    broken = [piece.row for piece in pieces if piece.row.judgement.result is Result.BROKEN]
+    harmed = {
+        verdict: piece
+        for piece in pieces
+        for verdict in piece.row.outcome.measured.verdicts
+        if loses(verdict) or verdict.kind.is_damage
+    }
     worst = worst_first(harmed)
     unseen = Proportion(0, 0, 1.0)
     return Showing(
         fault=fault,
         piece=best,
         doubts=_doubts(best),
-        promise=next((one.row.promise for one in pieces), None),
+        promise=next((piece.row.promise for piece in pieces), None),
         broken=f"{broken[0].outcome.scenario.id}: {broken[0].judgement.reasons[0]}" if broken else "",
-        lost_max=max((one.lost_max or 0 for one in outcomes), default=0),
-        lost_s_max=max((one.lost_virtual_ns_max / 1e9 for one in outcomes), default=0.0),
-        damage=max(damages, key=lambda one: one.count, default=best.row.outcome.damage if best else unseen),
-        harmed_count=sum(one.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0) for one in outcomes),
+        lost_max=max((outcome.lost_max or 0 for outcome in outcomes), default=0),
+        lost_s_max=max((outcome.lost_virtual_ns_max / 1e9 for outcome in outcomes), default=0.0),
+        damage=max(damages, key=lambda damage: damage.count, default=best.row.outcome.damage if best else unseen),
+        harmed_count=sum(outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0) for outcome in outcomes),
         worst=(harmed[worst[0]], worst[0]) if worst else None,
     )
-
-
-def _harms(verdict: Verdict) -> bool:
-    return loses(verdict) or verdict.kind.is_damage
 
 
 def _doubts(best: Piece | None) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ _Thing = TypeVar("_Thing")
 
 def unbeaten(things: Sequence[_Thing], merit: Callable[[_Thing], tuple[float, Any]]) -> tuple[_Thing, ...]:
     """Return the things that no other beats, in their order; `merit` gives speed and loss, which can be ordered."""
-    merits = [merit(one) for one in things]
-    return tuple(one for one, own in zip(things, merits, strict=True) if not any(_beats(each, own) for each in merits))
+    merits = [merit(thing) for thing in things]
+    return tuple(
+        thing for thing, own in zip(things, merits, strict=True) if not any(_beats(each, own) for each in merits)
+    )
 
 
 def _beats(one: tuple[float, Any], other: tuple[float, Any]) -> bool:

@@ -58,13 +58,13 @@ class AcrossSeen:
 def across(rows: Iterable[Across], measured: Sequence[Speeds]) -> list[AcrossSeen]:
     """Return each row once for every pair of measurements that has its arm on both file systems on one device."""
     return [
-        AcrossSeen(row, one.virtual["filesystem"], base.virtual["filesystem"], one.virtual["device"], ours / of)
+        AcrossSeen(row, arm.virtual["filesystem"], base.virtual["filesystem"], arm.virtual["device"], ours / of)
         for row in rows
-        for one in measured
+        for arm in measured
         for base in measured
-        if _is_on(one, row.filesystem) and _is_on(base, row.base_filesystem)
-        if one.virtual["device"] == base.virtual["device"]
-        if (ours := _figure(row, one)) and (of := _figure(row, base))
+        if _is_on(arm, row.filesystem) and _is_on(base, row.base_filesystem)
+        if arm.virtual["device"] == base.virtual["device"]
+        if (ours := _figure(row, arm)) and (of := _figure(row, base))
     ]
 
 
@@ -76,4 +76,4 @@ def _figure(row: Across, speeds: Speeds) -> float | None:
     """Return the median of an arm that was measured at the document's own size; None without such a measurement."""
     if row.arm not in speeds.arms or speeds.arms[row.arm].load != WHOLE:
         return None
-    return statistics.median(trial.metrics[row.metric] for trial in speeds.counted(row.arm))
+    return statistics.median(trial.metrics[row.metric] for trial in speeds.counted_trials(row.arm))

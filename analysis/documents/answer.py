@@ -42,18 +42,18 @@ def decide(claim: Claim, figures: Figures) -> Answer:
         if verdict is None:
             thresholds = (*claim.confirm, *claim.refute, *claim.imprecise)
             return not_measured(claim, f"no threshold fits: {_values(thresholds, figures)}", figures)
-        seen, truth = filled(claim.seen, figures), filled(claim.truth, figures)
+        seen, truth = fill(claim.seen, figures), fill(claim.truth, figures)
     except KeyError as error:
         return not_measured(claim, f"the figure {error.args[0]} is missing", figures)
     return Answer(claim, verdict, seen, "" if verdict is ClaimVerdict.CONFIRMED else truth, figures=figures)
 
 
-def filled(text: str, figures: Figures) -> str:
+def fill(text: str, figures: Figures) -> str:
     """Return a sentence with its figures; raise KeyError for one that is missing."""
     return _Filler().vformat(text, (), figures)
 
 
-def shown(value: Any) -> str:
+def figure_text(value: Any) -> str:
     """Return a figure as people write it: 1,234 or 0.12, yes or no."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -73,7 +73,7 @@ class _Filler(Formatter):
         return kwargs[field_name], field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        return format(value, format_spec) if format_spec else shown(value)
+        return format(value, format_spec) if format_spec else figure_text(value)
 
 
 def _verdict(claim: Claim, figures: Figures) -> ClaimVerdict | None:
@@ -85,4 +85,4 @@ def _verdict(claim: Claim, figures: Figures) -> ClaimVerdict | None:
 
 def _values(conditions: tuple[Condition, ...], figures: Figures) -> str:
     names = dict.fromkeys(name for condition in conditions for name in condition.names)
-    return ", ".join(f"{name} is {shown(figures.get(name))}" for name in names)
+    return ", ".join(f"{name} is {figure_text(figures.get(name))}" for name in names)

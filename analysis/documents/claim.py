@@ -55,7 +55,9 @@ class Scenarios:
     @property
     def ids(self) -> tuple[str, ...]:
         """Return every scenario that is needed, sorted."""
-        return tuple(sorted({one for arms in (self.arms, self.controls) for ids in arms.values() for one in ids}))
+        return tuple(
+            sorted({scenario_id for arms in (self.arms, self.controls) for ids in arms.values() for scenario_id in ids})
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,11 @@ class Claim:
     def threshold(self) -> str:
         """Return the thresholds in one line."""
         parts = {"confirmed": self.confirm, "refuted": self.refute, "imprecise": self.imprecise}
-        return "; ".join(f"{word} if {_joined(conditions)}" for word, conditions in parts.items() if conditions)
+        return "; ".join(
+            f"{word} if {' and '.join(condition.text for condition in conditions)}"
+            for word, conditions in parts.items()
+            if conditions
+        )
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,3 @@ class Document:
     about: str
     claims: tuple[Claim, ...]
     summary: tuple[SummaryLine, ...]
-
-
-def _joined(conditions: tuple[Condition, ...]) -> str:
-    return " and ".join(condition.text for condition in conditions)

@@ -69,21 +69,21 @@ class Condition:
         return _OPERATORS[self.operator](left, right)
 
 
-def parsed(text: str) -> Condition:
+def parse(text: str) -> Condition:
     """Return the condition that a text states; raise UsageError if the text is no condition."""
-    found = _CONDITION.fullmatch(text)
-    if not found:
+    match = _CONDITION.fullmatch(text)
+    if not match:
         raise UsageError(f"{text!r} is no condition; write for example: lost_max <= 1")
     value: Figure = 0
-    if found["number"]:
-        value = float(found["number"]) if "." in found["number"] else int(found["number"])
-    elif found["truth"]:
-        value = found["truth"] == "true"
-    elif found["word"] is not None:
-        value = found["word"]
-    if isinstance(value, str | bool) and found["operator"] not in {"==", "!="}:
+    if match["number"]:
+        value = float(match["number"]) if "." in match["number"] else int(match["number"])
+    elif match["truth"]:
+        value = match["truth"] == "true"
+    elif match["word"] is not None:
+        value = match["word"]
+    if isinstance(value, str | bool) and match["operator"] not in {"==", "!="}:
         raise UsageError(f"{text!r} orders words or truth values; these can only be equal (==) or not (!=)")
-    return Condition(found["name"], found["operator"], value, found["other"] or "", float(found["factor"] or 1))
+    return Condition(match["name"], match["operator"], value, match["other"] or "", float(match["factor"] or 1))
 
 
 def all_hold(conditions: tuple[Condition, ...], figures: Figures) -> bool:

@@ -53,8 +53,8 @@ def evidence_of(folder: Path, wanted: Sequence[str], default_folder: Path) -> Ev
     """Return what a run directory holds about some scenarios and everything that is a control for them."""
     run = Run.open(folder)
     results, damaged = run.results()
-    groups = {group_of(one) for one in results if one.id in wanted}
-    own = [one for one in results if group_of(one) in groups]
+    groups = {group_of(result.scenario) for result in results if result.scenario.id in wanted}
+    own = [result for result in results if group_of(result.scenario) in groups]
     run_dir = "" if folder.parent == default_folder else str(folder)
     # `judge` checks the exposure for each claim, over all its scenarios.
     return Evidence(summarise(own, exposure_min=0), run_dir, run.failures(), tuple(map(str, damaged)))
@@ -72,7 +72,7 @@ def judge(claim: Claim, evidence: Evidence) -> Answer:
     figures: dict[str, Figure | None] = {
         f"{arm}.{name}": value
         for arm, ids in arms.items()
-        for name, value in _figures([rows[one] for one in ids]).items()
+        for name, value in _figures([rows[scenario_id] for scenario_id in ids]).items()
     }
     answer = decide(claim, figures)
     if answer.verdict is ClaimVerdict.NOT_MEASURED:
@@ -90,47 +90,52 @@ def judge(claim: Claim, evidence: Evidence) -> Answer:
 def _trouble(experiment: Scenarios, evidence: Evidence) -> str:
     """Return what keeps the scenarios of a claim from being evidence; empty if nothing does."""
     rows = evidence.rows
-    if missing := [one for one in experiment.ids if one not in rows]:
+    if missing := [scenario_id for scenario_id in experiment.ids if scenario_id not in rows]:
         reason = (evidence.failures or {}).get(missing[0], "")
         if reason:
             return f"{missing[0]} could not be measured: {reason}"
-        if found := [one for one in evidence.damaged if missing[0] in one]:
-            return found[0]
+        if damages := [text for text in evidence.damaged if missing[0] in text]:
+            return damages[0]
         return f"{missing[0]} is not in the run" + (f", nor are {len(missing) - 1} more" if len(missing) > 1 else "")
-    doubtful = [one for one in experiment.ids if rows[one].judgement.result is Result.INCONCLUSIVE]
+    doubtful = [
+        scenario_id for scenario_id in experiment.ids if rows[scenario_id].judgement.result is Result.INCONCLUSIVE
+    ]
     if doubtful:
         return f"{doubtful[0]} is inconclusive: {'; '.join(rows[doubtful[0]].judgement.reasons)}"
-    for one in experiment.ids:
-        if words := variant(rows[one].outcome.scenario):
-            return f"{one} was measured with {words}, and what it is about is measured without: `rig claims --run-dir`"
+    for scenario_id in experiment.ids:
+        if words := variant(rows[scenario_id].outcome.scenario):
+            return (
+                f"{scenario_id} was measured with {words}, and what it is about is measured without: "
+                "`rig claims --run-dir`"
+            )
     return ""
 
 
 def _figures(rows: Sequence[Row]) -> dict[str, Figure | None]:
     """Return the figures of one arm, over all its scenarios."""
-    verdicts = [one for row in rows for one in row.outcome.scenario.verdicts]
-    judged = [one for one in verdicts if not one.kind.is_infrastructure]
-    explained = [one for one in judged if not one.kind.is_damage]
-    contents = {one.exposure for one in judged if one.files or one.kind.is_damage}
-    damaged = {one.exposure for one in judged if one.kind.is_damage}
-    losing = {one.exposure for one in explained if one.lost > 0}
-    of_disk = sum(one.repaired or one.kind is VerdictKind.FILESYSTEM_DAMAGE for one in verdicts)
-    flushes = sum(row.outcome.scenario.recording.flush_count for row in rows)
-    transactions = sum(row.outcome.scenario.recording.transaction_count for row in rows)
+    verdicts = [verdict for row in rows for verdict in row.outcome.measured.verdicts]
+    judged = [verdict for verdict in verdicts if not verdict.kind.is_infrastructure]
+    explained = [verdict for verdict in judged if not verdict.kind.is_damage]
+    contents = {verdict.exposure for verdict in judged if verdict.files or verdict.kind.is_damage}
+    damaged = {verdict.exposure for verdict in judged if verdict.kind.is_damage}
+    losing = {verdict.exposure for verdict in explained if verdict.lost > 0}
+    of_disk = sum(verdict.repaired or verdict.kind is VerdictKind.FILESYSTEM_DAMAGE for verdict in verdicts)
+    flushes = sum(row.outcome.measured.recording.flush_count for row in rows)
+    transactions = sum(row.outcome.measured.recording.transaction_count for row in rows)
     return {
         "states": len(judged),
         "contents": len(contents),
-        "lost_max": max((one.lost for one in explained), default=None),
+        "lost_max": max((verdict.lost for verdict in explained), default=None),
         "losing": len(losing),
-        "losing_bound": _bound(len(losing), len(contents)),
+        "losing_bound": _upper_bound(len(losing), len(contents)),
         "damaged": len(damaged),
-        "damaged_bound": _bound(len(damaged), len(contents)),
-        "harmed": sum(loses(one) for one in judged) + of_disk,
+        "damaged_bound": _upper_bound(len(damaged), len(contents)),
+        "harmed": sum(loses(verdict) for verdict in judged) + of_disk,
         "flush_per_tx": flushes / transactions if transactions else None,
     }
 
 
-def _bound(count: int, total: int) -> str:
+def _upper_bound(count: int, total: int) -> str:
     text = proportion(count, total).bound_text
     return text.removeprefix("<= ") if text.startswith("<= ") else "100 %"
 
@@ -142,7 +147,7 @@ def _count(figures: Mapping[str, Figure | None], arm: str) -> int:
 def _resting_on(claim: Claim, verdict: ClaimVerdict) -> list[str]:
     """Return the arms on whose losses a verdict rests, in their order."""
     assert isinstance(claim.experiment, Scenarios)
-    names = [name.partition(".") for one in dict(claim.thresholds)[verdict] for name in one.names]
+    names = [name.partition(".") for condition in dict(claim.thresholds)[verdict] for name in condition.names]
     return list(dict.fromkeys(arm for arm, _, what in names if what in _OF_LOSS and arm in claim.experiment.arms))
 
 
@@ -150,15 +155,23 @@ def _is_final(claim: Claim, verdict: ClaimVerdict, arm: str, figures: Mapping[st
     """Return whether more states of an arm could not change a verdict."""
     thresholds = dict(claim.thresholds)
     before = list(thresholds)[: list(thresholds).index(verdict)]
-    return _grows(arm, thresholds[verdict]) and not any(_may_hold(arm, thresholds[one], figures) for one in before)
+    return _grows(arm, thresholds[verdict]) and not any(
+        _may_hold(arm, thresholds[earlier], figures) for earlier in before
+    )
 
 
 def _may_hold(arm: str, conditions: Sequence[Condition], figures: Mapping[str, Figure | None]) -> bool:
     """Return whether conditions may still become true if an arm loses more: not if it has lost too much already."""
     exceeded = {"==": ">", "<=": ">", "<": ">="}
     of_loss = {f"{arm}.{what}" for what in _OF_LOSS}
-    limits = [one for one in conditions if one.name in of_loss and one.operator in exceeded and not one.other]
-    return bool(conditions) and not any(replace(one, operator=exceeded[one.operator]).holds(figures) for one in limits)
+    limits = [
+        condition
+        for condition in conditions
+        if condition.name in of_loss and condition.operator in exceeded and not condition.other
+    ]
+    return bool(conditions) and not any(
+        replace(condition, operator=exceeded[condition.operator]).holds(figures) for condition in limits
+    )
 
 
 def _grows(arm: str, conditions: Sequence[Condition]) -> bool:
@@ -166,24 +179,24 @@ def _grows(arm: str, conditions: Sequence[Condition]) -> bool:
 
     "Less than another arm" rests on what was not seen in this arm, and so on the number of states.
     """
-    larger = [one.name for one in conditions if one.operator in {">", ">="}]
-    larger += [one.other for one in conditions if one.operator in {"<", "<="}]
-    named = [name for one in conditions for name in one.names if name.partition(".")[0] == arm]
+    larger = [condition.name for condition in conditions if condition.operator in {">", ">="}]
+    larger += [condition.other for condition in conditions if condition.operator in {"<", "<="}]
+    named = [name for condition in conditions for name in condition.names if name.partition(".")[0] == arm]
     return all(name in larger for name in named if name.partition(".")[2] in _OF_LOSS)
 
 
 def _examples(experiment: Scenarios, evidence: Evidence) -> tuple[str, ...]:
     """Return the commands that replay the worst states of the arm that a claim shows."""
     arm, _, what = experiment.shows.partition(".")
-    found: list[tuple[str, StateVerdict]] = []
+    broken: list[tuple[str, StateVerdict]] = []
     for scenario in experiment.arms.get(arm, ()):
-        verdicts = evidence.rows[scenario].outcome.scenario.verdicts
-        found += [
-            (scenario, one)
-            for one in worst_first(verdicts)
-            if (one.kind.is_damage if what == "damaged" else one.kind is VerdictKind.LOST_SUFFIX)
+        verdicts = evidence.rows[scenario].outcome.measured.verdicts
+        broken += [
+            (scenario, verdict)
+            for verdict in worst_first(verdicts)
+            if (verdict.kind.is_damage if what == "damaged" else verdict.kind is VerdictKind.LOST_SUFFIX)
         ]
-    worst = sorted(found, key=lambda item: -item[1].lost)
+    worst = sorted(broken, key=lambda item: -item[1].lost)
     # A state may be judged at several instants.
-    lines = dict.fromkeys(replay_line(scenario, one, evidence.run_dir) for scenario, one in worst)
+    lines = dict.fromkeys(replay_line(scenario, verdict, evidence.run_dir) for scenario, verdict in worst)
     return tuple(lines)[:_REPLAYS_MAX]

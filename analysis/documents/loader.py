@@ -22,7 +22,7 @@ from rig.analysis.documents.claim import (
     Speed,
     SummaryLine,
 )
-from rig.analysis.documents.condition import Condition, parsed
+from rig.analysis.documents.condition import Condition, parse
 from rig.contract.errors import UsageError
 
 FOLDER = Path(__file__).parent
@@ -45,35 +45,39 @@ def documents(folder: Path = FOLDER) -> tuple[Document, ...]:
     """Return all documents in the order of their ids; raise UsageError for the first mistake in a file."""
     known = arms_of((folder / "arms.toml").read_text(encoding="utf-8"), "arms.toml")
     paths = sorted(folder.glob("S*.toml"))
-    found = [document_of(path.read_text(encoding="utf-8"), path.name, known) for path in paths]
-    ids = [one.id for one in found]
+    loaded = [document_of(path.read_text(encoding="utf-8"), path.name, known) for path in paths]
+    ids = [document.id for document in loaded]
     if len(set(ids)) != len(ids):
         raise UsageError(f"{folder}: two files have the same document id; there are: {', '.join(ids)}")
-    return tuple(found)
+    return tuple(loaded)
 
 
 def arms_of(text: str, name: str) -> Arms:
     """Return the arms that a text describes, each with its scenarios."""
-    found = {}
+    arms = {}
     for arm, ids in _table(text, name).items():
-        if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids):
+        if not isinstance(ids, list) or not ids or not all(isinstance(scenario_id, str) for scenario_id in ids):
             raise UsageError(f"{name}, {arm}: a list of scenarios is wanted, not {ids!r}")
-        found[arm] = tuple(ids)
-    return found
+        arms[arm] = tuple(ids)
+    return arms
 
 
 def document_of(text: str, name: str, known: Arms) -> Document:
     """Return the document that a text describes; errors name the file `name`."""
     place = _Place(name, _table(text, name), _DOCUMENT_KEYS)
     own = place.word("id")
-    claims = tuple(_claim(one, f"{name}, claim {index}", known) for index, one in enumerate(place.tables("claim"), 1))
+    claims = tuple(
+        _claim(table, f"{name}, claim {index}", known) for index, table in enumerate(place.tables("claim"), 1)
+    )
     ids = [claim.id for claim in claims]
     for claim in claims:
         if ids.count(claim.id) > 1:
             raise UsageError(f"{name}, {claim.id}: this id occurs {ids.count(claim.id)} times")
         if not claim.id.startswith(f"{own}-"):
             raise UsageError(f"{name}, {claim.id}: a claim of this document has an id that begins with {own}-")
-    lines = tuple(_line(one, f"{name}, summary {index}", ids) for index, one in enumerate(place.tables("summary"), 1))
+    lines = tuple(
+        _line(table, f"{name}, summary {index}", ids) for index, table in enumerate(place.tables("summary"), 1)
+    )
     if len(lines) != SUMMARY_LINES:
         raise UsageError(f"{name}, summary: it has {len(lines)} lines, {SUMMARY_LINES} are wanted")
     return Document(own, place.word("file"), place.word("about"), claims, lines)
@@ -119,13 +123,13 @@ class _Place:
 
     def conditions(self, key: str) -> tuple[Condition, ...]:
         """Return the conditions in a list, empty without the key."""
-        found = []
+        conditions = []
         for text in self._value(key, list, "a list") if key in self.table else []:
             try:
-                found.append(parsed(text if isinstance(text, str) else repr(text)))
+                conditions.append(parse(text if isinstance(text, str) else repr(text)))
             except UsageError as error:
                 raise UsageError(f"{self.where}, {key}: {error}") from None
-        return tuple(found)
+        return tuple(conditions)
 
     def arms(self, key: str, known: Arms) -> Arms:
         """Return the arms that a list names, with their scenarios; empty without the key."""
@@ -135,7 +139,7 @@ class _Place:
                 raise UsageError(f"{self.where}, {key}: unknown arm {name!r}; there are: {', '.join(known)}")
         return {name: known[name] for name in names}
 
-    def checked(self, key: str, make: Callable[[str], _T]) -> _T:
+    def check(self, key: str, make: Callable[[str], _T]) -> _T:
         """Return what `make` makes of a text."""
         try:
             return make(self.word(key))
@@ -201,7 +205,7 @@ def _experiment(place: _Place, known: Arms) -> Experiment:
         optional = (arms.word(key, "") for key in ("metric", "filesystem", "load"))
         return Speed(arms.word("experiment"), arms.word("over"), arms.word("under"), *optional)
     if kinds[0] == "reading":
-        verdict = place.checked("reading", ClaimVerdict)
+        verdict = place.check("reading", ClaimVerdict)
         if verdict is ClaimVerdict.NOT_MEASURED:
             raise UsageError(f"{place.where}, reading: what is not measured says why: use awaits")
         return Reading(verdict)
@@ -237,4 +241,4 @@ def _line(table: Any, where: str, ids: list[str]) -> SummaryLine:
     if not isinstance(rests_on, dict) or not rests_on:
         raise UsageError(f"{where}, rests_on: a table of claims and their verdicts is wanted")
     inner = _Place(f"{where}, rests_on", rests_on, set(ids))
-    return SummaryLine(place.word("text"), {name: inner.checked(name, ClaimVerdict) for name in rests_on})
+    return SummaryLine(place.word("text"), {name: inner.check(name, ClaimVerdict) for name in rests_on})

@@ -40,26 +40,26 @@ class Answered:
     answers: tuple[Answer, ...]
 
 
-def chosen(documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
+def select(documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
     """Return the documents with the claims that ids or documents name; without names, return all."""
     if not names:
         return list(documents)
-    known = {claim.id for document in documents for claim in document.claims} | {one.id for one in documents}
+    known = {claim.id for document in documents for claim in document.claims} | {document.id for document in documents}
     if unknown := [name for name in names if name not in known]:
-        last = ", ".join(f"{one.id}-1 to {one.claims[-1].id}" for one in documents)
+        last = ", ".join(f"{document.id}-1 to {document.claims[-1].id}" for document in documents)
         raise UsageError(f"unknown claim {unknown[0]!r}; there are: {last}, or a whole document such as S0")
-    found = []
+    selection = []
     for document in documents:
-        claims = tuple(one for one in document.claims if one.id in names or document.id in names)
+        claims = tuple(claim for claim in document.claims if claim.id in names or document.id in names)
         if claims:
-            found.append(Document(document.id, document.file, document.about, claims, document.summary))
-    return found
+            selection.append(Document(document.id, document.file, document.about, claims, document.summary))
+    return selection
 
 
 def scenario_ids(documents: Sequence[Document]) -> list[str]:
     """Return the scenarios that the claims need, sorted."""
     experiments = [claim.experiment for document in documents for claim in document.claims]
-    return sorted({one for each in experiments if isinstance(each, Scenarios) for one in each.ids})
+    return sorted({scenario_id for each in experiments if isinstance(each, Scenarios) for scenario_id in each.ids})
 
 
 def measure(
@@ -71,9 +71,12 @@ def measure(
 ) -> list[Answered]:
     """Return an answer to every claim; `progress` counts probes, `in_guest` carries out those that need a machine."""
     experiments = [claim.experiment for document in documents for claim in document.claims]
-    progress.planned(len({one for one in experiments if isinstance(one, Probe | GuestProbe)}))
+    progress.expect(len({experiment for experiment in experiments if isinstance(experiment, Probe | GuestProbe)}))
     bench = _ProbeRunner(progress, in_guest)
-    return [Answered(one, tuple(_answer(claim, bench, evidence, speeds) for claim in one.claims)) for one in documents]
+    return [
+        Answered(document, tuple(_answer(claim, bench, evidence, speeds) for claim in document.claims))
+        for document in documents
+    ]
 
 
 class _ProbeRunner:
@@ -88,7 +91,7 @@ class _ProbeRunner:
         """Return the figures of a probe, or why it has no figures."""
         if probe not in self._known:
             self._known[probe] = _here(probe) if isinstance(probe, Probe) else self._there(probe)
-            self._progress.judged(1)
+            self._progress.advance(1)
         return self._known[probe]
 
     def _there(self, probe: GuestProbe) -> Figures | str:

@@ -25,7 +25,7 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
     """Return the answer to a claim about speed, from its experiment's last measurement on the wanted file system."""
     assert isinstance(claim.experiment, Speed)
     wanted = claim.experiment
-    own = [one for one in measured if one.experiment == wanted.experiment]
+    own = [measurement for measurement in measured if measurement.experiment == wanted.experiment]
     if not own:
         where = f"--fs {wanted.filesystem}" if wanted.filesystem else "--dir DIR"
         settings = wanted.experiment == "settings"
@@ -34,36 +34,40 @@ def judge(claim: Claim, measured: Sequence[Speeds]) -> Answer:
         return not_measured(
             claim, f"no measurement was given: `rig speed {where}{what} --json FILE`, then --speed FILE"
         )
-    there = [one for one in own if wanted.filesystem in {"", one.filesystem}]
+    there = [measurement for measurement in own if wanted.filesystem in {"", measurement.filesystem}]
     if not there:
         return not_measured(
             claim, f"it is about {wanted.filesystem}, and what was given was measured on {own[-1].filesystem}"
         )
     arms = (wanted.over, wanted.under)
-    fitting = [one for one in there if all(map(one.counted, arms)) and not _other_work(one, wanted)]
+    fitting = [
+        measurement
+        for measurement in there
+        if all(map(measurement.counted_trials, arms)) and not _other_work(measurement, wanted)
+    ]
     # A real disk is preferred, and among equals the last measurement.
-    speeds = max(reversed(fitting or there), key=lambda one: not one.virtual)
-    if missing := [arm for arm in arms if not speeds.counted(arm)]:
+    speeds = max(reversed(fitting or there), key=lambda measurement: not measurement.virtual)
+    if missing := [arm for arm in arms if not speeds.counted_trials(arm)]:
         reason = next((why for what, why in speeds.absent.items() if missing[0] in what), "")
         return not_measured(claim, f"{missing[0]} was not measured{f': {reason}' if reason else ''}")
     if other := _other_work(speeds, wanted):
         return not_measured(claim, other)
     metric = wanted.metric or speeds.metrics[0].name
-    count = min(sum(metric in trial.metrics for trial in speeds.counted(arm)) for arm in arms)
+    count = min(sum(metric in trial.metrics for trial in speeds.counted_trials(arm)) for arm in arms)
     if speeds.virtual and (doubt := _doubt(speeds)):
         return not_measured(claim, doubt)
     if count < ROUNDS_MIN and not speeds.virtual:
         return not_measured(claim, f"{count} of {ROUNDS_MIN} rounds of {wanted.over} and {wanted.under} have {metric}")
-    found = ratio(speeds, wanted.over, wanted.under, metric)
-    if found is None:
+    interval = ratio(speeds, wanted.over, wanted.under, metric)
+    if interval is None:
         return not_measured(claim, f"{metric} of {wanted.under} is 0 in some round, and nothing compares with that")
     sync_ms = speeds.probe.sync_s * 1000
-    figures = {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high, "rounds": count}
+    figures = {"ratio": interval.value, "ratio_low": interval.low, "ratio_high": interval.high, "rounds": count}
     answer = decide(claim, {**figures, "sync_ms": sync_ms})
     if answer.verdict is ClaimVerdict.NOT_MEASURED:
         return replace(answer, why=f"{answer.why}; measure again on a quieter host or another disk")
-    if said := speeds.virtual:
-        where = f"Measured in a virtual machine, on {said['filesystem']} on the modelled disk {said['device']}."
+    if machine := speeds.virtual:
+        where = f"Measured in a virtual machine, on {machine['filesystem']} on the modelled disk {machine['device']}."
         return replace(answer, seen=f"{answer.seen} {where}")
     return answer
 
@@ -80,6 +84,6 @@ def _doubt(speeds: Speeds) -> str:
 def _other_work(speeds: Speeds, wanted: Speed) -> str:
     """Return how the work of the arms differs from what the claims are about; empty if it does not."""
     load = wanted.load or (WHOLE if speeds.document else DEFAULT_WORKLOAD)
-    if others := [found for arm in (wanted.over, wanted.under) if (found := speeds.arms[arm].load) != load]:
+    if others := [other_load for arm in (wanted.over, wanted.under) if (other_load := speeds.arms[arm].load) != load]:
         return f"it is about {load}, and what was given was measured with {others[0]}"
     return ""

@@ -31,15 +31,15 @@ def print_answers(answered: Sequence[Answered], console: Console) -> None:
     """Print a table for each document with its summary, or the details of a few claims, and the count of verdicts."""
     from rich.text import Text
 
-    answers = [answer for one in answered for answer in one.answers]
+    answers = [answer for document in answered for answer in document.answers]
     if len(answers) <= _DETAILED_MAX:
         for answer in answers:
             for line in details(answer):
                 console.print(line, soft_wrap=True, highlight=False, markup=False)
     else:
-        for one in answered:
-            console.print(_table(one))
-            for line in summary(one):
+        for document in answered:
+            console.print(_table(document))
+            for line in summary(document):
                 console.print(Text(f"- {line}"))
             console.print()
     console.print(Text(headline(answers)))
@@ -57,21 +57,21 @@ def summary(answered: Answered) -> list[str]:
     verdicts = {answer.claim.id: answer.verdict for answer in answered.answers}
     # If only some claims were asked for, there is nothing to sum up.
     lines = answered.document.summary if len(verdicts) > _DETAILED_MAX else ()
-    return [_said(line, verdicts) for line in lines]
+    return [_sentence(line, verdicts) for line in lines]
 
 
-def _said(line: SummaryLine, verdicts: dict[str, ClaimVerdict]) -> str:
-    other = {one: verdicts.get(one, ClaimVerdict.NOT_MEASURED) for one, wanted in line.rests_on.items()}
-    other = {one: verdict for one, verdict in other.items() if verdict is not line.rests_on[one]}
+def _sentence(line: SummaryLine, verdicts: dict[str, ClaimVerdict]) -> str:
+    other = {claim_id: verdicts.get(claim_id, ClaimVerdict.NOT_MEASURED) for claim_id, wanted in line.rests_on.items()}
+    other = {claim_id: verdict for claim_id, verdict in other.items() if verdict is not line.rests_on[claim_id]}
     if not other:
         return line.text
-    return f"Open: {', '.join(f'{one} is {verdict}' for one, verdict in other.items())}."
+    return f"Open: {', '.join(f'{claim_id} is {verdict}' for claim_id, verdict in other.items())}."
 
 
 def details(answer: Answer) -> list[str]:
     """Return everything about one claim, line by line."""
     claim = answer.claim
-    found = {
+    facts = {
         "": f"{claim.id}, line {claim.line}: {answer.verdict}",
         "it says": claim.says,
         "measured": claim.metric,
@@ -82,7 +82,7 @@ def details(answer: Answer) -> list[str]:
         "because": answer.why,
         "documented": f"{claim.documentation} ({claim.source})",
     }
-    lines = [f"{name:12}{text}" if name else text for name, text in found.items() if text]
+    lines = [f"{name:12}{text}" if name else text for name, text in facts.items() if text]
     return lines + [f"{'replay' if not index else '':12}{line}" for index, line in enumerate(answer.replays)]
 
 

@@ -48,6 +48,8 @@ class Promise:
     begins_with_ack: bool = False
     # Why a promise that exists is not held against the engine here, so that `keeps` is ANYTHING; empty if it is held.
     withheld: str = ""
+    # Whether it covers what was never acknowledged, but shown after a restart of the killed database.
+    covers_shown: bool = False
 
     @property
     def text(self) -> str:
@@ -76,7 +78,7 @@ def matters(reason: str, source: str) -> Expectation:
     return Expectation(reason, source, matters=True)
 
 
-def spared(reason: str, source: str) -> Expectation:
+def needless(reason: str, source: str) -> Expectation:
     """Return that the promise holds without the sync."""
     return Expectation(reason, source, matters=False)
 
@@ -104,7 +106,7 @@ class KnownBug:
 
     def affects(self, version: str) -> bool:
         """Return whether a release has the bug; `version` as the engine reports it, for example 3.8.7.1."""
-        own = parsed(version)
+        own = parse_version(version)
         if not self.first <= own < self.fixed:
             return False
         return not any(own[: len(fix) - 1] == fix[:-1] and own >= fix for fix in self.backported)
@@ -166,10 +168,10 @@ class _Unknown:
 @cache
 def dossier_of(engine: str) -> Dossier:
     """Return an engine's dossier, or an empty one; raise UsageError if its entry point does not name a dossier."""
-    found = entry_points(group=GROUP, name=engine)
-    if not found:
+    points = entry_points(group=GROUP, name=engine)
+    if not points:
         return _Unknown()
-    (point, *_) = found
+    (point, *_) = points
     try:
         module = importlib.import_module(point.value)
     except ImportError as error:
@@ -183,7 +185,7 @@ def dossier_of(engine: str) -> Dossier:
     return module
 
 
-def parsed(version: str) -> Version:
+def parse_version(version: str) -> Version:
     """Return the numbers at the beginning of a version; a suffix such as `-beta` is ignored."""
     match = re.match(r"\d+(?:\.\d+)*", version, re.ASCII)
     return tuple(map(int, match[0].split("."))) if match else (0,)

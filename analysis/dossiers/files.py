@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise
-from rig.contract.arms import FORGETTING_FAULTS, SPECS
+from rig.contract.faultspecs import FORGETTING_FAULTS, SPECS
 from rig.engines.files.promises import PATTERNS
 
 # Patterns without a sync must lose a record, and a file.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters, spared
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters, needless
+from rig.contract.faultspecs import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 CONTROLS = Controls(
     must_lose={
@@ -56,7 +56,7 @@ _BACKGROUND = "CompactMemTable and LogAndApply in db/db_impl.cc and db/version_s
 _COMMIT = matters("an acknowledged batch may still be in memory", _INDEX)
 _TABLE = matters("the log is removed before what it holds is safe in a table", _BACKGROUND)
 _MANIFEST = matters("the log is removed before the table that replaces it is listed", _BACKGROUND)
-_NAMES = spared(
+_NAMES = needless(
     "ext4 makes the name of a new file durable with its fsync", "ext4_fsync_journal in fs/ext4/fsync.c [SRC]"
 )
 

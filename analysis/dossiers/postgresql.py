@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, spared
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, needless
+from rig.contract.faultspecs import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("async",)
 CONTROLS = Controls(
@@ -88,7 +88,7 @@ _TABLE = matters(
     "a checkpoint gives up the log of what is only in memory", "wal-configuration.html, WAL Configuration [DOC]"
 )
 
-_CONTROL = spared(
+_CONTROL = needless(
     "recovery then begins at an older checkpoint, and a run of one log file has removed no log",
     "CreateCheckPoint and RemoveOldXlogFiles in xlog.c [SRC]",
 )

@@ -1,32 +1,38 @@
-"""What a user's program is held against: the promise that the user names, and none that anybody documents."""
+"""What a user's program is held against: the promises that the user names, and none that anybody documents."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise
-from rig.contract.arms import FORGETTING_FAULTS, SPECS
-from rig.engines.program.promises import Promised
+from rig.contract.faultspecs import ERROR_FAULTS, FORGETTING_FAULTS, SPECS
+from rig.engines.program.promises import Promised, promises_of
 
 # Its control is the program itself under a shim that swallows its syncs.
 CONTROLS = Controls()
 KNOWN_BUGS: tuple[KnownBug, ...] = ()
 _SOURCE = "the promise that the program is held against (--promise)"
-_KEEPS: Mapping[str, tuple[Keeps, str]] = {
-    Promised.DURABLE: (Keeps.NOTHING_LOST, "a transaction in flight may be there in part"),
-    Promised.PREFIX: (Keeps.SUFFIX, "the transaction after the last whole one may be there in part"),
-    Promised.ATOMIC: (Keeps.ANY_WHOLE, ""),
+_KEEPS = {Promised.DURABLE: Keeps.NOTHING_LOST, Promised.PREFIX: Keeps.SUFFIX, Promised.ATOMIC: Keeps.ANY_WHOLE}
+# What is allowed for the transaction in flight, or the first one that is not there whole.
+_AT_THE_END = {
+    Promised.DURABLE: "a transaction in flight may be",
+    Promised.PREFIX: "the transaction after the last whole one may be",
 }
 
 
 def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
-    """Return the promise where the disk is honest; elsewhere nothing is promised."""
-    keeps, bound = _KEEPS.get(settings.get("promise", ""), (None, ""))
-    if keeps is None:
+    """Return the promise where the disk is honest, also while it returns errors; elsewhere nothing is promised."""
+    given = promises_of(settings.get("promise", ""))
+    # The strictest one says how much may be lost.
+    strictest = next((promise for promise in Promised if promise in given), None)
+    if strictest is None:
         return None
-    if fault not in FORGETTING_FAULTS or SPECS[fault].is_unpromised:
+    if fault not in (*FORGETTING_FAULTS, *ERROR_FAULTS) or SPECS[fault].is_unpromised:
         return Promise(Keeps.ANYTHING, atomic=False, bound="", source=_SOURCE, note="")
-    return Promise(keeps, atomic=True, bound=bound, source=_SOURCE, note="")
+    how = "there whole or missing, never in part" if Promised.ATOMIC in given else "there in part"
+    bound = f"{_AT_THE_END[strictest]} {how}" if strictest in _AT_THE_END else ""
+    # What its `recover` says is all that the user of a restarted program sees.
+    return Promise(_KEEPS[strictest], atomic=True, bound=bound, source=_SOURCE, note="", covers_shown=True)
 
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters, spared
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, as_after_a_cut, matters, needless
+from rig.contract.faultspecs import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("nosync",)
 CONTROLS = Controls(
@@ -109,7 +109,7 @@ _COMMIT = matters("an acknowledged batch may still be in memory", _SYNC)
 _CLOSED = matters("one column family may have in a table what the log has lost for the others", _FLUSH)
 _TABLE = matters("the log is removed before what it holds is safe in a table", _FLUSH)
 _MANIFEST = matters("the log is removed before the table that replaces it is listed", _FLUSH)
-_NAMES = spared("ext4 makes the name of a new file durable with its fsync", _CREATED)
+_NAMES = needless("ext4 makes the name of a new file durable with its fsync", _CREATED)
 
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001

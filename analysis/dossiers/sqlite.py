@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, spared
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters, needless
+from rig.contract.faultspecs import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 
 _BARE = ("delete_off", "wal_off")
 _FULLY_SYNCED = ("delete_full", "wal_full")
@@ -82,6 +82,10 @@ _SQLITE: Mapping[str, _Grid] = {
     "plp": _SQLITE_POWERCUT,
     # Rollback and WAL recovery can be repeated from the start, so a second cut does not lose more than the first.
     "recoverycut": _SQLITE_POWERCUT,
+    # No page tells a database that was cut before from one that was not.
+    "secondcut": _SQLITE_POWERCUT,
+    # No page says that what a reader sees is durable, so only what was acknowledged is promised.
+    "killcut": _SQLITE_POWERCUT,
     "discard": _SQLITE_POWERCUT,
     # Cuts of an honest disk, which really happened.
     "livecut-drop": _SQLITE_POWERCUT,
@@ -124,6 +128,10 @@ _FAULT_NOTES: Mapping[str, str] = {
         CLOCK_FAULTS,
         "No page of SQLite's documentation makes durability depend on the clock, so a power cut's promise holds.",
     ),
+    "killcut": (
+        "A commit that was killed before its last sync may be seen after the restart, and be gone after the cut: "
+        "recovery syncs no WAL, and no directory (walIndexRecover in wal.c, hasHotJournal in pager.c [SRC])."
+    ),
     "twodisk": "SQLite sees one file system; its journal is on the second disk, or each disk has a copy of everything.",
     "shorn": (
         "SQLite takes powersafe overwrite for granted (psow=1): only the bytes written change. Garbage in the rest of "
@@ -137,18 +145,18 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
 
     Two databases keep what both promise; their transactions are atomic across both only with rollback journals.
     """
-    found, attached = _of_one(settings, fault), settings.get("attach", "")
+    own, attached = _of_one(settings, fault), settings.get("attach", "")
     other = _of_one({**settings, "journal_mode": attached}, fault) if attached else None
-    if not found or not other:
-        return None if attached else found
-    keeps = max(found.keeps, other.keeps, key=list(Keeps).index)
+    if not own or not other:
+        return None if attached else own
+    keeps = max(own.keeps, other.keeps, key=list(Keeps).index)
     across = {settings["journal_mode"], attached} <= _WITH_SUPER_JOURNAL
     return Promise(
         keeps=keeps,
-        atomic=found.atomic and other.atomic,
-        bound=(found if found.keeps is keeps else other).bound,
-        source=f"lang_attach.html [DOC]; {found.source}",
-        note=" ".join(filter(None, (found.note, _ACROSS if across else _APART))),
+        atomic=own.atomic and other.atomic,
+        bound=(own if own.keeps is keeps else other).bound,
+        source=f"lang_attach.html [DOC]; {own.source}",
+        note=" ".join(filter(None, (own.note, _ACROSS if across else _APART))),
         across=across,
     )
 
@@ -252,29 +260,29 @@ _UNDO = matters(
 _WRITTEN = matters(
     "the journal is removed before the new pages are safe", f"{_ATOMIC}, Flushing Changes To Mass Storage [DOC]"
 )
-_NEW_NAME = spared("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
+_NEW_NAME = needless("ext4 makes the name of a new file durable with the fsync of the file", _EXT4)
 # By file system, the same for all its variants: the file system decides what makes the name of a new file durable. On a
 # server that is exported with `async` nothing is promised, so there are no mutants.
-_SERVED = spared("an NFS server makes a change of names durable before it answers", "exports(5), sync [DOC]")
+_SERVED = needless("an NFS server makes a change of names durable before it answers", "exports(5), sync [DOC]")
 _NEW_NAMES = {
     "nfs": _SERVED,
     "ext3": _NEW_NAME,
     "ext4": _NEW_NAME,
-    "xfs": spared(
+    "xfs": needless(
         "XFS writes its log with the fsync of a new file, up to the transaction that made the file and its name",
         "xfs_file_fsync in fs/xfs/xfs_file.c, xfs_create in fs/xfs/xfs_inode.c [SRC]",
     ),
-    "btrfs": spared(
+    "btrfs": needless(
         "Btrfs logs a new file with its name at the fsync of the file",
         "btrfs_log_inode_parent and add_inode_ref in fs/btrfs/tree-log.c [SRC]",
     ),
-    "f2fs": spared(
+    "f2fs": needless(
         "the fsync of a new file on f2fs writes its node, which holds its name; recovery puts it into the directory",
         "f2fs_need_dentry_mark in fs/f2fs/node.c, recover_dentry in fs/f2fs/recovery.c [SRC]",
     ),
 }
-_OLD_NAME = spared("the journal is never removed, so its name stays durable from its first sync on", _EXT4)
-_BODY_FIRST = spared("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
+_OLD_NAME = needless("the journal is never removed, so its name stays durable from its first sync on", _EXT4)
+_BODY_FIRST = needless("NORMAL omits it: pages and their number are synced together", f"{_PRAGMA} NORMAL [DOC]")
 _END = matters(
     "the journal may come back and roll an acknowledged commit back", f"{_ATOMIC}, Deleting The Rollback Journal [DOC]"
 )
@@ -282,14 +290,14 @@ _OLD_JOURNAL = matters(
     "the header of the last transaction's journal may still be there when the next one writes its pages behind it",
     "pager_end_transaction and zeroJournalHdr in pager.c [SRC]",
 )
-_LAST_MAY_GO = spared("only the last transaction depends on it, and DELETE may lose that", f"{_PRAGMA} EXTRA [DOC]")
+_LAST_MAY_GO = needless("only the last transaction depends on it, and DELETE may lose that", f"{_PRAGMA} EXTRA [DOC]")
 _COMMIT = matters("an acknowledged commit may still be in memory", f"{_PRAGMA} FULL [DOC]")
 _HEADER = matters(
     "the end of a new WAL may land before its header, and then the beginning of the old WAL is read again",
     "sqlite.org/src/info/ff5be73dee [DOC], walFrames in wal.c [SRC]",
 )
 _FRAMES = matters("the database is changed before the WAL is safe", _WAL)
-_FRAMES_SAFE = spared("redundant: every commit has synced the WAL", _WAL)
+_FRAMES_SAFE = needless("redundant: every commit has synced the WAL", _WAL)
 _PAGES = matters("the WAL restarts before its pages in the database are safe", _WAL)
 _FULL = ("full", "extra")
 
@@ -329,7 +337,7 @@ _GONE = matters(
     "the super-journal may come back beside one of the two journals, so that only one database is rolled back",
     "atomiccommit.html, Deleting The Super-Journal [DOC]; btrfs_log_inode in fs/btrfs/tree-log.c [SRC]",
 )
-_SOON = spared(
+_SOON = needless(
     "a sync that follows before the acknowledgement makes the removal durable as well",
     f"{_EXT4}; vdbeCommit in vdbeaux.c [SRC]",
 )

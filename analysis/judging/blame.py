@@ -16,16 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import Keeps
+from rig.analysis.judging.metrics import Outcome
 from rig.analysis.judging.promises import promise_for, violates
 from rig.contract.orders import Shim
-from rig.engines import found
-
-if TYPE_CHECKING:
-    from rig.analysis.judging.metrics import Outcome
-    from rig.contract.results import MeasuredScenario
+from rig.contract.scenario import Scenario
+from rig.engines import find_engine
 
 # File system, fault and device: what a witness and a database must have in common.
 Ground = tuple[str, str, str]
@@ -45,42 +42,47 @@ class Witness:
 def witnesses(outcomes: Iterable[Outcome]) -> Mapping[Ground, Sequence[Witness]]:
     """Return the witnesses with judged states, by ground, in the order of the outcomes."""
     called: dict[Ground, list[Witness]] = {}
-    for one in outcomes:
-        scenario = one.scenario
-        if not is_witness(scenario) or scenario.shim != Shim.NONE or not one.database_count:
+    for outcome in outcomes:
+        scenario = outcome.scenario
+        if not is_witness(scenario) or scenario.shim != Shim.NONE or not outcome.database_count:
             continue
         promise = promise_for(scenario.engine, scenario.settings, scenario.fault, scenario.shim)
         if promise is None or promise.keeps is Keeps.ANYTHING:
             continue
-        lost_count = sum(violates(promise, verdict) for verdict in scenario.verdicts)
-        witness = Witness(scenario.id, lost_count, one.database_count, one.exposure_count)
+        lost_count = sum(violates(promise, verdict) for verdict in outcome.measured.verdicts)
+        witness = Witness(scenario.id, lost_count, outcome.database_count, outcome.exposure_count)
         called.setdefault(ground_of(scenario), []).append(witness)
     return called
 
 
-def ground_of(scenario: MeasuredScenario) -> Ground:
+def ground_of(scenario: Scenario) -> Ground:
     """Return what a scenario and its witnesses have in common."""
-    return scenario.filesystem, scenario.fault, scenario.device
+    return scenario.filesystem, scenario.fault, scenario.device.name
 
 
-def is_witness(scenario: MeasuredScenario) -> bool:
+def is_witness(scenario: Scenario) -> bool:
     """Return whether a scenario has no database, so that it shows what the file system itself keeps."""
-    engine = found(scenario.engine)
+    engine = find_engine(scenario.engine)
     return engine is not None and engine.spec.is_witness
 
 
-def said(called: Sequence[Witness]) -> str:
+def testimony(called: Sequence[Witness]) -> str:
     """Return what the witnesses of a loss say about it; empty without witnesses."""
     if not called:
         return ""
-    losing = sorted((one for one in called if one.lost_count), key=lambda one: -one.lost_count)
+    losing = sorted((witness for witness in called if witness.lost_count), key=lambda witness: -witness.lost_count)
     if not losing:
-        states, exposures = sum(one.state_count for one in called), sum(one.exposure_count for one in called)
+        states, exposures = (
+            sum(witness.state_count for witness in called),
+            sum(witness.exposure_count for witness in called),
+        )
         return (
             f"its file system lost nothing synced without a database: {_scenarios(len(called))}, {states} states, "
             f"{exposures} file contents"
         )
-    shown = ", ".join(f"{one.scenario} in {one.lost_count} of {one.state_count} states" for one in losing[:_NAMES_MAX])
+    shown = ", ".join(
+        f"{witness.scenario} in {witness.lost_count} of {witness.state_count} states" for witness in losing[:_NAMES_MAX]
+    )
     others = f", and {len(losing) - _NAMES_MAX} more" if len(losing) > _NAMES_MAX else ""
     return f"its file system lost synced data without a database, too, so this may be its loss: {shown}{others}"
 

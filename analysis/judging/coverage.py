@@ -12,15 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from rig.engines import Spec, found
+from rig.analysis.judging.outcome import Summary
+from rig.contract.faultspecs import SPECS
+from rig.contract.results import MeasuredScenario
+from rig.engines import Spec, find_engine
 from rig.filesystems import is_served
 from rig.workloads import situations
-
-if TYPE_CHECKING:
-    from rig.analysis.judging.outcome import Summary
-    from rig.contract.results import MeasuredScenario
 
 NEVER = "never reached"
 # A client of a network file system sends its cached writes of a file when it is asked about the file, so the rig does
@@ -63,12 +61,12 @@ class Coverage:
 
 def coverages(summary: Summary) -> list[Coverage]:
     """Return the situations of each engine whose recordings report any."""
-    scenarios = sorted((row.outcome.scenario for row in summary.rows), key=lambda one: one.engine)
-    engines = {engine: list(own) for engine, own in groupby(scenarios, key=lambda one: one.engine)}
+    scenarios = sorted((row.outcome.measured for row in summary.rows), key=lambda scenario: scenario.scenario.engine)
+    engines = {engine: list(own) for engine, own in groupby(scenarios, key=lambda scenario: scenario.scenario.engine)}
     return [
         _coverage(engine, own)
         for engine, own in engines.items()
-        if found(engine) and any(one.recording.reached for one in own)
+        if find_engine(engine) and any(scenario.recording.reached for scenario in own)
     ]
 
 
@@ -77,17 +75,35 @@ def lines(summary: Summary) -> list[str]:
 
     The line of the workload that reached most also names some that it did not reach.
     """
-    told = []
-    for one in coverages(summary):
-        missing = [_missing(one, index) for index in range(len(one.workloads))]
+    text_lines = []
+    for coverage in coverages(summary):
+        missing = [_missing(coverage, index) for index in range(len(coverage.workloads))]
         fewest = min(missing, key=len)
         more = [f"and {len(fewest) - _NAMES_MAX} more (see the report)"] if len(fewest) > _NAMES_MAX else []
         names = f"; {NEVER}: {', '.join([*fewest[:_NAMES_MAX], *more])}" if fewest else ""
-        for index, (workload, words) in enumerate(zip(one.workloads, missing, strict=True)):
-            count = sum(columns[index].is_sought for _, columns in one.lines) + len(one.met)
+        for index, (workload, words) in enumerate(zip(coverage.workloads, missing, strict=True)):
+            count = sum(columns[index].is_sought for _, columns in coverage.lines) + len(coverage.met)
             ending = names if words is fewest else ""
-            told.append(f"{one.engine}, {workload}: {count - len(words)} of {count} situations reached{ending}")
-    return told
+            text_lines.append(
+                f"{coverage.engine}, {workload}: {count - len(words)} of {count} situations reached{ending}"
+            )
+    return text_lines
+
+
+def not_reached(summary: Summary) -> str:
+    """Return a sentence for the answer of a run: the situations that no workload reached; empty if there are none."""
+    parts = []
+    for coverage in coverages(summary):
+        missing = [set(_missing(coverage, index)) for index in range(len(coverage.workloads))]
+        words = [word for word in _words_of(coverage) if all(word in some for some in missing)]
+        more = [f"{len(words) - _NAMES_MAX} more"] if len(words) > _NAMES_MAX else []
+        if words:
+            parts.append(f"{coverage.engine}: {', '.join([*words[:_NAMES_MAX], *more])}")
+    return f" Not reached: {'; '.join(parts)}." if parts else ""
+
+
+def _words_of(coverage: Coverage) -> list[str]:
+    return [word for word, _ in (*coverage.lines, *coverage.met)]
 
 
 def _missing(coverage: Coverage, index: int) -> list[str]:
@@ -97,14 +113,17 @@ def _missing(coverage: Coverage, index: int) -> list[str]:
 
 
 def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
-    known = found(engine)
+    known = find_engine(engine)
     assert known
-    workloads = tuple(sorted({one.workload_name for one in scenarios}))
-    by_workload = [[one for one in scenarios if one.workload_name == name] for name in workloads]
+    workloads = tuple(sorted({scenario.scenario.workload_name for scenario in scenarios}))
+    by_workload = [
+        [scenario for scenario in scenarios if scenario.scenario.workload_name == name] for name in workloads
+    ]
     spec, nothing = known.spec, Reached(0, 0)
-    reached = [_unsought(own, spec) | _reached(own) for own in by_workload]
+    reached = [_unsought(own, spec) | _reach(own) for own in by_workload]
     met = [
-        Counter(word for one in own for verdict in one.verdicts for word in _words(verdict.met)) for own in by_workload
+        Counter(word for scenario in own for verdict in scenario.verdicts for word in _words(verdict.met))
+        for own in by_workload
     ]
     crowd = (word for word in situations.OF_WRITERS if any(word in own for own in reached))
     named = (*situations.OF_TRANSACTIONS, *crowd, *spec.situations, *situations.of_events(spec.events))
@@ -113,32 +132,35 @@ def _coverage(engine: str, scenarios: Sequence[MeasuredScenario]) -> Coverage:
         workloads,
         tuple((word, tuple(own.get(word, nothing) for own in reached)) for word in named),
         tuple((word, tuple(own[word] for own in met)) for word in spec.met),
-        tuple((name, _skipped(own)) for name, own in zip(workloads, by_workload, strict=True) if _skipped(own)),
+        tuple((name, _skips(own)) for name, own in zip(workloads, by_workload, strict=True) if _skips(own)),
     )
 
 
 def _unsought(scenarios: Iterable[MeasuredScenario], spec: Spec) -> dict[str, Reached]:
-    if not all(is_served(one.filesystem) for one in scenarios):
+    if not all(is_served(scenario.scenario.filesystem) for scenario in scenarios):
         return {}
     return {word: Reached(0, 0, is_sought=False) for word in spec.situations}
 
 
-def _reached(scenarios: Sequence[MeasuredScenario]) -> dict[str, Reached]:
+def _reach(scenarios: Sequence[MeasuredScenario]) -> dict[str, Reached]:
     recorded, states = Counter[str](), Counter[str]()
     keys: set[str] = set()
-    for one in scenarios:
-        is_new = one.recording.key not in keys
-        keys.add(one.recording.key)
-        entries = [verdict.entry for verdict in one.verdicts]
-        for word, first, last in one.recording.reached:
+    for scenario in scenarios:
+        is_new = scenario.recording.key not in keys
+        keys.add(scenario.recording.key)
+        # Cuts of a later life are in another recording.
+        spec = SPECS.get(scenario.scenario.fault)
+        is_later = spec is not None and spec.later_count > 0
+        entries = [] if is_later else [verdict.entry for verdict in scenario.verdicts]
+        for word, first, last in scenario.recording.reached:
             recorded[word] += is_new
             states[word] += sum(first < entry <= last for entry in entries)
     return {word: Reached(recorded[word], states[word]) for word in recorded | states}
 
 
-def _skipped(scenarios: Iterable[MeasuredScenario]) -> str:
+def _skips(scenarios: Iterable[MeasuredScenario]) -> str:
     counts = Counter[str]()
-    for recording in {one.recording.key: one.recording for one in scenarios}.values():
+    for recording in {scenario.recording.key: scenario.recording for scenario in scenarios}.values():
         counts.update(recording.skipped)
     return ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
 

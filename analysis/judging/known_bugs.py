@@ -9,12 +9,9 @@ been corrected.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import KnownBug, Version, dossier_of
-
-if TYPE_CHECKING:
-    from rig.analysis.judging.outcome import Summary
+from rig.analysis.judging.outcome import Summary
 
 # No workload has two connections that commit or move the log at the same time.
 _CONNECTIONS = 1
@@ -36,16 +33,17 @@ def warnings(summary: Summary) -> list[str]:
     met: dict[tuple[str, str, str], tuple[KnownBug, dict[str, None]]] = {}
     for row in summary.rows:
         scenario = row.outcome.scenario
-        version = scenario.recording.engine_version.partition(" ")[0]
+        version = row.outcome.measured.recording.engine_version.partition(" ")[0]
         for bug in known_bugs(scenario.engine, version, scenario.settings, scenario.workload_name):
             _, names = met.setdefault((scenario.engine, version, bug.name), (bug, {}))
             names[row.outcome.settings_name] = None
     return [
-        f"{engine} {version} has the known bug {bug.name}, corrected in {_dotted([*bug.backported, bug.fixed])}: "
+        f"{engine} {version} has the known bug {bug.name}, "
+        f"corrected in {_versions_text([*bug.backported, bug.fixed])}: "
         f"{bug.signal} ({bug.source}); it affects {', '.join(names)}"
         for (engine, version, _), (bug, names) in met.items()
     ]
 
 
-def _dotted(versions: Iterable[Version]) -> str:
+def _versions_text(versions: Iterable[Version]) -> str:
     return ", ".join(".".join(map(str, version)) for version in versions)

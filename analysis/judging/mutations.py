@@ -10,23 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import Expectation, dossier_of
+from rig.analysis.judging.outcome import Row, Summary
 from rig.contract.orders import DROP_PREFIX
-from rig.contract.scenario import name_of
-
-if TYPE_CHECKING:
-    from rig.analysis.judging.outcome import Row, Summary
-    from rig.contract.results import MeasuredScenario
-    from rig.contract.scenario import Scenario
+from rig.contract.scenario import Scenario, name_of
 
 
-def expectation(scenario: MeasuredScenario | Scenario) -> Expectation | None:
+def expectation(scenario: Scenario) -> Expectation | None:
     """Return what is known about the sync that a mutant leaves out, or None."""
     kind = scenario.shim.removeprefix(DROP_PREFIX)
-    settings = {**scenario.tuning, **scenario.settings}
-    return dossier_of(scenario.engine).expectation(scenario.filesystem, settings, kind)
+    return dossier_of(scenario.engine).expectation(scenario.filesystem, scenario.all_settings, kind)
 
 
 @dataclass(frozen=True)
@@ -74,13 +68,13 @@ class Score:
 
 def scores(summary: Summary) -> tuple[Score, ...]:
     """Return the score of every setting that had mutants, in the order of the rows."""
-    found = []
+    mutant_scores = []
     rows = [row for row in summary.rows if row.outcome.scenario.shim.startswith(DROP_PREFIX)]
     for name, own in groupby(rows, key=_name):
         same = list(own)
         kinds = dict.fromkeys(row.outcome.scenario.shim.removeprefix(DROP_PREFIX) for row in same)
-        found.append(Score(name, tuple(_mutant(kind, same) for kind in kinds)))
-    return tuple(found)
+        mutant_scores.append(Score(name, tuple(_mutant(kind, same) for kind in kinds)))
+    return tuple(mutant_scores)
 
 
 def lines(summary: Summary) -> list[str]:
@@ -88,11 +82,15 @@ def lines(summary: Summary) -> list[str]:
 
     These are the mutants that were not noticed, and mutants that were noticed although they should not matter.
     """
-    found = []
+    text_lines = []
     for score in scores(summary):
-        found.append(f"left out of {score.name}: {score.text} syncs that matter were noticed")
-        found += [f"  {one.kind} {one.text}" for one in score.mutants if one.noticed is not True or not one.matters]
-    return found
+        text_lines.append(f"left out of {score.name}: {score.text} syncs that matter were noticed")
+        text_lines += [
+            f"  {mutant.kind} {mutant.text}"
+            for mutant in score.mutants
+            if mutant.noticed is not True or not mutant.matters
+        ]
+    return text_lines
 
 
 def _mutant(kind: str, rows: Sequence[Row]) -> Mutant:

@@ -7,7 +7,7 @@ The rules of judgement, in this order:
    verdict on the database; fewer states judged than planned; more than 1 % of the states ended in a hang, a panic or no
    verdict; a second recording differed; a transaction lacks a documented sync or makes others in its place; fewer
    distinct file contents than asked for, unless every epoch was enumerated, nothing is promised anyway, or twice the
-   states showed no new content and there is one for every eighth transaction.
+   states showed no new content and there is one for every eighth transaction; few cuts in a step that a program names.
 4. Where nothing is promised, or what is promised cannot be held against the engine (a file system that does not keep
    what it has synced, a disk that lies): not judged. What was seen is shown, and never called kept.
 5. Otherwise kept. File-system damage is shown, never blamed on the database, and never counts as exposure.
@@ -19,7 +19,7 @@ inconclusive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -34,13 +34,14 @@ from rig.analysis.judging.controls import (
     is_mutant,
     is_sabotaged,
 )
-from rig.analysis.judging.metrics import Outcome, outcome, seen, settings_rank, worst_first
+from rig.analysis.judging.metrics import Outcome, observation, outcome, settings_rank, step_cuts, worst_first
 from rig.analysis.judging.promises import promise_of, violates
 from rig.analysis.judging.protocol import compare
-from rig.contract.arms import exposure_wanted, is_live_cut
+from rig.contract.faultspecs import SPECS, exposure_wanted, is_live_cut
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
-from rig.contract.scenario import is_default
+from rig.contract.scenario import Scenario, is_default
+from rig.engines import find_engine
 from rig.filesystems import unsafe
 
 # Above this share of states without a verdict the scenario is inconclusive.
@@ -50,7 +51,14 @@ DOUBTFUL_SHARE_MAX = 0.05
 # Finding nothing new makes up for too little exposure, but not with less than one file content for this many
 # transactions.
 SEEN_PART = 8
+# A step that a user's program names has to be hit by this many cuts.
+STEP_CUTS_MIN = 20
 _AGAINST_DOUBT = "record with another --seed, or let the program flush between two such writes"
+# What to do about too little exposure: where the last states showed nothing new, and where more states may.
+_AGAINST_LITTLE = {
+    True: "more states show nothing new: record more with --profile nightly, or write more in a transaction",
+    False: "try more states: --states, or --profile nightly",
+}
 _UNJUDGED = (VerdictKind.KERNEL_PANIC, VerdictKind.HANG, VerdictKind.INCONCLUSIVE, VerdictKind.UNSTABLE)
 
 
@@ -131,21 +139,28 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
     if promise is None:
         unknown = "no promise is known for these settings under this fault"
         return Judgement(Result.INCONCLUSIVE, (unknown, *shown), (), (unknown,))
-    compared = compare(outcome.scenario)
-    plan = outcome.scenario.plan
-    shown = (*shown, *filter(None, (_uncut(plan), plan.emulated_because, compared.note)))
-    broken_by = worst_first(verdict for verdict in outcome.scenario.verdicts if violates(promise, verdict))
+    compared = compare(outcome.measured)
+    plan = outcome.measured.plan
+    notes = (_note_on_shown(outcome, promise), steps_text(outcome), _note_on_repetition(outcome))
+    shown = (*shown, *filter(None, (_uncut(plan), plan.emulated_because, compared.note, *notes)))
+    broken_by = worst_first(verdict for verdict in outcome.measured.verdicts if violates(promise, verdict))
     if broken_by:
         reason = f"{len(broken_by)} of {outcome.database_count} states break the promise: {promise.text}"
-        also = filter(None, (blindness(outcome.scenario.plan), compared.difference))
+        also = filter(None, (blindness(outcome.measured.plan), compared.difference))
         return Judgement(Result.BROKEN, (reason, *also, *shown), broken_by)
-    found = _doubts(outcome, promise, exposure_min)
-    if found:
-        return Judgement(Result.INCONCLUSIVE, (*found, *shown), (), found)
+    doubts = _doubts(outcome, promise, exposure_min)
+    if doubts:
+        return Judgement(Result.INCONCLUSIVE, (*doubts, *shown), (), doubts)
     if promise.keeps is Keeps.ANYTHING:
         why = f"not judged, because {promise.withheld}" if promise.withheld else "nothing is promised"
-        return Judgement(Result.NOT_JUDGED, (f"{why}: {seen(outcome)}", *shown), ())
+        return Judgement(Result.NOT_JUDGED, (f"{why}: {observation(outcome)}", *shown), ())
     return Judgement(Result.KEPT, (f"no state of {outcome.database_count} breaks the promise", *shown), ())
+
+
+def breaks(scenario: Scenario, verdict: Verdict) -> bool:
+    """Return whether a verdict breaks a promise of the engine, so that a run may end there."""
+    promise = promise_of(scenario)
+    return promise is not None and not is_sabotaged(scenario) and violates(promise, verdict)
 
 
 def blindness(plan: PlanFacts) -> str:
@@ -157,6 +172,18 @@ def blindness(plan: PlanFacts) -> str:
     return f"{plan.epochs_doubtful} of {count} epochs are doubtful and could hardly be cut{why}; {_AGAINST_DOUBT}"
 
 
+def _is_own(scenario: Scenario) -> bool:
+    """Return whether a scenario measures a program with transactions of its own, which may have threads."""
+    engine = find_engine(scenario.engine)
+    return engine is not None and engine.own_driver is not None
+
+
+def _note_on_repetition(outcome: Outcome) -> str:
+    if outcome.measured.recording.reproduced is not False or not _is_own(outcome.scenario):
+        return ""
+    return "the program does not repeat, so a new run has other states; each recording proves its own states"
+
+
 def _uncut(plan: PlanFacts) -> str:
     if not plan.epochs_unproven:
         return ""
@@ -164,12 +191,36 @@ def _uncut(plan: PlanFacts) -> str:
     return f"{plan.epochs_unproven} of {count} epochs were not cut: the logs do not tell what the other disk held"
 
 
+def _note_on_shown(outcome: Outcome, promise: Promise) -> str:
+    count = sum(verdict.lost_shown > 0 for verdict in outcome.measured.verdicts)
+    if promise.covers_shown or not count:
+        return ""
+    return f"{count} states lost what had only been shown, after a restart; no page promises that it stays"
+
+
+def steps_text(outcome: Outcome) -> str:
+    """Return how many cuts hit the steps to which a user's program gave names."""
+    counts = [cuts.text for cuts in step_cuts(outcome.measured)]
+    return f"steps: {'; '.join(counts)}" if counts else ""
+
+
+def _missed_steps(outcome: Outcome) -> Iterator[str]:
+    """Yield the steps that few cuts hit, and what to do; under a focus only the steps in it count."""
+    focus = outcome.scenario.focus
+    for cuts in step_cuts(outcome.measured):
+        if cuts.cut_count < STEP_CUTS_MIN and focus in {"", cuts.name}:
+            remedy = "more --states, or more such steps" if focus else f"`--focus {cuts.name}` spends all cuts there"
+            yield f"too few cuts in a step: {cuts.text}, {STEP_CUTS_MIN} asked for; {remedy}"
+
+
 def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int, run_dir: str = "") -> Summary:
     """Judge every scenario of a run and its controls, and return one answer: broken before inconclusive before kept."""
-    outcomes = [outcome(scenario) for scenario in sorted(scenarios, key=_scenario_order)]
+    outcomes = [
+        outcome(scenario) for scenario in sorted(scenarios, key=lambda outcome: _scenario_order(outcome.scenario))
+    ]
     controls = check_controls(outcomes)
     called = blame.witnesses(outcomes)
-    judged = (_blamed(_row(one, controls, exposure_min), called) for one in outcomes)
+    judged = (_with_blame(_row(outcome, controls, exposure_min), called) for outcome in outcomes)
     rows = tuple(replace(row, run_dir=run_dir) for row in judged)
     return Summary(rows, controls, _worst(rows))
 
@@ -181,9 +232,9 @@ def together(summaries: Iterable[Summary]) -> Summary:
     """
     rows: dict[tuple[str, str], Row] = {}
     controls: list[ControlResult] = []
-    for one in summaries:
-        rows.update({(row.outcome.scenario.id, row.outcome.scenario.device): row for row in one.rows})
-        controls += one.controls
+    for summary in summaries:
+        rows.update({(row.outcome.scenario.id, row.outcome.scenario.device.name): row for row in summary.rows})
+        controls += summary.controls
     ordered = tuple(sorted(rows.values(), key=lambda row: _scenario_order(row.outcome.scenario)))
     return Summary(ordered, tuple(controls), _worst(ordered))
 
@@ -196,66 +247,82 @@ def _worst(rows: Sequence[Row]) -> Result:
     return result
 
 
-def _row(one: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:
-    scenario = one.scenario
+def _row(outcome: Outcome, controls: tuple[ControlResult, ...], exposure_min: int) -> Row:
+    scenario = outcome.scenario
     promise = promise_of(scenario)
-    judgement = judge(one, promise, exposure_min)
+    judgement = judge(outcome, promise, exposure_min)
     voids = doubts(group_of(scenario), controls)
     if judgement.result is not Result.BROKEN and voids:
         reasons, doubted = (*voids, *judgement.reasons), (*voids, *judgement.doubts)
         judgement = replace(judgement, result=Result.INCONCLUSIVE, reasons=reasons, doubts=doubted)
-    return Row(one, promise, judgement, is_sabotaged(scenario))
+    return Row(outcome, promise, judgement, is_sabotaged(scenario))
 
 
-def _blamed(row: Row, called: Mapping[blame.Ground, Sequence[blame.Witness]]) -> Row:
+def _with_blame(row: Row, called: Mapping[blame.Ground, Sequence[blame.Witness]]) -> Row:
     scenario = row.outcome.scenario
     excused = unsafe(scenario.filesystem, scenario.fault) and row.outcome.losing_count
     if row.is_sabotaged or blame.is_witness(scenario) or not (row.judgement.broken_by or excused):
         return row
-    return replace(row, blame=blame.said(called.get(blame.ground_of(scenario), ())))
+    return replace(row, blame=blame.testimony(called.get(blame.ground_of(scenario), ())))
+
+
+# Why a scenario of these faults is in doubt that has no state inside what it cuts (`PlanFacts.inside_count`).
+_NONE_INSIDE: Mapping[str, str] = {
+    "recoverycut": "no recovery was cut after it had begun to write to the files of the database",
+    "secondcut": "no later life was cut after it had acknowledged a transaction",
+}
 
 
 def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str, ...]:
-    scenario, plan = outcome.scenario, outcome.scenario.plan
-    found = []
+    scenario, plan, recording = outcome.scenario, outcome.measured.plan, outcome.measured.recording
+    doubts = []
     unjudged_count = sum(outcome.kind_counts.get(kind, 0) for kind in _UNJUDGED)
     if blind := blindness(plan):
-        found.append(blind)
+        doubts.append(blind)
     if outcome.database_count == 0:
-        found.append("no state has a verdict on the database")
+        doubts.append("no state has a verdict on the database")
     if outcome.state_count < plan.state_count:
-        found.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
-    if scenario.fault == "recoverycut" and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
-        found.append("no recovery was cut after it had begun to write to the files of the database")
+        doubts.append(f"only {outcome.state_count} of {plan.state_count} planned states were judged")
+    if scenario.fault in _NONE_INSIDE and not plan.inside_count and promise.keeps is not Keeps.ANYTHING:
+        doubts.append(_NONE_INSIDE[scenario.fault])
     if unjudged_count > UNJUDGED_SHARE_MAX * outcome.state_count:
-        found.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
-    if scenario.recording.reproduced is False:
-        found.append("a second run of the same scenario gave another recording")
-    if strange := compare(scenario).difference:
-        found.append(strange)
+        doubts.append(f"{unjudged_count} of {outcome.state_count} states hung, panicked or gave no verdict")
+    if recording.reproduced is False and not _is_own(scenario):
+        doubts.append("a second run of the same scenario gave another recording")
+    if strange := compare(outcome.measured).difference:
+        doubts.append(strange)
+    if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
+        doubts.append(f"{unstable_count} states showed something else when the same files were opened again")
+    if promise.keeps is not Keeps.ANYTHING:
+        doubts += _unseen(outcome, exposure_min)
+    return tuple(doubts)
+
+
+def _unseen(outcome: Outcome, exposure_min: int) -> Iterator[str]:
+    """Yield what too few cuts have shown."""
+    scenario, plan = outcome.scenario, outcome.measured.plan
     is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
-    transaction_count = scenario.recording.transaction_count
+    transaction_count = outcome.measured.recording.transaction_count
     wanted = exposure_wanted(exposure_min, scenario.fault, transaction_count, is_mutant=is_mutant(scenario))
     # A search that doubled its states without a new content has seen what there is to see, unless it saw hardly
     # anything. A setting that syncs only at checkpoints has few contents.
     has_seen_all = plan.is_saturated and outcome.exposure_count * SEEN_PART >= transaction_count
     is_enough = is_exhaustive or has_seen_all or is_cross_check(scenario)
-    if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
-        found.append(f"{unstable_count} states showed something else when the same files were opened again")
-    if outcome.exposure_count < wanted and not is_enough and promise.keeps is not Keeps.ANYTHING:
+    if not (is_exhaustive or plan.is_saturated or SPECS[scenario.fault].cuts_recovery):
+        yield from _missed_steps(outcome)
+    if outcome.exposure_count < wanted and not is_enough:
         text = f"too little exposure: {outcome.exposure_count} distinct file contents, {wanted} asked for"
-        found.append(f"{text}; {plan.ending}" if plan.ending else text)
-    return tuple(found)
+        yield "; ".join(filter(None, (text, plan.ending, _AGAINST_LITTLE[plan.is_saturated])))
 
 
 def _filesystem_damage(outcome: Outcome) -> tuple[str, ...]:
     count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
-    repaired_count = sum(verdict.repaired for verdict in outcome.scenario.verdicts)
+    repaired_count = sum(verdict.repaired for verdict in outcome.measured.verdicts)
     damaged = (f"{count} states of file-system damage, not blamed on the database",) if count else ()
     return (*damaged, f"{repaired_count} states in which the file system was repaired") if repaired_count else damaged
 
 
-def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
+def _scenario_order(scenario: Scenario) -> tuple[object, ...]:
     return (
         scenario.engine,
         scenario.filesystem,
@@ -265,7 +332,7 @@ def _scenario_order(scenario: MeasuredScenario) -> tuple[object, ...]:
         scenario.tuned,
         scenario.shim != Shim.NONE,
         scenario.shim,
-        scenario.device,
+        scenario.device.name,
         # The first row of a setting shows its speed, and a live cut has none.
         is_live_cut(scenario.fault),
         scenario.fault,

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from rig.analysis.dossiers import Keeps, Promise, dossier_of
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario
 from rig.filesystems import unsafe
 
 
-def promise_of(scenario: MeasuredScenario) -> Promise | None:
+def promise_of(scenario: Scenario) -> Promise | None:
     """Return what is promised for a scenario on its file system, or None if it is not known."""
     promised = promise_for(scenario.engine, scenario.all_settings, scenario.fault, scenario.shim)
     why = unsafe(scenario.filesystem, scenario.fault)
@@ -27,7 +28,7 @@ def promise_of(scenario: MeasuredScenario) -> Promise | None:
     return replace(promised, keeps=Keeps.ANYTHING, atomic=False, bound="", note=note, withheld=withheld)
 
 
-def _withheld_by_fault(promised: Promise | None, scenario: MeasuredScenario) -> Promise | None:
+def _withheld_by_fault(promised: Promise | None, scenario: Scenario) -> Promise | None:
     """Return the promise, marked as withheld if one is made for power cuts and none for this fault."""
     if not promised or promised.keeps is not Keeps.ANYTHING:
         return promised
@@ -61,4 +62,5 @@ def violates(promise: Promise, verdict: Verdict) -> bool:
     lost_max = {Keeps.NOTHING_LOST: 0, Keeps.LAST: 1}.get(promise.keeps)
     # A lost suffix of length 0 contradicts itself; it counts as 1, which breaks the strictest promise.
     lost = max(verdict.lost, int(verdict.kind is VerdictKind.LOST_SUFFIX))
+    lost -= 0 if promise.covers_shown else verdict.lost_shown
     return lost_max is not None and lost > lost_max

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from rig.analysis.judging.metrics import Outcome
 from rig.contract.results import MeasuredScenario
-from rig.engines import Engine, found
+from rig.engines import Engine, find_engine
 from rig.engines.syncs import NO_CALLS, in_roles, syncs_of
 
 NOT_COMPARED = "no documented protocol: not compared"
@@ -37,32 +37,32 @@ class SyncComparison:
 
 def known_sequences(engine: str, settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the sync sequences of one transaction at these settings, the most common first; empty if not known."""
-    known = found(engine)
+    known = find_engine(engine)
     syncs = syncs_of(known) if known else None
     if not known or not syncs:
         return ()
     return tuple(dict.fromkeys(in_roles(known, sequence) for sequence in syncs.sequences(settings)))
 
 
-def compare(scenario: MeasuredScenario) -> SyncComparison:
+def compare(measured: MeasuredScenario) -> SyncComparison:
     """Compare the sampled sync calls of a scenario with the documented ones."""
-    engine = found(scenario.engine)
-    known, measured = known_sequences(scenario.engine, scenario.all_settings), scenario.recording.syncs
+    scenario, sampled = measured.scenario, measured.recording.syncs
+    engine, known = find_engine(scenario.engine), known_sequences(scenario.engine, scenario.all_settings)
     # A stored run may be of an engine that is not installed here.
     if engine and not known:
-        return SyncComparison(note=NEVER_SYNCS if set(measured) == {NO_CALLS} else NOT_COMPARED)
-    if not engine or not measured:
+        return SyncComparison(note=NEVER_SYNCS if set(sampled) == {NO_CALLS} else NOT_COMPARED)
+    if not engine or not sampled:
         return SyncComparison()
-    strange = sorted(sequence for sequence in measured if sequence not in known)
-    if not strange and known[0] in measured:
+    strange = sorted(sequence for sequence in sampled if sequence not in known)
+    if not strange and known[0] in sampled:
         return SyncComparison()
-    shown = ", ".join(f"'{sequence}' ({measured[sequence]})" for sequence in strange or sorted(measured))
-    both = f"measured {shown}, documented {_listed(known)}"
+    shown = ", ".join(f"'{sequence}' ({sampled[sequence]})" for sequence in strange or sorted(sampled))
+    both = f"measured {shown}, documented {_alternatives(known)}"
     # If no transaction did the most common sequence, each must have at least its syncs.
-    common = () if known[0] in measured else known[:1]
+    common = () if known[0] in sampled else known[:1]
     syncs = _sync_words(engine)
-    if all(_has_more(one, known, syncs) for one in strange) and all(
-        _has_more(one, common, syncs) for one in (measured if common else ())
+    if all(_has_more(sequence, known, syncs) for sequence in strange) and all(
+        _has_more(sequence, common, syncs) for sequence in (sampled if common else ())
     ):
         return SyncComparison(note=f"a transaction syncs more than is documented: {both}")
     return SyncComparison(f"the syncs of a transaction are not the documented ones: {both}")
@@ -72,7 +72,7 @@ def lines(outcomes: Iterable[Outcome]) -> list[str]:
     """Return a line of the text table for each note, with the settings that it is about."""
     about: dict[tuple[str, str], dict[str, None]] = {}
     for outcome in outcomes:
-        if note := compare(outcome.scenario).note:
+        if note := compare(outcome.measured).note:
             about.setdefault((outcome.scenario.engine, note), {})[outcome.settings_name] = None
     return [f"syncs of {engine} ({', '.join(names)}): {note}" for (engine, note), names in about.items()]
 
@@ -90,11 +90,11 @@ def _has_more(sequence: str, known: Sequence[str], syncs: set[str]) -> bool:
     """
     measured = _words(sequence)
     nearest: dict[int, list[list[str]]] = defaultdict(list)
-    for one in map(_words, known):
-        nearest[len(measured) + len(one) - 2 * len(_common_words(measured, one))].append(one)
+    for words in map(_words, known):
+        nearest[len(measured) + len(words) - 2 * len(_common_words(measured, words))].append(words)
     return all(
-        _common_words(measured, one) == one and set((Counter(measured) - Counter(one)).elements()) <= syncs
-        for one in nearest[min(nearest)]
+        _common_words(measured, words) == words and set((Counter(measured) - Counter(words)).elements()) <= syncs
+        for words in nearest[min(nearest)]
     )
 
 
@@ -113,5 +113,5 @@ def _common_words(one: Sequence[str], other: Sequence[str]) -> list[str]:
     return best[-1]
 
 
-def _listed(sequences: tuple[str, ...]) -> str:
+def _alternatives(sequences: tuple[str, ...]) -> str:
     return " or ".join(f"'{sequence}'" for sequence in sequences)

@@ -1,9 +1,10 @@
 """The loss for a power cut at a uniformly random instant: how likely, how many transactions, how old the oldest.
 
-The averages are over the cut instants of a scenario, which are spread evenly over its virtual time. Each is judged with
-everything unflushed lost: the worst that one disk with a volatile cache can do at that instant. The probability is
-`Outcome.instant_share_losing` and nothing else. Numbers and ages of lost transactions are over the instants at which a
-prefix of the transactions came back; a damaged database has no such number, and is counted separately.
+The averages are over the cut instants of a scenario, drawn one from each of equal stretches of its virtual time. Each
+is judged with everything unflushed lost: the worst that one disk with a volatile cache can do at that instant. The
+probability is `Outcome.instant_share_losing` and nothing else. Numbers and ages of lost transactions are over the
+instants at which a prefix of the transactions came back; a damaged database has no such number, and is counted
+separately.
 
 Neighbouring instants are alike, so they are not independent trials. The intervals rest on stretches of consecutive
 instants. A stretch has one instant more than the longest run of losing instants, and at least as many as one
@@ -72,30 +73,34 @@ class RandomCut:
 
 def random_cut(outcome: Outcome) -> RandomCut | None:
     """Return the loss at a random instant, or None if the scenario has no judged cut instants."""
-    facts = outcome.scenario.recording
+    facts = outcome.measured.recording
     instants = sorted(
-        (one for one in outcome.scenario.verdicts if one.instant_weight_ns > 0 and not one.kind.is_infrastructure),
-        key=lambda one: (one.entry, one.state),
+        (
+            verdict
+            for verdict in outcome.measured.verdicts
+            if verdict.instant_weight_ns > 0 and not verdict.kind.is_infrastructure
+        ),
+        key=lambda verdict: (verdict.entry, verdict.state),
     )
     if outcome.instant_share_losing is None or not instants or not facts.span_virtual_ns:
         return None
-    whole = [one for one in instants if not one.kind.is_damage]
+    whole = [instant for instant in instants if not instant.kind.is_damage]
     between_falls = _stretch_length(whole, facts.transaction_count, ends_at_fall=True) if whole else 1
     length = _stretch_length(instants, facts.transaction_count)
     if len(instants) // length < _STRETCHES_MIN:
         length = _stretch_length(instants, facts.transaction_count, ends_at_fall=True)
     stretch_count = len(instants) // length
-    weight_ns = sum(one.instant_weight_ns for one in instants)
+    weight_ns = sum(instant.instant_weight_ns for instant in instants)
     return RandomCut(
         instant_count=len(instants),
         stretch_count=stretch_count,
         renewal_count=len(whole) // between_falls,
         losing=_share(outcome.instant_share_losing, instants, length),
-        damaged_share=sum(one.instant_weight_ns for one in instants if one.kind.is_damage) / weight_ns,
-        lost_mean=_mean(whole, lambda one: one.lost, between_falls),
-        lost_max=max((one.lost for one in whole), default=None),
-        age_mean_s=_mean(whole, lambda one: one.lost_virtual_ns / _NS_PER_S, between_falls),
-        age_max_s=max((one.lost_virtual_ns / _NS_PER_S for one in whole), default=None),
+        damaged_share=sum(instant.instant_weight_ns for instant in instants if instant.kind.is_damage) / weight_ns,
+        lost_mean=_mean(whole, lambda instant: instant.lost, between_falls),
+        lost_max=max((instant.lost for instant in whole), default=None),
+        age_mean_s=_mean(whole, lambda instant: instant.lost_virtual_ns / _NS_PER_S, between_falls),
+        age_max_s=max((instant.lost_virtual_ns / _NS_PER_S for instant in whole), default=None),
         beyond_max_upper=upper_bound(0, len(whole) // between_falls),
         pace_per_s=facts.transaction_count * _NS_PER_S / facts.span_virtual_ns,
     )
@@ -104,18 +109,18 @@ def random_cut(outcome: Outcome) -> RandomCut | None:
 def _stretch_length(instants: Sequence[Verdict], transaction_count: int, *, ends_at_fall: bool = False) -> int:
     """Return how many instants in a row count as one trial."""
     longest = run = before = 0
-    for one in instants:
-        if ends_at_fall and one.lost < before:
+    for instant in instants:
+        if ends_at_fall and instant.lost < before:
             run = 0
-        run = run + 1 if loses(one) else 0
-        longest, before = max(longest, run), one.lost
+        run = run + 1 if loses(instant) else 0
+        longest, before = max(longest, run), instant.lost
     of_transaction = -(-len(instants) // max(1, transaction_count))
     return min(len(instants), max(longest + 1, of_transaction))
 
 
 def _share(value: float, instants: Sequence[Verdict], length: int) -> Estimate:
     """Return the probability of a loss; an exact bound replaces an end that no draw can move."""
-    drawn = _interval(instants, lambda one: float(loses(one)), length)
+    drawn = _interval(instants, lambda instant: float(loses(instant)), length)
     if drawn is None:
         return Estimate(value, None, None)
     low, high = drawn
@@ -133,10 +138,10 @@ def _exact(share: float, count: int) -> float:
 
 def _mean(instants: Sequence[Verdict], of: Callable[[Verdict], float], length: int) -> Estimate | None:
     """Return the mean weighted by virtual time; where every instant has the same value there is no interval."""
-    weight_ns = sum(one.instant_weight_ns for one in instants)
+    weight_ns = sum(instant.instant_weight_ns for instant in instants)
     if not weight_ns:
         return None
-    value = sum(of(one) * one.instant_weight_ns for one in instants) / weight_ns
+    value = sum(of(instant) * instant.instant_weight_ns for instant in instants) / weight_ns
     drawn = _interval(instants, of, length)
     # The size of a loss that was never seen is unknown.
     if drawn is None or drawn[0] == drawn[1]:
@@ -152,10 +157,10 @@ def _interval(instants: Sequence[Verdict], of: Callable[[Verdict], float], lengt
     drawn_count = count // length if length else 0
     if drawn_count < _STRETCHES_MIN:
         return None
-    weights = np.array([one.instant_weight_ns for one in instants], dtype=float)
-    values = weights * np.array([of(one) for one in instants])
+    weights = np.array([instant.instant_weight_ns for instant in instants], dtype=float)
+    values = weights * np.array([of(instant) for instant in instants])
     starts = np.random.default_rng(_SEED).integers(count, size=(_DRAWINGS, drawn_count))
-    sums = [_sums(one, length)[starts].sum(axis=1) for one in (values, weights)]
+    sums = [_sums(terms, length)[starts].sum(axis=1) for terms in (values, weights)]
     error = (1 - CONFIDENCE) / 2
     low, high = np.quantile(sums[0] / sums[1], [error, 1 - error])
     mean = values.sum() / weights.sum()

@@ -81,38 +81,42 @@ class FigureComparison:
         return abs(self.ours.value / self.figure.ratio - 1) > DEVIATION_MAX
 
 
-def summed_up(speeds: Speeds) -> list[ArmSpeed]:
+def arm_speeds(speeds: Speeds) -> list[ArmSpeed]:
     """Return every arm in the order of the measurement."""
     return [_arm(speeds, name) for name in speeds.arms]
 
 
-def compared(speeds: Speeds) -> list[FigureComparison]:
+def figure_comparisons(speeds: Speeds) -> list[FigureComparison]:
     """Return the document's figures for which we measured a ratio, each with our ratio."""
-    ours = [(one, ratio(speeds, one.arm, one.base, one.metric)) for one in speeds.figures]
-    return [FigureComparison(one, found) for one, found in ours if found]
+    ours = [(figure, ratio(speeds, figure.arm, figure.base, figure.metric)) for figure in speeds.figures]
+    return [FigureComparison(figure, measured) for figure, measured in ours if measured]
 
 
 def sentences(speeds: Speeds) -> list[str]:
     """Return a sentence for each of the document's ratios from which ours differs by more than a third."""
-    return [_sentence(speeds, one) for one in compared(speeds) if one.deviates]
+    return [_sentence(speeds, comparison) for comparison in figure_comparisons(speeds) if comparison.deviates]
 
 
 def noises(speeds: Speeds) -> list[str]:
     """Return the warnings that only the trials themselves can show."""
-    found = []
+    lines = []
     for name in speeds.arms:
-        trials = [one for one in speeds.counted(name) if one.disk and one.disk.flush_count and one.transactions]
-        shares = [(one.disk.flush_count or 0) / one.transactions for one in trials if one.disk]
+        trials = [
+            trial
+            for trial in speeds.counted_trials(name)
+            if trial.disk and trial.disk.flush_count and trial.transactions
+        ]
+        shares = [(trial.disk.flush_count or 0) / trial.transactions for trial in trials if trial.disk]
         if shares and max(shares) > _FLUSHES_APART_MIN + _FLUSHES_APART_MAX * min(shares):
-            found.append(
+            lines.append(
                 f"{name}: {min(shares):.3g} to {max(shares):.3g} flushes per transaction by round: other programs use "
                 "this disk too"
             )
-    return found + [
+    return lines + [
         f"{name}: {_words(metric.name)} is 0 in some round, so nothing is compared with it"
         for name in dict.fromkeys(facts.base for facts in speeds.arms.values())
         for metric in speeds.metrics
-        if 0 in [trial.metrics.get(metric.name) for trial in speeds.counted(name)]
+        if 0 in [trial.metrics.get(metric.name) for trial in speeds.counted_trials(name)]
     ]
 
 
@@ -138,23 +142,23 @@ def bootstrap(values: Sequence[float], bases: Sequence[float] | None, seed: int)
 
 
 def _arm(speeds: Speeds, name: str) -> ArmSpeed:
-    trials = speeds.counted(name)
+    trials = speeds.counted_trials(name)
     names = [metric.name for metric in speeds.metrics if all(metric.name in trial.metrics for trial in trials)]
     base = speeds.arms[name].base
-    in_base = [one for one in names if all(one in trial.metrics for trial in speeds.counted(base))]
+    in_base = [metric for metric in names if all(metric in trial.metrics for trial in speeds.counted_trials(base))]
     return ArmSpeed(
         name=name,
-        figures={one: bootstrap(_figures(speeds, name, one), None, speeds.seed) for one in names},
-        ratios={one: found for one in in_base if (found := ratio(speeds, name, base, one))},
-        latencies=latencies(one for trial in trials for one in trial.latencies_ns),
+        figures={metric: bootstrap(_figures(speeds, name, metric), None, speeds.seed) for metric in names},
+        ratios={metric: interval for metric in in_base if (interval := ratio(speeds, name, base, metric))},
+        latencies=latencies(latency_ns for trial in trials for latency_ns in trial.latencies_ns),
         reads=_of_reads([trial.reads for trial in trials if trial.reads]),
         flush_per_transaction=_fewest([_part(t.disk.flush_count if t.disk else None, t.transactions) for t in trials]),
         write_per_transaction=_fewest([_part(t.disk.write_count if t.disk else None, t.transactions) for t in trials]),
         write_amplification=_median([_part(t.process_bytes, t.user_bytes) for t in trials]),
         space_amplification=_median([_part(t.allocated_bytes, t.live_bytes) for t in trials]),
         cpu_ms_per_transaction=_median([_part(_ms(t.cpu_s), t.transactions) for t in trials]),
-        instructions_per_transaction=_median([_instructions(speeds, one) for one in trials]),
-        space=next((one.space for one in speeds.trials if one.arm == name and one.space), None),
+        instructions_per_transaction=_median([_instructions(speeds, trial) for trial in trials]),
+        space=next((trial.space for trial in speeds.trials if trial.arm == name and trial.space), None),
         counts={
             key: statistics.median(trial.counts.get(key, 0) for trial in trials)
             for key in sorted({key for trial in trials for key in trial.counts})
@@ -174,12 +178,12 @@ def _ms(taken_s: float | None) -> float | None:
 
 
 def _of_reads(reads: Sequence[Reads]) -> Latencies | None:
-    found = latencies(taken_ns for one in reads for taken_ns in one.sample_ns)
-    return replace(found, max_ms=max(one.longest_ns for one in reads) / 1e6) if found else None
+    latency = latencies(taken_ns for read in reads for taken_ns in read.sample_ns)
+    return replace(latency, max_ms=max(read.longest_ns for read in reads) / 1e6) if latency else None
 
 
 def _figures(speeds: Speeds, arm: str, metric: str) -> list[float]:
-    return [trial.metrics[metric] for trial in speeds.counted(arm)]
+    return [trial.metrics[metric] for trial in speeds.counted_trials(arm)]
 
 
 def _part(amount: float | None, of: int | None) -> float | None:
@@ -196,19 +200,19 @@ def _fewest(values: Sequence[float | None]) -> float | None:
     return min(known) if known and len(known) == len(values) else None
 
 
-def _sentence(speeds: Speeds, one: FigureComparison) -> str:
-    figure, ours = one.figure, one.ours
+def _sentence(speeds: Speeds, comparison: FigureComparison) -> str:
+    figure, ours = comparison.figure, comparison.ours
     held = "; its figure lies within our interval" if ours.low <= figure.ratio <= ours.high else ""
     return (
         f"{speeds.document} line {figure.line}: {_words(figure.metric)} of {figure.arm} is {figure.ratio:.3g} of "
-        f"{figure.base}, here {ours.value:.3g} ({ours.low:.3g} to {ours.high:.3g}){_explained(speeds, figure)}{held}"
+        f"{figure.base}, here {ours.value:.3g} ({ours.low:.3g} to {ours.high:.3g}){_explanation(speeds, figure)}{held}"
     )
 
 
-def _explained(speeds: Speeds, figure: Figure) -> str:
+def _explanation(speeds: Speeds, figure: Figure) -> str:
     """Return the counts that explain a metric: its parts if it counts bytes, else the flushes and writes."""
     arm, base = (_arm(speeds, name) for name in (figure.arm, figure.base))
-    metric = next(one for one in speeds.metrics if one.name == figure.metric)
+    metric = next(metric for metric in speeds.metrics if metric.name == figure.metric)
     if metric.is_of_bytes:
         parts = [name for name in arm.counts.keys() & base.counts.keys() if name.startswith(_words(metric.name))]
         return "".join(f"; {name} {arm.counts[name]:.3g} against {base.counts[name]:.3g}" for name in sorted(parts))

@@ -30,7 +30,7 @@ class Proportion:
     @property
     def bound_text(self) -> str:
         """Return text such as `<= 0.063 %`, or `no upper bound` if the bound says nothing."""
-        percent = _rounded_up(self.upper * 100)
+        percent = _round_up(self.upper * 100)
         return f"<= {percent} %" if percent is not None else "no upper bound"
 
 
@@ -55,7 +55,7 @@ def upper_bound(count: int, total: int, confidence: float = CONFIDENCE) -> float
     return float(betaincinv(count + 1, total - count, confidence))
 
 
-def _rounded_up(percent: float) -> str | None:
+def _round_up(percent: float) -> str | None:
     """Return the percentage with two significant digits, rounded up; None from 100 % on, which says nothing."""
     if percent <= 0:
         raise ValueError(f"an upper bound is above 0, not {percent} %")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from rig.analysis.judging.metrics import Outcome
 from rig.analysis.judging.outcome import Summary
-from rig.analysis.judging.speed import ArmSpeed, summed_up
-from rig.engines import found
+from rig.analysis.judging.speed import ArmSpeed, arm_speeds
+from rig.engines import find_engine
 from rig.speed.speeds import ArmFacts, Speeds
 
 
@@ -26,10 +26,10 @@ class Cost:
     def name(self) -> str:
         """Return the setting, with the engine unless it is the default one, the file system and the device."""
         scenario = self.outcome.scenario
-        engine = found(scenario.engine)
+        engine = find_engine(scenario.engine)
         # Engines have words in common, such as nosync.
         of = "" if engine and engine.spec.is_default else f"{scenario.engine}-"
-        return f"{of}{self.outcome.settings_name}, {scenario.filesystem} on {scenario.device}"
+        return f"{of}{self.outcome.settings_name}, {scenario.filesystem} on {scenario.device.name}"
 
     @property
     def real_per_s(self) -> float | None:
@@ -41,7 +41,7 @@ class Cost:
 def costs(summary: Summary, speeds: Speeds | None) -> list[Cost]:
     """Return each setting once, by the first of its scenarios whose speed counts, in the order of the summary."""
     named: dict[str, Cost] = {}
-    real = _real(speeds) if speeds else []
+    real = [(speeds.arms[arm.name], arm) for arm in arm_speeds(speeds)] if speeds else []
     for row in summary.rows:
         outcome = row.outcome
         if outcome.latencies is None:
@@ -51,13 +51,9 @@ def costs(summary: Summary, speeds: Speeds | None) -> list[Cost]:
     return list(named.values())
 
 
-def _real(speeds: Speeds) -> list[tuple[ArmFacts, ArmSpeed]]:
-    return [(speeds.arms[arm.name], arm) for arm in summed_up(speeds)]
-
-
 def _is_same(outcome: Outcome, facts: ArmFacts) -> bool:
     """Return whether an arm has the settings, the tuning and the workload of a scenario that has no shim."""
     scenario = outcome.scenario
-    has_settings = {**scenario.tuning, **scenario.settings} == facts.settings
+    has_settings = scenario.all_settings == facts.settings
     is_plain = scenario.shim == "none" and facts.load == scenario.workload_name
     return facts.engine == scenario.engine and has_settings and is_plain

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rig.analysis.judging.randomcut import Estimate
-from rig.analysis.show.pictures import CALM, DAMAGE, FAINT, INK, PAPER, drawn
+from rig.analysis.show.pictures import CALM, DAMAGE, FAINT, INK, PAPER, draw_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,19 +48,20 @@ def curves(
         if len(lines) > 1:
             figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", frameon=False, ncols=3)
 
-    return drawn(draw, (10.4, 3.6), picture_id, description)
+    return draw_svg(draw, (10.4, 3.6), picture_id, description)
 
 
 def _draw_line(axes: Axes, line: Curve, number: int, shift: float) -> None:
-    known = [(place + shift, one) for place, one in enumerate(line.estimates) if one]
+    known = [(place + shift, estimate) for place, estimate in enumerate(line.estimates) if estimate]
     colour = (CALM, DAMAGE, INK)[number % 3]
-    for place, one in known:
-        if one.low is not None and one.high is not None:
-            axes.plot([place, place], [one.low, one.high], color=colour, linewidth=2, alpha=0.6)
+    for place, estimate in known:
+        if estimate.low is not None and estimate.high is not None:
+            axes.plot([place, place], [estimate.low, estimate.high], color=colour, linewidth=2, alpha=0.6)
     marker = _MARKERS[number % len(_MARKERS)]
     axes.plot(
-        [place for place, _ in known], [one.value for _, one in known], color=colour, marker=marker, markersize=8,
-        markeredgecolor=PAPER, linewidth=1, linestyle=(0, (2, 3)), label=line.name, zorder=3,
+        [place for place, _ in known], [estimate.value for _, estimate in known],
+        color=colour, marker=marker, markersize=8, markeredgecolor=PAPER, linewidth=1,
+        linestyle=(0, (2, 3)), label=line.name, zorder=3,
     )  # fmt: skip
 
 

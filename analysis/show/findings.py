@@ -14,9 +14,9 @@ from rig.analysis.dossiers import Keeps
 from rig.analysis.judging.metrics import Outcome
 from rig.analysis.judging.outcome import Result, Row, Summary
 from rig.analysis.show.table import damage_text, number
-from rig.contract.arms import MAIN_FAULTS
+from rig.contract.faultspecs import MAIN_FAULTS
 from rig.contract.scenario import is_default
-from rig.engines import found
+from rig.engines import find_engine
 
 # Rates that differ by less than 2 % count as equal.
 EQUAL_SHARE = 0.98
@@ -33,14 +33,14 @@ def findings(summary: Summary) -> list[str]:
         if answer:
             answers.setdefault((fault[0], fault[2], answer.best, answer.fastest), []).append(answer)
     return [
-        f"{where}, {_listed(one.fault for one in alike)}, device {device}: {best}{_price(fastest, alike)}"
+        f"{where}, {_enumeration(outcome.fault for outcome in alike)}, device {device}: {best}{_price(fastest, alike)}"
         for (where, device, best, fastest), alike in answers.items()
     ]
 
 
 def is_comparable(row: Row) -> bool:
     """Return whether the settings of the row's engine are ways to do the same; assume so for an unknown engine."""
-    engine = found(row.outcome.scenario.engine)
+    engine = find_engine(row.outcome.scenario.engine)
     return engine is None or engine.spec.are_alternatives
 
 
@@ -56,7 +56,7 @@ class _Answer:
 
 def _place(row: Row) -> tuple[str, str, str]:
     scenario = row.outcome.scenario
-    return f"{scenario.engine} on {scenario.filesystem}", scenario.fault, scenario.device
+    return f"{scenario.engine} on {scenario.filesystem}", scenario.fault, scenario.device.name
 
 
 def _answer(rows: Sequence[Row]) -> _Answer | None:
@@ -71,10 +71,10 @@ def _answer(rows: Sequence[Row]) -> _Answer | None:
     if not lossless:
         return None
     top = max(map(_speed, lossless))
-    equal = sorted((one for one in lossless if _speed(one) >= EQUAL_SHARE * top), key=_strength)
+    equal = sorted((outcome for outcome in lossless if _speed(outcome) >= EQUAL_SHARE * top), key=_strength)
     best, fastest = equal[0], max((row.outcome for row in honest), key=_speed)
-    others = [one.settings_name for one in equal[1:]]
-    as_fast = f" ({_listed(others)} {'is' if len(others) == 1 else 'are'} as fast)" if others else ""
+    others = [outcome.settings_name for outcome in equal[1:]]
+    as_fast = f" ({_enumeration(others)} {'is' if len(others) == 1 else 'are'} as fast)" if others else ""
     text = (
         f"Fastest in which no acknowledged transaction was lost: {best.settings_name}{as_fast}, "
         f"{number(best.transactions_per_s)} transactions per virtual second."
@@ -99,7 +99,7 @@ def _speed(outcome: Outcome) -> float:
 def _strength(outcome: Outcome) -> tuple[int, ...]:
     """Return the rank of each setting among the engine's choices, the weakest first; the last setting counts most."""
     settings = outcome.scenario.settings
-    engine = found(outcome.scenario.engine)
+    engine = find_engine(outcome.scenario.engine)
     choices = engine.spec.settings if engine else {}
     return tuple(choices[name].index(settings[name]) for name in reversed(list(choices)))
 
@@ -113,9 +113,9 @@ def _price(fastest: str, answers: Sequence[_Answer]) -> str:
         prices.setdefault(answer.price, []).append(answer.fault)
     if len(prices) == 1:
         return f"{fastest}{answers[0].price}."
-    return fastest + "; ".join(f"{price}, under {_listed(faults)}" for price, faults in prices.items()) + "."
+    return fastest + "; ".join(f"{price}, under {_enumeration(faults)}" for price, faults in prices.items()) + "."
 
 
-def _listed(words: Iterable[str]) -> str:
+def _enumeration(words: Iterable[str]) -> str:
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -15,7 +15,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 STYLE = "report.css"
 
 
-def rendered(
+def render(
     template: str,
     values: Mapping[str, Any],
     *,

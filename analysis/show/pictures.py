@@ -26,8 +26,13 @@ INK, FAINT, CALM, DAMAGE, PAPER = _COLOURS
 # Points with the same loss, and with speeds that differ by less than this share, become one point with several names.
 _SAME_SPEED = 0.04
 _BARS_MAX = 24
+# With fewer settings a picture says no more than the table.
+SETTINGS_MIN = 4
 # For the captions of pictures with speed and loss.
-RING = "A ring: no other setting is as fast and loses less, or is faster and loses no more."
+RING = (
+    "A ring: no other setting that keeps its promise is as fast and loses less, or is faster and loses no more. "
+    "A setting that breaks its promise has none."
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Point:
     transactions_per_s: float
     value: float
     is_damaged: bool
-    # False for a program under a shim, which nobody would choose.
+    # False for a program under a shim and for a broken promise: nobody would choose it.
     is_choice: bool = True
 
 
@@ -58,10 +63,10 @@ def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, des
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        merged = _merged(points)
+        merged = _merge(points)
         _draw_axes(axes, merged, axis)
         choices = [point for point in merged if point.is_choice]
-        ringed = unbeaten(choices, lambda one: (one.transactions_per_s, (one.is_damaged, one.value)))
+        ringed = unbeaten(choices, lambda choice: (choice.transactions_per_s, (choice.is_damaged, choice.value)))
         for number, point in enumerate(ringed):
             axes.scatter(
                 point.transactions_per_s,
@@ -89,10 +94,10 @@ def speed_against_loss(points: Sequence[Point], axis: Axis, picture_id: str, des
             )
         _label(figure, axes, merged)
 
-    return drawn(draw, (10.4, 4.7), picture_id, description)
+    return draw_svg(draw, (10.4, 4.7), picture_id, description)
 
 
-def drawn(draw: Callable[[Figure], None], inches: tuple[float, float], picture_id: str, description: str) -> str:
+def draw_svg(draw: Callable[[Figure], None], inches: tuple[float, float], picture_id: str, description: str) -> str:
     """Return what a function draws on an empty figure, as an SVG element of a page."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -115,7 +120,7 @@ def drawn(draw: Callable[[Figure], None], inches: tuple[float, float], picture_i
         stream = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
-    return _inlined(stream.getvalue(), picture_id, description)
+    return _inline(stream.getvalue(), picture_id, description)
 
 
 def loss_bars(lost_counts: Mapping[int, int]) -> str:
@@ -143,7 +148,7 @@ def loss_bars(lost_counts: Mapping[int, int]) -> str:
     )
 
 
-def _merged(points: Sequence[Point]) -> list[Point]:
+def _merge(points: Sequence[Point]) -> list[Point]:
     """Return the points from slow to fast; points that would overlap become one point with all their names."""
     merged: list[Point] = []
     for point in sorted(points, key=lambda p: (p.value, p.is_damaged, p.transactions_per_s, p.name)):
@@ -242,7 +247,7 @@ def _place(own: Bbox, extent: Bbox, taken: Sequence[Bbox], frame: Bbox) -> tuple
     return places[0]
 
 
-def _inlined(svg: str, picture_id: str, description: str) -> str:
+def _inline(svg: str, picture_id: str, description: str) -> str:
     """Return the SVG as an element of a page: with a title, without prolog, with unique ids and the page's colours."""
     element = svg[svg.index("<svg") :].strip()
     element = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{picture_id}-", element)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rig.analysis.judging.outcome import Row
@@ -21,28 +20,13 @@ CAPTION = (
 _STYLES = {"+": "green", "X": "bold red", "?": "yellow", ".": ""}
 
 
-@dataclass(frozen=True)
-class SettingLine:
-    """One setting: for each file system the row of its scenario, None for one that was not run."""
-
-    name: str
-    rows: tuple[Row | None, ...]
-
-
-@dataclass(frozen=True)
-class FilesystemComparison:
-    """The scenarios of one engine under one fault, on one device and with one workload."""
-
-    title: str
-    filesystems: tuple[str, ...]
-    lines: tuple[SettingLine, ...]
-
-
-def comparisons(rows: Sequence[Row]) -> list[FilesystemComparison]:
+def comparisons(rows: Sequence[Row]) -> list[grid.Crossing]:
     """Return a comparison for each engine and fault that was measured on more than one file system."""
     groups = grid.by_title(rows, lambda scenario: f"{scenario.engine}, {scenario.fault}")
-    found = [_comparison(title, group) for title, group in groups.items()]
-    return [one for one in found if len(one.filesystems) >= _FILESYSTEMS_MIN]
+    compared = [
+        grid.crossing(title, group, lambda comparison: comparison.filesystem, str) for title, group in groups.items()
+    ]
+    return [comparison for comparison in compared if len(comparison.columns) >= _FILESYSTEMS_MIN]
 
 
 def text(row: Row | None) -> str:
@@ -50,7 +34,7 @@ def text(row: Row | None) -> str:
     if row is None:
         return ""
     outcome = row.outcome
-    damaged, new = _damaged(row)
+    damaged, new = _damaged_contents(row)
     if damaged:
         words = f"damaged {len(damaged)}"
     elif outcome.lost_max:
@@ -62,33 +46,25 @@ def text(row: Row | None) -> str:
     return f"{words} ({outcome.exposure_count}){f', new {len(new)}' if new else ''}{harmed}"
 
 
-def _damaged(row: Row) -> tuple[set[str], set[str]]:
+def _damaged_contents(row: Row) -> tuple[set[str], set[str]]:
     """Return the damaged contents, and the ones among them that were seen only before anything was promised."""
-    damage = [verdict for verdict in row.outcome.scenario.verdicts if verdict.kind.is_damage]
+    damage = [verdict for verdict in row.outcome.measured.verdicts if verdict.kind.is_damage]
     is_late = row.promise is not None and row.promise.begins_with_ack
     damaged = {verdict.exposure for verdict in damage if verdict.acked or not is_late}
     return damaged, {verdict.exposure for verdict in damage} - damaged
 
 
-def table(comparison: FilesystemComparison) -> Table:
+def table(comparison: grid.Crossing) -> Table:
     """Return a comparison for a terminal."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    found.add_column("settings", no_wrap=True)
-    for word in comparison.filesystems:
-        found.add_column(word)
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    view.add_column("settings", no_wrap=True)
+    for word in comparison.columns:
+        view.add_column(word)
     for line in comparison.lines:
         cells = [Text(text(row), style=_STYLES.get(grid.mark(row), "")) for row in line.rows]
-        found.add_row(Text(line.name), *cells)
-    return found
-
-
-def _comparison(title: str, rows: Sequence[Row]) -> FilesystemComparison:
-    found = {(row.outcome.settings_name, row.outcome.scenario.filesystem): row for row in rows}
-    names = tuple(dict.fromkeys(row.outcome.settings_name for row in rows))
-    filesystems = tuple(sorted({row.outcome.scenario.filesystem for row in rows}))
-    lines = tuple(SettingLine(name, tuple(found.get((name, word)) for word in filesystems)) for name in names)
-    return FilesystemComparison(title, filesystems, lines)
+        view.add_row(Text(line.name), *cells)
+    return view

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rig.analysis.judging.latencies import Latencies
-from rig.analysis.judging.speed import ArmSpeed, Interval, compared, noises, sentences, summed_up
+from rig.analysis.judging.speed import ArmSpeed, Interval, arm_speeds, figure_comparisons, noises, sentences
 from rig.speed.speeds import INSTRUCTIONS, RUNS_MIN, Speeds
 from rig.speed.trials.replication import Metric
 
@@ -18,7 +18,7 @@ _GROUPS_MAX = 8
 
 def print_speeds(speeds: Speeds, console: Console) -> None:
     """Print the arms, notes about the disk, and a document's own ratios next to ours."""
-    arms = summed_up(speeds)
+    arms = arm_speeds(speeds)
     for table in _of_arms(speeds, arms):
         console.print(table)
     for line in _notes(speeds, arms):
@@ -61,23 +61,28 @@ def _figure(arm: ArmSpeed, metric: Metric, *, is_base: bool) -> tuple[str, str]:
 
 def _costs(speeds: Speeds, arms: Sequence[ArmSpeed]) -> dict[str, Callable[[ArmSpeed], float | None]]:
     """Return the columns of an arm's costs, by their headings."""
-    found: dict[str, Callable[[ArmSpeed], float | None]] = {
+    columns: dict[str, Callable[[ArmSpeed], float | None]] = {
         "FLUSH\n/tx": lambda arm: arm.flush_per_transaction,
         "write\nampl.": lambda arm: arm.write_amplification,
     }
     if any(arm.space_amplification for arm in arms):
-        found["space\nampl."] = lambda arm: arm.space_amplification
+        columns["space\nampl."] = lambda arm: arm.space_amplification
     if INSTRUCTIONS in speeds.virtual:
-        found["instr.\n/tx"] = lambda arm: arm.instructions_per_transaction
+        columns["instr.\n/tx"] = lambda arm: arm.instructions_per_transaction
     else:
-        found["CPU ms\n/tx"] = lambda arm: arm.cpu_ms_per_transaction
+        columns["CPU ms\n/tx"] = lambda arm: arm.cpu_ms_per_transaction
     if any(arm.space for arm in arms):
-        found["peak\nMiB"] = lambda arm: arm.space.peak_bytes / _MIB if arm.space else None
-    return found
+        columns["peak\nMiB"] = lambda arm: arm.space.peak_bytes / _MIB if arm.space else None
+    return columns
 
 
-def _latencies(one: Latencies | None) -> list[str]:
-    return [number(each) for each in ([one.p50_ms, one.p95_ms, one.p99_ms, one.max_ms] if one else [None] * 4)]
+def _latencies(latencies: Latencies | None) -> list[str]:
+    return [
+        number(each)
+        for each in (
+            [latencies.p50_ms, latencies.p95_ms, latencies.p99_ms, latencies.max_ms] if latencies else [None] * 4
+        )
+    ]
 
 
 def _table(heading: str, title: str = "") -> Table:
@@ -98,7 +103,7 @@ def _notes(speeds: Speeds, arms: Iterable[ArmSpeed]) -> Iterable[str]:
 
 
 def _of_disk(speeds: Speeds) -> Iterable[str]:
-    disks = ", ".join(filter(None, (" ".join(filter(None, (one.name, one.model))) for one in speeds.disks)))
+    disks = ", ".join(filter(None, (" ".join(filter(None, (disk.name, disk.model))) for disk in speeds.disks)))
     yield (
         f"{speeds.repeats} rounds after a warm-up, seed {speeds.seed}; {speeds.filesystem} on "
         f"{disks or 'an unseen disk'}; a sync takes {speeds.probe.sync_s * 1e3:.2g} ms, at best "
@@ -134,10 +139,10 @@ def _of_space(arms: Iterable[ArmSpeed]) -> Iterable[str]:
 
 
 def _of_virtual(speeds: Speeds) -> Iterable[str]:
-    said, count = speeds.virtual, speeds.run_count
+    machine, count = speeds.virtual, speeds.run_count
     yield (
-        f"virtual: {said['filesystem']} on the device {said['device']} ({said['delays']}); {said['clock']}; "
-        f"a sync takes {speeds.probe.sync_s * 1e3:.2g} ms; seed {speeds.seed}"
+        f"virtual: {machine['filesystem']} on the device {machine['device']} ({machine['delays']}); "
+        f"{machine['clock']}; a sync takes {speeds.probe.sync_s * 1e3:.2g} ms; seed {speeds.seed}"
     )
     if count < RUNS_MIN:
         yield f"{count} counted run of each arm: whether runs agree takes --repeats {RUNS_MIN}"
@@ -157,11 +162,11 @@ def _of_document(speeds: Speeds) -> Table:
     for heading in ("its ratio", "ours"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for one in compared(speeds):
-        figure = one.figure
+    for comparison in figure_comparisons(speeds):
+        figure = comparison.figure
         table.add_row(
-            f"{figure.arm} / {figure.base}", figure.metric, str(figure.line), number(figure.ratio), _interval(one.ours),
-            "differs" if one.deviates else "",
+            f"{figure.arm} / {figure.base}", figure.metric, str(figure.line), number(figure.ratio),
+            _interval(comparison.ours), "differs" if comparison.deviates else "",
         )  # fmt: skip
     return table
 
@@ -175,9 +180,9 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:#.{digits}g}" if value else "0"
 
 
-def _interval(found: Interval | None) -> str:
-    return f"{number(found.value, 2)} ({number(found.low, 2)} to {number(found.high, 2)})" if found else "-"
+def _interval(interval: Interval | None) -> str:
+    return f"{number(interval.value, 2)} ({number(interval.low, 2)} to {number(interval.high, 2)})" if interval else "-"
 
 
-def _value(found: Interval | None) -> float | None:
-    return found.value if found else None
+def _value(interval: Interval | None) -> float | None:
+    return interval.value if interval else None

@@ -13,7 +13,7 @@ from rig.analysis.advice.advicetext import TOO_SHORT, estimate, percent
 from rig.analysis.judging.outcome import Row, Summary
 from rig.analysis.judging.randomcut import Estimate, RandomCut, random_cut
 from rig.analysis.show.curves import Curve, curves
-from rig.analysis.show.pages import rendered
+from rig.analysis.show.pages import render
 from rig.analysis.show.table import number, share
 from rig.contract.orders import Shim
 
@@ -84,8 +84,8 @@ def _row(step: SweepPoint) -> list[str]:
     ]  # fmt: skip
 
 
-def _mean(one: Estimate | None) -> str:
-    return estimate(one) if one else "-"
+def _mean(interval: Estimate | None) -> str:
+    return estimate(interval) if interval else "-"
 
 
 def _most(count: int | None) -> str:
@@ -102,15 +102,15 @@ def tables(sweep: Sweep) -> list[Table]:
     from rich import box
     from rich.table import Table
 
-    found = []
+    rendered = []
     for name in sweep.names:
-        one = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=name, title_justify="left")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=name, title_justify="left")
         for heading in headings(sweep):
-            one.add_column(heading.replace(", ", "\n").replace("_", "_\n"), justify="right", no_wrap=True)
+            table.add_column(heading.replace(", ", "\n").replace("_", "_\n"), justify="right", no_wrap=True)
         for row in rows(sweep, name):
-            one.add_row(*(cell.replace(TOO_SHORT, "no interval").replace(" (", "\n(") for cell in row))
-        found.append(one)
-    return found
+            table.add_row(*(cell.replace(TOO_SHORT, "no interval").replace(" (", "\n(") for cell in row))
+        rendered.append(table)
+    return rendered
 
 
 def page_html(sweep: Sweep, facts: Mapping[str, str]) -> str:
@@ -123,7 +123,7 @@ def page_html(sweep: Sweep, facts: Mapping[str, str]) -> str:
         "pictures": _pictures(sweep),
         "facts": facts,
     }
-    return rendered("sweep.html.j2", values)
+    return render("sweep.html.j2", values)
 
 
 _QUESTIONS: tuple[tuple[str, str, Callable[[RandomCut], Estimate | None], bool], ...] = (
@@ -135,7 +135,7 @@ _QUESTIONS: tuple[tuple[str, str, Callable[[RandomCut], Estimate | None], bool],
 
 def _pictures(sweep: Sweep) -> list[tuple[str, str]]:
     """Return a picture and its caption for each question."""
-    found = []
+    pictures = []
     for place, (title, axis, of, is_share) in enumerate(_QUESTIONS):
         lines = [
             Curve(name, [of(step.cut) if (step := sweep.at(name, value)) else None for value in sweep.values])
@@ -143,5 +143,5 @@ def _pictures(sweep: Sweep) -> list[tuple[str, str]]:
         ]
         caption = f"{title}, by {sweep.over}. Lines upwards are 95 % intervals; a point without one has none."
         svg = curves(lines, sweep.values, (sweep.over, axis), f"curve-{place}", caption, is_share=is_share)
-        found.append((svg, caption))
-    return found
+        pictures.append((svg, caption))
+    return pictures

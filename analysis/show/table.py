@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import io
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rig.analysis.dossiers import Keeps
 from rig.analysis.judging import coverage, known_bugs, mutations, protocol
-from rig.analysis.judging.metrics import Outcome
-from rig.analysis.judging.outcome import Result, Row, Summary, blindness
+from rig.analysis.judging.metrics import Outcome, loses, loss_of, worst_first
+from rig.analysis.judging.outcome import Result, Row, Summary, blindness, steps_text
 from rig.analysis.show import grid, phases, sidebyside
-from rig.contract.arms import DISHONEST_FAULTS
-from rig.contract.results import Verdict
+from rig.contract.faultspecs import DISHONEST_FAULTS
+from rig.contract.results import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,7 @@ _STYLES = {
     Result.KEPT: "green", Result.BROKEN: "bold red", Result.INCONCLUSIVE: "yellow", Result.NOT_JUDGED: "dim",
 }  # fmt: skip
 _CONTROL_STYLES = {True: "green", False: "bold red", None: "yellow"}
-_REPLAYS_MAX = 3
+_KINDS_MAX = 5
 _NAMES_MAX = 3
 _WIDTH_WITH_FAULTS = 112
 # On a narrow terminal the promise is left out in favour of the result; the report shows both.
@@ -50,10 +51,11 @@ def print_table(summary: Summary, console: Console) -> None:
     for control in summary.controls:
         line = f"control {control.name} ({control.group.fault}) {control.word}: {control.what}"
         console.print(Text(line, style=_CONTROL_STYLES[control.fired]))
-    found = [line for section in (mutations, coverage, phases) for line in section.lines(summary)]
-    for line in [*found, *protocol.lines(row.outcome for row in summary.rows)]:
+    lines = [line for section in (mutations, coverage, phases) for line in section.lines(summary)]
+    lines += [f"{row.outcome.scenario.id}: {text}" for row in summary.rows if (text := steps_text(row.outcome))]
+    for line in [*lines, *protocol.lines(row.outcome for row in summary.rows)]:
         console.print(Text(line), soft_wrap=True)
-    for line in _emulated(summary):
+    for line in _emulation_lines(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     for line in known_bugs.warnings(summary):
         console.print(Text(line, style="yellow"), soft_wrap=True)
@@ -63,27 +65,33 @@ def print_table(summary: Summary, console: Console) -> None:
     console.print(Text(headline(summary), style=_STYLES[summary.result]))
 
 
-def _emulated(summary: Summary) -> list[str]:
+def _emulation_lines(summary: Summary) -> list[str]:
     """Return a line for each scenario that user-mode machines could not judge as the emulator does."""
-    scenarios = [row.outcome.scenario for row in summary.rows]
-    return [f"{one.id}: {one.plan.emulated_because}" for one in scenarios if one.plan.emulated_because]
+    measured = [row.outcome.measured for row in summary.rows]
+    return [
+        f"{scenario.scenario.id}: {scenario.plan.emulated_because}"
+        for scenario in measured
+        if scenario.plan.emulated_because
+    ]
 
 
 def versions(summary: Summary) -> list[str]:
     """Return a line for each measured build: engine, version and source id as read back from it."""
-    found = {
+    used = {
         (
-            scenario.engine,
-            *scenario.recording.engine_version.partition(" ")[::2],
-            scenario.recording.settings.get("library", ""),
+            measured.scenario.measured_name,
+            *measured.recording.engine_version.partition(" ")[::2],
+            ", ".join(
+                f"{'recipe' if what == 'image' else what} {text}"
+                for what in ("library", "image", "environment", "arguments")
+                if (text := measured.recording.settings.get(what) or measured.scenario.tuning.get(what))
+            ),
         )
-        for scenario in (row.outcome.scenario for row in summary.rows)
+        for measured in (row.outcome.measured for row in summary.rows)
     }
     return [
-        f"{engine} {version}"
-        + (f", source id {source}" if source else "")
-        + (f", library {library}" if library else "")
-        for engine, version, source, library in sorted(found)
+        f"{engine} {version}" + (f", source id {source}" if source else "") + (f", {build}" if build else "")
+        for engine, version, source, build in sorted(used)
     ]
 
 
@@ -95,15 +103,15 @@ def _figures(summary: Summary, width: int) -> list[Table | Text]:
     from rich.text import Text
 
     if len({row.outcome.scenario.fault for row in summary.rows}) < grid.FAULTS_MIN:
-        found: list[Table | Text] = [
+        parts: list[Table | Text] = [
             _table(rows, has_promise=width >= _WIDTH_WITH_PROMISES) for rows in _tables(summary.rows, width)
         ]
     else:
         grids = grid.grids(summary.rows)
-        found = [part for one in grids for part in (Text(one.title), grid.table(one), Text(grid.caption(one)))]
-    for one in sidebyside.comparisons(summary.rows):
-        found += [Text(one.title), sidebyside.table(one), Text(sidebyside.CAPTION)]
-    return found
+        parts = [part for view in grids for part in (Text(view.title), grid.table(view), Text(grid.caption(view)))]
+    for comparison in sidebyside.comparisons(summary.rows):
+        parts += [Text(comparison.title), sidebyside.table(comparison), Text(sidebyside.CAPTION)]
+    return parts
 
 
 def table_text(summary: Summary, width: int = 120) -> str:
@@ -116,14 +124,19 @@ def table_text(summary: Summary, width: int = 120) -> str:
 
 
 def headline(summary: Summary) -> str:
-    """Return the answer of the whole run in one sentence."""
+    """Return the answer of the whole run: one sentence on the promises, then what the run leaves open."""
+    return f"{_answer(summary)}{phases.few_pairs(summary)}{coverage.not_reached(summary)}"
+
+
+def _answer(summary: Summary) -> str:
     rows = [row for row in summary.rows if not row.is_sabotaged and row.judgement.result is not Result.NOT_JUDGED]
     state_count = sum(row.outcome.database_count for row in summary.rows)
     of_scenarios = f"{_scenarios(len(rows))}, {state_count} crash states judged"
     others = _not_judged(summary)
     if summary.result is Result.BROKEN:
         broken = [row.outcome for row in rows if row.judgement.result is Result.BROKEN]
-        names = ", ".join(f"{one.settings_name} under {one.scenario.fault}" for one in broken[:_NAMES_MAX])
+        has_engine = len({row.outcome.scenario.measured_name for row in summary.rows}) > 1
+        names = ", ".join(_name(outcome, has_engine=has_engine) for outcome in broken[:_NAMES_MAX])
         names += ", and others" if len(broken) > _NAMES_MAX else ""
         return f"A promise was broken by {names}: {len(broken)} of {of_scenarios}.{others}"
     if others and not rows:
@@ -134,13 +147,18 @@ def headline(summary: Summary) -> str:
     return f"Every promise was kept: {of_scenarios}, and every control fired.{_documented_damage(rows)}{others}"
 
 
+def _name(outcome: Outcome, *, has_engine: bool) -> str:
+    engine = f"{outcome.scenario.measured_name} " if has_engine else ""
+    return f"{engine}{outcome.settings_name} under {outcome.scenario.fault}"
+
+
 def _scenarios(count: int, kind: str = "") -> str:
     return f"{count} {kind}scenario{'' if count == 1 else 's'}"
 
 
 def _not_judged(summary: Summary) -> str:
     """Return sentences on the scenarios that were not held to a promise."""
-    rows = [one for one in summary.rows if not one.is_sabotaged and one.judgement.result is Result.NOT_JUDGED]
+    rows = [row for row in summary.rows if not row.is_sabotaged and row.judgement.result is Result.NOT_JUDGED]
     withheld_count = sum(row.is_withheld for row in rows)
     parts = []
     if unpromised_count := len(rows) - withheld_count:
@@ -193,7 +211,7 @@ def damage_text(outcome: Outcome) -> str:
     damage = outcome.damage
     if damage.total:
         return f"{damage.count} of {damage.total} ({damage.bound_text})"
-    return "epochs in doubt" if blindness(outcome.scenario.plan) else "nothing judged"
+    return "epochs in doubt" if blindness(outcome.measured.plan) else "nothing judged"
 
 
 def detection_text(outcome: Outcome) -> str:
@@ -205,11 +223,13 @@ def detection_text(outcome: Outcome) -> str:
 
 def _tables(rows: Sequence[Row], width: int) -> list[Sequence[Row]]:
     """Return the rows of each table: one for each file system, and for each fault if a fault column would not fit."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    by_group: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         scenario = row.outcome.scenario
-        found.setdefault((scenario.filesystem, "" if width >= _WIDTH_WITH_FAULTS else scenario.fault), []).append(row)
-    return [found[key] for key in sorted(found)]
+        by_group.setdefault((scenario.filesystem, "" if width >= _WIDTH_WITH_FAULTS else scenario.fault), []).append(
+            row
+        )
+    return [by_group[key] for key in sorted(by_group)]
 
 
 def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
@@ -232,9 +252,11 @@ def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
     if has_promise:
         table.add_column("promise", no_wrap=True)
     table.add_column("result")
+    has_engine = len({row.outcome.scenario.measured_name for row in rows}) > 1
     for _, same in groupby(rows, key=_settings_key):
         for index, row in enumerate(same):
-            columns = _columns(row, is_first=index == 0, has_fault=has_fault, has_detection=has_detection)
+            name = f"{row.outcome.scenario.measured_name} " if has_engine else ""
+            columns = _columns(row, name, is_first=index == 0, has_fault=has_fault, has_detection=has_detection)
             table.add_row(*columns, *_promise_and_result(row)[0 if has_promise else 1 :])
     return table
 
@@ -242,9 +264,9 @@ def _table(rows: Sequence[Row], *, has_promise: bool) -> Table:
 def _title(rows: Sequence[Row]) -> str:
     scenarios = [row.outcome.scenario for row in rows]
     names = (
-        {scenario.engine for scenario in scenarios},
+        {scenario.measured_name for scenario in scenarios},
         {scenario.filesystem for scenario in scenarios},
-        {f"device {scenario.device}" for scenario in scenarios},
+        {f"device {scenario.device.name}" for scenario in scenarios},
         {scenario.fault for scenario in scenarios},
     )
     return " | ".join(", ".join(sorted(name)) for name in names)
@@ -252,14 +274,18 @@ def _title(rows: Sequence[Row]) -> str:
 
 def _settings_key(row: Row) -> tuple[str, ...]:
     scenario = row.outcome.scenario
-    return (scenario.engine, scenario.filesystem, row.outcome.settings_name, scenario.device)
+    return (scenario.engine, scenario.filesystem, row.outcome.settings_name, scenario.device.name)
 
 
-def _columns(row: Row, *, is_first: bool, has_fault: bool, has_detection: bool) -> list[Text]:
+def _columns(row: Row, name: str, *, is_first: bool, has_fault: bool, has_detection: bool) -> list[Text]:
     from rich.text import Text
 
     outcome = row.outcome
-    speed = [outcome.settings_name, number(outcome.transactions_per_s), number(outcome.flush_per_transaction)]
+    speed = [
+        f"{name}{outcome.settings_name}",
+        number(outcome.transactions_per_s),
+        number(outcome.flush_per_transaction),
+    ]
     columns = [
         *(speed if is_first else ["", "", ""]),
         *([outcome.scenario.fault] if has_fault else []),
@@ -294,18 +320,38 @@ def explanation(row: Row) -> list[str]:
         lines.append(f"  {row.promise.note}")
     if row.blame:
         lines.append(f"  {row.blame}")
-    return lines + [f"  {replay_line(scenario_id, one, row.run_dir)}  # {_seen(one)}" for one in _worst(row)]
+    return lines + _replay_lines(row, row.judgement.broken_by)
 
 
-def _worst(row: Row) -> list[Verdict]:
-    """Return the worst verdicts that broke the promise, each on another state."""
-    by_state: dict[str, Verdict] = {}
-    for one in row.judgement.broken_by:
-        by_state.setdefault(one.state, one)
-    return list(by_state.values())[:_REPLAYS_MAX]
+def worst_lines(row: Row) -> list[str]:
+    """Return commands that replay the worst losses of a scenario, whether they break its promise or not."""
+    return _replay_lines(row, worst_first(filter(loses, row.outcome.measured.verdicts)))
 
 
-def _seen(verdict: Verdict) -> str:
-    """Return what a verdict says, on one line."""
-    words = f"{verdict.kind.value}, lost {verdict.lost}"
+def _replay_lines(row: Row, verdicts: Sequence[Verdict]) -> list[str]:
+    """Return a command for the first verdict of each kind, and how many states are of that kind."""
+    by_kind: dict[VerdictKind, Verdict] = {}
+    for verdict in verdicts:
+        by_kind.setdefault(verdict.kind, verdict)
+    counts = Counter(kind for kind, _ in {(verdict.kind, verdict.state) for verdict in verdicts})
+    name = row.outcome.scenario.id
+    return [
+        f"  {replay_line(name, verdict, row.run_dir)}  # {_verdict_text(verdict, counts[kind])}"
+        for kind, verdict in list(by_kind.items())[:_KINDS_MAX]
+    ]
+
+
+def _verdict_text(verdict: Verdict, count: int) -> str:
+    """Return what a verdict says, on one line, and how many states have one of its kind."""
+    words = f"{verdict.kind.value}, {loss_text(verdict)}; {count} such state{'' if count == 1 else 's'}"
     return f"{words}: {' '.join(verdict.detail.split())}" if verdict.detail else words
+
+
+def loss_text(verdict: Verdict) -> str:
+    """Return how many acknowledged transactions a state lost; a database that shows none has lost all."""
+    lost = loss_of(verdict)
+    if lost is None:
+        return f"{verdict.acked} acknowledged"
+    return (
+        f"lost all {lost} acknowledged" if lost == verdict.acked > 0 else f"lost {lost} of {verdict.acked} acknowledged"
+    )

@@ -5,7 +5,7 @@ export GIT_AUTHOR_NAME=rig GIT_AUTHOR_EMAIL=rig GIT_COMMITTER_NAME=rig GIT_COMMI
 run() {
     # The commits are empty and there are no hooks, because the disk under test has room for 256 files only.
     git init --quiet --initial-branch=main --template= . || exit 1
-    i=0
+    i=${2:-0}
     while [ $i -lt "$1" ]; do
         i=$((i + 1))
         # Without maintenance, which has nothing to do here, a commit starts no more programs.
@@ -23,7 +23,7 @@ recover() {
 }
 
 case $1 in
-run) run "$5" ;;
+run) run "$5" "$7" ;;
 recover) recover ;;
 *) exit 2 ;;
 esac

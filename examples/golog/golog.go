@@ -1,4 +1,4 @@
-// A log under the rig, in Go: records of a number and its checksum are appended to one file.
+// A log under the rig, in Go: records of a number and its checksum are appended to one file, which is compacted at times.
 // Build it with: CGO_ENABLED=0 go build golog.go
 package main
 
@@ -25,18 +25,47 @@ func record(seed string, number int) string {
 	return fmt.Sprintf("%08x %s\n", crc32.ChecksumIEEE([]byte(text)), text)
 }
 
-func run(seed string, count int) {
+// Cut off what a power cut has left after the first records.
+func cut(file *os.File, after int) {
+	content, err := os.ReadFile("log")
+	must(err)
+	whole := strings.Join(strings.SplitAfterN(string(content), "\n", after+1)[:after], "")
+	must(file.Truncate(int64(len(whole))))
+}
+
+// Compact writes the log anew and puts it in the old one's place; one in need of it would leave out what is obsolete.
+func compact(folder *os.File) *os.File {
+	content, err := os.ReadFile("log")
+	must(err)
+	file, err := os.OpenFile("new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o644)
+	must(err)
+	_, err = file.Write(content)
+	must(err)
+	must(file.Sync())
+	must(os.Rename("new", "log"))
+	must(folder.Sync())
+	return file
+}
+
+func run(seed string, count int, after int) {
 	file, err := os.OpenFile("log", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	must(err)
+	cut(file, after)
 	folder, err := os.Open(".")
 	must(err)
 	must(folder.Sync())
 	answers := bufio.NewReader(os.Stdin)
-	for number := 1; number <= count; number++ {
+	for number := after + 1; number <= count; number++ {
 		_, err = file.WriteString(record(seed, number))
 		must(err)
 		must(file.Sync())
-		fmt.Printf("ack %d\n", number)
+		step := ""
+		if number%10 == 0 {
+			must(file.Close())
+			file = compact(folder)
+			step = " compaction"
+		}
+		fmt.Printf("ack %d%s\n", number, step)
 		if answer, _ := answers.ReadString('\n'); answer != "ok\n" {
 			log.Fatal("no ok")
 		}
@@ -68,5 +97,10 @@ func main() {
 	}
 	count, err := strconv.Atoi(os.Args[5])
 	must(err)
-	run(os.Args[3], count)
+	after := 0
+	if len(os.Args) > 7 {
+		after, err = strconv.Atoi(os.Args[7])
+		must(err)
+	}
+	run(os.Args[3], count, after)
 }

@@ -19,10 +19,12 @@ static void must(int is_true, const char *what) {
     if (!is_true) { perror(what); exit(1); }
 }
 
-static void run(unsigned seed, unsigned count) {
+static void run(unsigned seed, unsigned count, unsigned after) {
     int values = open("values", O_RDWR | O_CREAT | O_APPEND, 0644), index = open("index", O_RDWR | O_CREAT | O_APPEND, 0644);
     must(values >= 0 && index >= 0 && fsync(open(".", O_RDONLY)) == 0, "open");
-    for (unsigned number = 1; number <= count; number++) {
+    /* What a cut has left of later transactions goes, before new ones are appended. */
+    must(!ftruncate(values, after * VALUE_BYTES) && !ftruncate(index, after * sizeof(struct entry)), "truncate");
+    for (unsigned number = after + 1; number <= count; number++) {
         char value[VALUE_BYTES], answer[8];
         for (int i = 0; i < VALUE_BYTES; i++) value[i] = 'a' + (seed + number * 7 + i * i) % 26;
         struct entry entry = entry_of(number, value);
@@ -49,7 +51,8 @@ static void recover(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 6 && !strcmp(argv[1], "run")) run(atoi(argv[3]), atoi(argv[5]));
+    if ((argc == 6 || argc == 8) && !strcmp(argv[1], "run"))
+        run(atoi(argv[3]), atoi(argv[5]), argc == 8 ? atoi(argv[7]) : 0);
     else if (argc == 2 && !strcmp(argv[1], "recover")) recover();
     else return 2;
 }

@@ -57,8 +57,8 @@ class Redis:
         self.server.wait()
 
 
-def run(redis, seed, count):
-    for i in range(1, count + 1):
+def run(redis, seed, count, after):
+    for i in range(after + 1, count + 1):
         value = f"{seed}:{i}:" * 40
         for command in ("MULTI", f"SET first:{i} {value}", f"SET second:{i} {value}", "EXEC"):
             redis.ask(command)
@@ -75,7 +75,7 @@ def recover(redis):
 def main(appendfsync):
     redis = Redis(appendfsync)
     if sys.argv[1] == "run":
-        run(redis, sys.argv[3], int(sys.argv[5]))
+        run(redis, sys.argv[3], int(sys.argv[5]), int(sys.argv[7]) if len(sys.argv) > 7 else 0)
     else:
         recover(redis)
     redis.stop()

@@ -2,15 +2,18 @@
 
 A batch of n writes has 2**n subsets, and a budget takes a few for each epoch. Epochs of one phase
 (`rig.faults.choosing.phases`) have the same number of writes of the same kinds, so a choice that one epoch has tried
-need not come first in another. They share one agenda, and each epoch takes the next choice from it:
+need not come first in another. They share one agenda, and the epoch whose turn it is takes the next choice from it that
+it has not had (`Turns`):
 
-1. a few subsets that part every ordered pair: for any two writes one subset holds the first and not the second;
-2. none, all, every write lost alone and every write landed alone;
+1. a few subsets that part every ordered pair: for any two writes one subset holds the first and not the second. Each
+   has about half of the writes. Then one write lost alone, one landed alone, none, and all. The seed draws which of all
+   these choices comes first, so that the first states of a plan are of all these kinds;
+2. every other write lost alone and landed alone;
 3. every beginning and every end of the batch;
 4. all other subsets of a small batch.
 
 A long batch would take too long to enumerate. For such a batch 2 and 3 take turns, with seeded draws in between. If it
-is also too long for a list of its members, 1 is left to the draws. A seed draws the order for each phase.
+is also too long for a list of its members, seeded draws take the place of 1. A seed draws the order for each phase.
 
 Sperner's theorem gives the fewest subsets for 1: k subsets part every pair both ways iff no member is in all the
 subsets that another is in. That allows at most (k choose k/2) members, so 4 subsets do for 6 writes, 8 for 70.
@@ -22,13 +25,18 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from math import comb
+from typing import Generic, TypeVar
 
 from rig.faults.choosing.selection import spread
+
+_T = TypeVar("_T")
 
 # A batch with more subsets than this is sampled.
 SUBSETS_MAX = 256
 # A subset of a longer batch is named by the seed of its draw, because a list would be too long for an id.
 LISTED_MEMBERS_MAX = 48
+# As many as a cover of the longest listed batch has.
+_DRAWN_HALVES = 8
 
 # The ranks of the members that land, as ranges; None for a draw, which each epoch makes for itself.
 Choice = tuple[range, ...] | None
@@ -42,16 +50,18 @@ def is_small(count: int) -> bool:
 def agenda(count: int, chance: random.Random) -> list[Choice]:
     """Return the choices of a batch of `count` members; `chance` draws their order."""
     if not is_small(count):
-        return _sampled(count, chance)
+        return _sample(count, chance)
     whole = tuple(range(count))
     alone = [(rank,) for rank in whole]
     lost = [whole[:rank] + whole[rank + 1 :] for rank in whole]
-    singles = [(), whole, *alone, *lost]
-    rest = [tuple(rank for rank in whole if mask >> rank & 1) for mask in range(2**count)]
-    for part in (singles, rest):
+    for part in (alone, lost):
         chance.shuffle(part)
+    singles = chance.sample([*alone, *lost], 2 * count)
+    rest = [tuple(rank for rank in whole if mask >> rank & 1) for mask in range(2**count)]
+    chance.shuffle(rest)
     ends = [part for at in spread(count) for part in (whole[:at], whole[at:])]
-    return [_listed(ranks) for ranks in dict.fromkeys([*pair_cover(count, chance), *singles, *ends, *rest])]
+    first = _beginning(pair_cover(count, chance), [*lost[:1], (), *alone[:1], whole], chance)
+    return [_choice_of(ranks) for ranks in dict.fromkeys([*first, *singles, *ends, *rest])]
 
 
 def pair_cover(count: int, chance: random.Random) -> list[tuple[int, ...]]:
@@ -64,31 +74,44 @@ def pair_cover(count: int, chance: random.Random) -> list[tuple[int, ...]]:
     return [tuple(rank for rank in range(count) if number in inside[rank]) for number in range(subset_count)]
 
 
-def in_turn(choices: Sequence[Choice], rank: int, alike_count: int) -> Iterator[Choice]:
-    """Yield every choice once, in the order for the epoch of this rank among `alike_count` alike epochs.
+class Turns(Generic[_T]):
+    """An agenda and the place that its epochs have reached together."""
 
-    Together the epochs begin with the first choices of the agenda, then take the next ones, and so on.
-    """
-    taken: set[int] = set()
-    at = rank
-    for _ in choices:
-        while at % len(choices) in taken:
-            at += 1
-        taken.add(at % len(choices))
-        yield choices[at % len(choices)]
-        at += alike_count
+    def __init__(self, agenda: Sequence[_T]) -> None:
+        self._agenda = agenda
+        self._at = 0
+
+    def of_one_epoch(self) -> Iterator[_T]:
+        """Yield every choice once, each time the next one on the agenda that this epoch has not had."""
+        left = set(range(len(self._agenda)))
+        while left:
+            at = self._at
+            while at not in left:
+                at = (at + 1) % len(self._agenda)
+            left.remove(at)
+            self._at = (at + 1) % len(self._agenda)
+            yield self._agenda[at]
 
 
-def _listed(ranks: Sequence[int]) -> Choice:
+def _beginning(halves: Sequence[_T], others: Sequence[_T], chance: random.Random) -> list[_T]:
+    """Return the choices of both kinds, one of them drawn to come first: of `halves` as often as of `others`."""
+    in_order = [*halves, *others]
+    first = chance.choice(chance.choice([part for part in (halves, others) if part]))
+    return [first, *(choice for choice in in_order if choice is not first)]
+
+
+def _choice_of(ranks: Sequence[int]) -> Choice:
     return tuple(range(rank, rank + 1) for rank in ranks)
 
 
-def _sampled(count: int, chance: random.Random) -> list[Choice]:
+def _sample(count: int, chance: random.Random) -> list[Choice]:
     ranks, whole = spread(count), range(count)
-    first = chance.randrange(count)
-    found = [_listed(part) for part in pair_cover(count, chance)] if count <= LISTED_MEMBERS_MAX else []
-    found += [(), None, (whole,)]
-    for rank in ranks[first:] + ranks[:first]:
+    begin, lost, alone = (chance.randrange(count) for _ in range(3))
+    is_listed = count <= LISTED_MEMBERS_MAX
+    halves = [_choice_of(part) for part in pair_cover(count, chance)] if is_listed else [None] * _DRAWN_HALVES
+    others: list[Choice] = [(whole[:lost], whole[lost + 1 :]), (), (whole[alone : alone + 1],), (whole,)]
+    choices = _beginning(halves, others, chance)
+    for rank in ranks[begin:] + ranks[:begin]:
         before, after = whole[:rank], whole[rank + 1 :]
-        found += [(whole[: rank + 1],), (after,), None, (before, after), (whole[rank : rank + 1],)]
-    return found
+        choices += [(whole[: rank + 1],), (after,), None, (before, after), (whole[rank : rank + 1],)]
+    return choices

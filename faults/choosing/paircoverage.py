@@ -1,25 +1,33 @@
-"""Which choices of writes the states of a plan have tried, phase by phase.
+"""Which choices of writes, and which tears, the states of a plan have tried, phase by phase.
 
 For each phase (`rig.faults.choosing.phases`) with n writes there are n * (n - 1) ordered pairs: this write landed, that
 one did not. A pair is tried if some state of an alike epoch has it so, at the cut before the closing FLUSH. Likewise
 every write may be lost alone, or land alone. States of other cuts, torn states and damaged states do not count.
+
+A write that changes at least two sectors has two plain tears: its beginning landed and its end did not, or the other
+way round, while all other writes landed; and the same while none did. A tear is tried if some state of an alike epoch
+has it and no other tear, at the same cut. Draws of sectors do not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rig.faults.choosing.phases import Phase, phases
 from rig.faults.log.arrays import BoolArray
 from rig.faults.log.epoch import Epoch
-from rig.faults.log.log import WriteLog
-from rig.faults.states.state import CrashState, landable
+from rig.faults.log.extents import changed_sectors
+from rig.faults.log.log import SECTOR_BYTES, WriteLog
+from rig.faults.states.state import CrashState, landable, unit_count
 
 # Rows of the table of pairs that are made at a time.
 _ROWS = 1024
+_TEARS_OF_A_WRITE = 2
+# To find what the writes of a phase change: how many of its epochs are read, and the most writes of each.
+_EPOCHS_SEEN, _LOOKED_AT_MAX = 4, 32
 
 
 @dataclass(frozen=True)
@@ -30,22 +38,33 @@ class Tried:
     pair_count: int
     lost_alone_count: int
     landed_alone_count: int
+    # States whose cut lies in an epoch of the phase, of any kind.
+    state_count: int = 0
+    tear_count: int = 0
+    tears_tried: int = 0
 
 
-def tried(log: WriteLog, log_epochs: Sequence[Epoch], states: Iterable[CrashState]) -> list[Tried]:
+def pair_coverage(log: WriteLog, log_epochs: Sequence[Epoch], states: Iterable[CrashState]) -> list[Tried]:
     """Return what these states of one log have tried of each phase of these epochs, phases with most epochs first."""
-    choices: dict[int, list[BoolArray]] = {}
+    by_epoch: dict[int, list[CrashState]] = {}
+    is_torn = False
     for state in states:
-        if (landed := _landed(state)) is not None:
-            choices.setdefault(state.epoch.number, []).append(landed)
-    found = []
+        by_epoch.setdefault(state.epoch.number, []).append(state)
+        is_torn |= bool(state.tears)
+    coverages = []
     for phase in phases(log, log_epochs):
-        own = [choice for epoch in phase.epochs for choice in choices.get(epoch.number, ())]
-        found.append(_tried(phase, np.array(own, dtype=bool).reshape(len(own), len(phase.roles))))
-    return found
+        own = [state for epoch in phase.epochs for state in by_epoch.get(epoch.number, ())]
+        choices = [landed for state in own if (landed := _landings(state)) is not None]
+        counts = _coverage_of(phase, np.array(choices, dtype=bool).reshape(len(choices), len(phase.roles)))
+        tearable = _tearable(log, phase) if is_torn else set()
+        tears = {tear for state in own for tear in _plain_tears(log, state) if tear[0] in tearable}
+        coverages.append(
+            replace(counts, state_count=len(own), tear_count=_TEARS_OF_A_WRITE * len(tearable), tears_tried=len(tears))
+        )
+    return coverages
 
 
-def _landed(state: CrashState) -> BoolArray | None:
+def _landings(state: CrashState) -> BoolArray | None:
     """Return whether each member of the batch landed; None for a state that does not count."""
     epoch = state.epoch
     is_torn = state.tears or (state.draw and state.draw.unit_bytes)
@@ -55,7 +74,43 @@ def _landed(state: CrashState) -> BoolArray | None:
     return state.draw.choose(len(members)) if state.draw else np.isin(members, (*state.whole, *state.ahead))
 
 
-def _tried(phase: Phase, choices: BoolArray) -> Tried:
+def _plain_tears(log: WriteLog, state: CrashState) -> Iterator[tuple[int, bool]]:
+    """Yield the plain tears of a state: the rank of the write, and whether all other writes landed or none."""
+    epoch = state.epoch
+    members = landable(epoch)
+    is_plain = not (state.draw or state.ahead or state.window or state.damages)
+    if not is_plain or len(state.tears) != 1 or state.fua_count != len(epoch.fuas):
+        return
+    (tear,) = state.tears
+    if tear.entry_index not in members or len(state.whole) not in (0, len(members) - 1):
+        return
+    last = unit_count(log, tear.entry_index, tear.unit_bytes) - 1
+    if (0 in tear.units) is not (last in tear.units):
+        rank = members.index(tear.entry_index)
+        # A write without others is torn with all of them and with none.
+        for is_landed in {len(state.whole) > 0, len(state.whole) == len(members) - 1}:
+            yield rank, is_landed
+
+
+def _tearable(log: WriteLog, phase: Phase) -> set[int]:
+    """Return the ranks of the writes that change at least two sectors in an epoch of the phase.
+
+    A look at the first epochs is enough; writes of a long batch count if they have two sectors.
+    """
+    ranks = set()
+    for rank in range(len(phase.roles)):
+        for epoch in phase.epochs[:_EPOCHS_SEEN]:
+            entry = landable(epoch)[rank]
+            is_long_batch = len(phase.roles) > _LOOKED_AT_MAX
+            if unit_count(log, entry, SECTOR_BYTES) > 1 and (
+                is_long_batch or len(changed_sectors(log, entry, epoch.begin)) > 1
+            ):
+                ranks.add(rank)
+                break
+    return ranks
+
+
+def _coverage_of(phase: Phase, choices: BoolArray) -> Tried:
     landed = choices.astype(np.float32)
     count = landed.shape[1]
     parted = sum(

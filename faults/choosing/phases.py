@@ -55,13 +55,13 @@ def phases(log: WriteLog, log_epochs: Sequence[Epoch]) -> list[Phase]:
         members = landable(epoch)
         if members and not epoch.open_sectors:
             alike.setdefault(tuple(known[entry] for entry in members), []).append(epoch)
-    found = [Phase(roles, tuple(own)) for roles, own in alike.items()]
-    return sorted(found, key=lambda phase: -len(phase.epochs))
+    groups = [Phase(roles, tuple(own)) for roles, own in alike.items()]
+    return sorted(groups, key=lambda phase: -len(phase.epochs))
 
 
 def _roles(log: WriteLog) -> dict[int, WriteRole]:
     """Return the role of each entry that writes something."""
-    found: dict[int, WriteRole] = {}
+    roles: dict[int, WriteRole] = {}
     written: set[int] = set()
     end = fua_end = -1
     flags, begins, ends = log.flags.tolist(), log.offset_bytes.tolist(), (log.offset_bytes + log.payload_bytes).tolist()
@@ -70,10 +70,10 @@ def _roles(log: WriteLog) -> dict[int, WriteRole]:
             continue
         begin, previous_end, end_of_this = begins[entry], end, ends[entry]
         if flag & EntryFlag.METADATA:
-            found[entry] = WriteRole.JOURNAL if begin in (previous_end, fua_end) else WriteRole.METADATA
+            roles[entry] = WriteRole.JOURNAL if begin in (previous_end, fua_end) else WriteRole.METADATA
             end = end_of_this
             fua_end = end if flag & EntryFlag.FUA else fua_end
         else:
-            found[entry] = WriteRole.REWRITING if begin // _BLOCK_BYTES in written else WriteRole.GROWING
+            roles[entry] = WriteRole.REWRITING if begin // _BLOCK_BYTES in written else WriteRole.GROWING
             written.update(range(begin // _BLOCK_BYTES, -(-end_of_this // _BLOCK_BYTES)))
-    return found
+    return roles

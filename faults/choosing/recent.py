@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from rig.faults.choosing.selection import Plan, Ranking, select
+from rig.faults.choosing.selection import Budget, Plan, Ranking, select
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.states.damage import Damage
@@ -35,18 +35,15 @@ def damaged_states(
     log: WriteLog,
     log_epochs: Sequence[Epoch],
     damages: Callable[[Window, random.Random], Iterator[Damage]],
-    *,
-    first_entry: int,
-    states_max: int,
-    seed: int,
+    budget: Budget,
 ) -> Plan:
     """Plan states with one damage each, drawn from an endless supply for the recent window of each epoch."""
 
     def rank(epoch: Epoch) -> Ranking:
-        window = recent_window(log_epochs, epoch, first_entry)
+        window = recent_window(log_epochs, epoch, budget.first_entry)
         if not window.members:
             return Ranking((), exhaustive=True)
-        drawn = damages(window, random.Random(f"{seed}/{epoch.begin}"))
+        drawn = damages(window, random.Random(f"{budget.seed}/{epoch.begin}"))
         return Ranking((all_landed(epoch, damage) for damage in drawn), exhaustive=False)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)

@@ -1,9 +1,10 @@
-"""Which crash states of a recording to check, under a budget, fairly over all epochs.
+"""Which crash states of a recording to check, under a budget, fairly over all kinds of epochs.
 
-A fault module ranks the states of one epoch, the most telling first. `select` takes them in turns: the first of every
-epoch (of evenly spaced epochs when there are more epochs than budget), then the second of every epoch, and so on.
-Of states with equal content only the one with the latest instant is taken, because it must hold the most
-acknowledgements. Deterministic.
+A fault module ranks the states of one epoch, the most telling first. `select` shares the budget out to strata of epochs
+(`rig.faults.choosing.strata`), and takes the next state of one epoch after the other. So the states come in an order
+in which every beginning is a tour: it goes through all strata, and through the kinds of states with which a model's
+rankings begin. A plan with a larger budget goes on where a smaller one ends. Of states with equal content only the one
+with the latest instant is taken, because it must hold the most acknowledgements. Deterministic.
 
 An epoch counts as exhaustive if its ranking holds all its states and the content of each was taken, otherwise as
 sampled. Doubtful epochs (see `rig.faults.log.epochs`) are counted separately, and cut only if a fault module asks for
@@ -12,19 +13,26 @@ it.
 
 from __future__ import annotations
 
+import heapq
+import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from rig.faults.choosing.phases import Phase, phases
+from rig.faults.choosing.strata import Stratum, breadth, strata
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.states.content import ContentIndex
-from rig.faults.states.state import CrashState
+from rig.faults.states.state import CrashState, is_told
 
 _T = TypeVar("_T")
 
 # After this many states in a row without new content a sampled epoch is taken to have no more.
 BARREN_DRAWS_MAX = 64
+# How much more a small phase weighs until it has the states that are wanted of it.
+_URGENCY = 8
 
 
 class Digester(Protocol):
@@ -34,11 +42,35 @@ class Digester(Protocol):
         """Return a digest of the whole content of this state."""
 
 
+class ByName:
+    """Takes states for different if their ids are. Costs nothing, and may count a content twice."""
+
+    def digest(self, state: CrashState) -> str:
+        """Return the id of a state."""
+        return state.id
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be planned: `states_max` states at instants after entry `first_entry`; `seed` draws them."""
+
+    first_entry: int
+    states_max: int
+    seed: int
+    # The entry of the first acknowledgement: what comes before it has a share of its own. 0 if there is none.
+    first_ack: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if there is no budget."""
+        if self.states_max < 1:
+            raise ValueError(f"states_max is {self.states_max}: a plan without states would prove nothing")
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The crash states to check, sorted so that the base only moves forward, and how many epochs they cover."""
+    """The crash states to check, in the order in which they were chosen, and how many epochs they cover."""
 
-    states: tuple[CrashState, ...]
+    chosen: tuple[CrashState, ...]
     epoch_count: int
     epochs_exhaustive: int
     epochs_sampled: int
@@ -46,6 +78,11 @@ class Plan:
     epochs_doubtful: int = 0
     # For two disks: epochs for which the logs do not tell what the other disk held, so no state is claimed.
     epochs_unproven: int = 0
+
+    @property
+    def states(self) -> tuple[CrashState, ...]:
+        """Return the states sorted so that the base only moves forward."""
+        return tuple(sorted(self.chosen, key=lambda state: (state.base_end, state.id)))
 
 
 @dataclass(frozen=True)
@@ -60,33 +97,48 @@ def select(
     log: WriteLog,
     log_epochs: Sequence[Epoch],
     rank: Callable[[Epoch], Ranking],
+    budget: Budget,
     *,
-    first_entry: int,
-    states_max: int,
+    alike: Sequence[Phase] | None = None,
+    need: Callable[[int], float] = breadth,
     contents: Digester | None = None,
     cuts_doubtful: bool = False,
 ) -> Plan:
-    """Choose up to `states_max` states at instants after `first_entry`; by default `contents` is an index of the log.
+    """Choose states that the log tells; by default `contents` is an index of the log, and `alike` are its phases.
+
+    `need` says how many states are wanted of a phase with a number of writes.
 
     With `cuts_doubtful`, rank doubtful epochs too; their ranking must end and hold only states that the log tells.
     """
-    if states_max < 1:
-        raise ValueError(f"states_max is {states_max}: a plan without states would prove nothing")
-    reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
-    live = [
-        _Run(rank(epoch), first_entry, is_doubtful=epoch.doubtful)
-        for epoch in reached
-        if cuts_doubtful or not epoch.doubtful
+    reached = [epoch for epoch in log_epochs if epoch.end > budget.first_entry]
+    live = [epoch for epoch in reached if cuts_doubtful or not epoch.doubtful]
+    alike = phases(log, reached) if alike is None else alike
+    lanes = [
+        _Lane([_Run(rank(epoch), epoch, budget.first_entry) for epoch in stratum.epochs], stratum)
+        for stratum in strata(live, alike, budget.first_ack, budget.seed, need)
     ]
-    runs = [run for run in live if not run.is_doubtful]
-    taken = _Taken(contents or ContentIndex(log))
-    while live and len(taken.by_content) < states_max:
-        for run in evenly_spaced(live, states_max - len(taken.by_content)):
-            run.is_done = not taken.advance(run)
-        live = [run for run in live if not run.is_done]
+    runs = [run for lane in lanes for run in lane.runs if not run.is_doubtful]
+    taken = _Taken(contents or ContentIndex(log), log)
+    chance = random.Random(f"turns {budget.seed}")
+    # Each stratum has one turn before any has two. The heavier ones tend to come first.
+    due = [(_first_turn(chance, lane.stride), number) for number, lane in enumerate(lanes)]
+    heapq.heapify(due)
+    while due and len(taken.by_content) < budget.states_max:
+        time, number = heapq.heappop(due)
+        lane = lanes[number]
+        if lane.advance(taken):
+            time = time + lane.stride if time >= 0 else chance.random() * lane.stride
+        if lane.runs:
+            heapq.heappush(due, (time, number))
     exhaustive = sum(taken.covers(run) for run in runs if run.is_exhaustive)
-    states = sorted(taken.by_content.values(), key=lambda state: (state.base_end, state.id))
-    return Plan(tuple(states), len(runs), exhaustive, len(runs) - exhaustive, len(reached) - len(runs))
+    chosen = tuple(taken.by_content.values())
+    return Plan(chosen, len(runs), exhaustive, len(runs) - exhaustive, len(reached) - len(runs))
+
+
+def _first_turn(chance: random.Random, stride: float) -> float:
+    """Return the time of the first turn of a stratum, before 0; twice the weight comes first twice as often."""
+    wait = chance.expovariate(1) * stride
+    return wait / (1 + wait) - 1
 
 
 def evenly_spaced(items: Sequence[_T], count_max: int) -> Sequence[_T]:
@@ -102,38 +154,77 @@ def spread(count: int) -> list[int]:
     return sorted(range(count), key=lambda number: int(f"{number:0{width}b}"[::-1], 2))
 
 
-def in_turns(*rankings: Iterable[CrashState]) -> Iterator[CrashState]:
-    """Take one state from each ranking, round after round, until all are used up."""
+def in_turns(*rankings: Iterable[_T]) -> Iterator[_T]:
+    """Take one item from each ranking, round after round, until all are used up."""
     live = [iter(ranking) for ranking in rankings]
     while live:
-        for states in tuple(live):
+        for items in tuple(live):
             try:
-                yield next(states)
+                yield next(items)
             except StopIteration:
-                live.remove(states)
+                live.remove(items)
+
+
+def mix_rankings(mix: Iterator[int], rankings: Sequence[Iterable[CrashState]]) -> Iterator[CrashState]:
+    """Yield the states of all rankings; `mix` gives without end the number of the ranking whose turn it is.
+
+    A ranking that is used up leaves its turns to the others. Several epochs may draw from one mix.
+    """
+    live = dict(enumerate(iter(ranking) for ranking in rankings))
+    while live:
+        number = next(mix)
+        for candidate in (number, *live):
+            if candidate in live and (state := next(live[candidate], None)) is not None:
+                yield state
+                break
+            live.pop(candidate, None)
 
 
 class _Run:
     """One epoch's ranking on its way through the turns."""
 
-    def __init__(self, ranking: Ranking, first_entry: int, *, is_doubtful: bool) -> None:
+    def __init__(self, ranking: Ranking, epoch: Epoch, first_entry: int) -> None:
         self.states = (state for state in ranking.states if state.instant > first_entry)
-        self.is_exhaustive = ranking.exhaustive or is_doubtful
-        self.is_doubtful = is_doubtful
-        self.is_done = False
+        self.is_exhaustive = ranking.exhaustive or epoch.doubtful
+        self.is_doubtful = epoch.doubtful
+
+
+class _Lane:
+    """The rankings of one stratum, which take turns."""
+
+    def __init__(self, runs: Iterable[_Run], stratum: Stratum) -> None:
+        self.runs = deque(runs)
+        self._stratum = stratum
+        self._count = 0
+
+    @property
+    def stride(self) -> float:
+        """Return how long the stratum waits for its next turn."""
+        is_urgent = self._count < self._stratum.urgent_count
+        return 1 / (self._stratum.weight * (_URGENCY if is_urgent else 1))
+
+    def advance(self, taken: _Taken) -> bool:
+        """Take the next state; return False if the epoch whose turn it was has none left."""
+        run = self.runs.popleft()
+        if not taken.advance(run):
+            return False
+        self.runs.append(run)
+        self._count += 1
+        return True
 
 
 class _Taken:
     """The states chosen so far, by content."""
 
-    def __init__(self, index: Digester) -> None:
+    def __init__(self, index: Digester, log: WriteLog) -> None:
         self.by_content: dict[str, CrashState] = {}
         self._index = index
+        self._log = log
 
     def advance(self, run: _Run) -> bool:
         """Take the next state of new content from a run; return False when it has none left."""
         for barren_count, state in enumerate(run.states, start=1):
-            if self._add(state):
+            if is_told(self._log, state) and self._add(state):
                 return True
             if barren_count >= BARREN_DRAWS_MAX and not run.is_exhaustive:
                 return False
@@ -141,7 +232,7 @@ class _Taken:
 
     def covers(self, run: _Run) -> bool:
         """Whether the content of every remaining state of the run was taken too."""
-        return all(self._index.digest(state) in self.by_content for state in run.states)
+        return all(self._index.digest(state) in self.by_content for state in run.states if is_told(self._log, state))
 
     def _add(self, state: CrashState) -> bool:
         content = self._index.digest(state)

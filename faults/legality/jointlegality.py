@@ -55,17 +55,17 @@ class JointChecker:
         """Say whether both disks can hold these contents just before entry `instant` of the late disk's log."""
         of_late = self._checkers[late].check(contents[late], instant, Rule.WHOLE)
         if of_late.legality is Legality.ILLEGAL:
-            return _named(of_late, late)
+            return _with_disk(of_late, late)
         early = 1 - late
         answers = [
             self._checkers[early].check(contents[early], position, Rule.DURABLE)
             for position in self._positions(early, late, instant)
         ]
-        wrong = [one for one in answers if one.legality is not Legality.LEGAL]
+        wrong = [answer for answer in answers if answer.legality is not Legality.LEGAL]
         if wrong:
-            is_never = all(one.legality is Legality.ILLEGAL for one in answers)
-            return _named(replace(wrong[0], legality=Legality.ILLEGAL if is_never else Legality.UNDECIDED), early)
-        return _named(of_late, late)
+            is_never = all(answer.legality is Legality.ILLEGAL for answer in answers)
+            return _with_disk(replace(wrong[0], legality=Legality.ILLEGAL if is_never else Legality.UNDECIDED), early)
+        return _with_disk(of_late, late)
 
     def _positions(self, disk: int, other: int, instant: int) -> Iterator[int]:
         """Yield the positions of a log just before an entry of the other's, the first of equivalent ones."""
@@ -100,6 +100,6 @@ class JointChecker:
         yield from (first + 1 + np.flatnonzero(changes)).tolist()
 
 
-def _named(answer: Ruling, disk: int) -> Ruling:
+def _with_disk(answer: Ruling, disk: int) -> Ruling:
     """Return the answer with the disk in its reason."""
     return replace(answer, reason=f"on the disk marked {('first', 'second')[disk]}: {answer.reason}")

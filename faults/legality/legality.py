@@ -16,7 +16,8 @@ the last before the instant, and n the first FLUSH at or after it (or the end of
 With an account of submissions (`rig.faults.log.submissions`), the last two sets are known instead: possibly on the
 medium is every write that had been submitted before the next FUA write or FLUSH after the instant completed, and no
 other.
-- Where `rig.faults.log.order` says so, it is open whether an ordinary write or a FUA write of one sector came last.
+- Where `rig.faults.log.order` says so, it is open which of two writes of one sector came last. The block layer keeps no
+  order between requests in flight together, so neither surely hides the other.
 
 The rules say which choices among the writes possibly on the medium make a story:
 - whole (power cut): any subset; each lands whole or not at all; a later one hides an earlier one. In the log of a
@@ -99,14 +100,14 @@ class Checker:
             raise ValueError(f"the content has {len(content)} bytes, but the device has {len(self._floor)}")
         if not 0 <= instant <= self._log.entry_count:
             raise ValueError(f"entry {instant} is not in this log, which has {self._log.entry_count} entries")
-        cut = self._cut(instant)
+        cut = self._instant(instant)
         self._move_floor(cut.begin)
         story = Story(self._log, self._order, cut, rule, unit_bytes)
         with_fuas = self._order.fuas[(self._order.fuas >= cut.begin) & (self._order.fuas < cut.instant)].tolist()
         floor = self._floor
         if rule is Rule.SEEN and instant < cut.end and not self._has_mark_after_fuas(cut, instant):
             # The content answers for no mark after the last FUA write, so any instant after that write will do.
-            cut = self._cut(cut.end)
+            cut = self._instant(cut.end)
             story = Story(self._log, self._order, cut, Rule.ORDERED, unit_bytes)
             with_fuas = [fua for fua in self._order.fuas.tolist() if cut.begin <= fua < cut.end]
         kept = [floor[bytes_of(self._order.sectors(fua))].copy() for fua in with_fuas]
@@ -125,7 +126,7 @@ class Checker:
             for fua, data in zip(reversed(with_fuas), reversed(kept), strict=True):
                 floor[bytes_of(self._order.sectors(fua))] = data
 
-    def _cut(self, instant: int) -> Instant:
+    def _instant(self, instant: int) -> Instant:
         flushes, log = self._order.flushes, self._log
         rank = int(np.searchsorted(flushes, instant))
         ends = [*flushes.tolist(), log.entry_count, log.entry_count]

@@ -68,9 +68,11 @@ class Story:
         if self._rule in (Rule.ORDERED, Rule.SEEN):
             return self._ordered_offender(wrong)
         covered = np.zeros(len(wrong), dtype=bool)
+        # The newest write that landed in each sector.
+        self._newest = np.full(len(wrong), NONE, dtype=np.int64)
         writes = [entry for entry in self._unflushed if self._log.payload_bytes[entry]]
         is_known = is_sure or self._is_accounted
-        hidden = covered if is_known else self._hidden(writes)
+        hidden = covered if is_known else self._hiding_sectors(writes)
         for entry in self._newest_first():
             if entry in self._waiting:
                 self._land(entry, self._alike(entry), covered, hidden)
@@ -78,7 +80,7 @@ class Story:
                 self._land(entry, self._fits(entry), covered, covered)
             elif self._rule is Rule.DISCARDS:
                 place = self._order.sectors(entry)
-                covered[place] |= self._zeroed(entry, self._cut.instant)
+                covered[place] |= self._zero_sectors(entry, self._cut.instant)
         wrong &= ~covered
         if self._rule is Rule.DISCARDS:
             self._forgive_discarded(wrong)
@@ -93,7 +95,7 @@ class Story:
 
     def _newest_first(self) -> list[int]:
         """Return what may be on the medium, last completed first; if completions are unknown, FUA writes first."""
-        found = [*self._unflushed, *self._waiting]
+        entries = [*self._unflushed, *self._waiting]
         if self._is_accounted and self._log.account:
             when = self._log.account.completed
             # A DISCARD has no event; its place in the log is after the ordinary writes that completed before it.
@@ -101,25 +103,25 @@ class Story:
             for entry in self._unflushed:
                 last = max(last, int(when[entry]))
                 keys[entry] = last
-            found.sort(key=lambda entry: keys.get(entry, int(when[entry])))
-        return found[::-1]
+            entries.sort(key=lambda entry: keys.get(entry, int(when[entry])))
+        return entries[::-1]
 
     @cached_property
-    def _submitted(self) -> Int64Array:
+    def _submitted_writes(self) -> Int64Array:
         """Return the writes that had been submitted by the cut without being durable at the start of its epoch."""
         assert self._log.account
         submitted = self._log.account.submitted[self._cut.begin :]
-        found: Int64Array = self._cut.begin + np.flatnonzero((submitted != NONE) & (submitted < self._cut.moment))
-        return found[self._log.payload_bytes[found] > 0]
+        entries: Int64Array = self._cut.begin + np.flatnonzero((submitted != NONE) & (submitted < self._cut.moment))
+        return entries[self._log.payload_bytes[entries] > 0]
 
     def _not_flushed(self) -> list[int]:
         """Return the ordinary writes and DISCARDs that may be on the medium, in order."""
         late = self._logged_late()
         if self._is_accounted:
-            plain = self._submitted[(self._log.flags[self._submitted] & _FUA) == 0]
+            plain = self._submitted_writes[(self._log.flags[self._submitted_writes] & _FUA) == 0]
             late = np.union1d(plain, late[self._log.payload_bytes[late] == 0])
-        found: list[int] = late.tolist()
-        return found
+        entries: list[int] = late.tolist()
+        return entries
 
     def _logged_late(self) -> Int64Array:
         """Return the ordinary writes and DISCARDs that may be on the medium as far as the log alone tells."""
@@ -127,17 +129,17 @@ class Story:
         if self._is_sure and (cut.instant < cut.end or self._rule is Rule.DURABLE):
             return np.zeros(0, dtype=np.int64)
         end = cut.end if self._is_sure else cut.after
-        found: Int64Array = cut.begin + np.flatnonzero((self._log.flags[cut.begin : end] & _AT_ONCE) == 0)
-        return found
+        entries: Int64Array = cut.begin + np.flatnonzero((self._log.flags[cut.begin : end] & _AT_ONCE) == 0)
+        return entries
 
     def _in_flight(self) -> list[int]:
         """Return the FUA writes that may be on the medium without being durable."""
         cut, fuas = self._cut, self._order.fuas
         if self._is_accounted:
-            found: list[int] = self._submitted[
-                (self._submitted >= cut.instant) & np.isin(self._submitted, fuas)
+            entries: list[int] = self._submitted_writes[
+                (self._submitted_writes >= cut.instant) & np.isin(self._submitted_writes, fuas)
             ].tolist()
-            return found
+            return entries
         if self._is_sure:
             return [cut.instant] if cut.instant in fuas and self._rule is not Rule.DURABLE else []
         return [fua for fua in fuas.tolist() if cut.instant <= fua < cut.after]
@@ -150,7 +152,7 @@ class Story:
     def _fits(self, entry: int) -> Mask:
         """Return which sectors of an ordinary write fit the content if it is the newest write that landed."""
         fits, place = self._alike(entry), self._order.sectors(entry)
-        for sector in self._order.mixed_in(place):
+        for sector in self._order.mixed_sectors(place):
             rank = sector - place.start
             for fua in self._open_fuas(entry, sector):
                 same = self._order.data(fua, sector) == self._sector(sector)
@@ -160,20 +162,53 @@ class Story:
     def _open_fuas(self, entry: int, sector: int) -> Iterator[int]:
         """Yield the FUA writes of a sector that may have come after an ordinary write and may be on the medium."""
         fua = int(self._order.last_fua(np.array([sector]), self._cut.instant)[0])
-        if self._order.is_open(entry, fua):
+        is_flying = not self._is_sure and fua in self._order.rivals(entry) and self._is_flying(entry)
+        if is_flying or self._order.is_open(entry, fua, sector):
             yield fua
         # Under the other rules the FUA writes that landed have already covered their sectors.
         if not self._is_sure and self._rule in (Rule.ORDERED, Rule.SEEN):
-            yield from (one for one in self._waiting if _holds(self._order.sectors(one), sector))
+            yield from (write for write in self._waiting if _holds(self._order.sectors(write), sector))
 
     def _land(self, entry: int, fits: Mask, covered: Mask, excused: Mask) -> None:
         """Let a write land where no uncovered sector contradicts it; if writes tear, each unit by itself."""
         place = self._order.sectors(entry)
-        fine = fits | covered[place] | excused[place]
+        fits, hides = self._against_rivals(entry, fits, covered[place] | excused[place])
+        fine = fits | hides
         for part in self._units(place):
             inside = slice(part.start - place.start, part.stop - place.start)
             if fine[inside].all():
-                covered[part] |= fits[inside]
+                newly = fits[inside] & ~covered[part]
+                self._newest[part][newly] = entry
+                covered[part] |= newly
+
+    def _against_rivals(self, entry: int, fits: Mask, hides: Mask) -> tuple[Mask, Mask]:
+        """Weigh the writes of the same place that may have come before or after this one, whatever the log says.
+
+        Surely, such a write neither hides this one nor is hidden by it. Possibly, it shows where this one landed.
+        """
+        place, fits, hides = self._order.sectors(entry), fits.copy(), hides.copy()
+        for rival in self._order.rivals(entry):
+            shared, is_open = self._order.shared_sectors(entry, rival)
+            inside, alike = shared - place.start, self._alike(rival)[shared - self._order.sectors(rival).start]
+            if rival > entry:
+                # Where the end of the recording has shown the later one in the log on top, it hides this one.
+                hides[inside] |= alike & ~is_open
+            if not self._is_sure:
+                hides[inside] |= alike & (is_open | self._is_flying(entry) | self._is_flying(rival))
+            elif self._is_durable(rival):
+                fits[inside] &= alike | ~is_open
+            else:
+                hides[inside] &= (self._newest[shared] != rival) | ~is_open
+        return fits, hides
+
+    def _is_flying(self, entry: int) -> bool:
+        """Whether a write had not completed at the cut: the disk might have carried it out earlier or later."""
+        assert self._log.account
+        return bool(self._log.account.completed[entry] >= self._cut.moment)
+
+    def _is_durable(self, entry: int) -> bool:
+        is_fua = bool(self._log.flags[entry] & _FUA)
+        return entry < self._cut.begin or (is_fua and entry < self._cut.instant)
 
     def _units(self, place: slice) -> Iterator[slice]:
         if self._rule not in (Rule.TORN, Rule.SHORN):
@@ -183,7 +218,7 @@ class Story:
         for begin in range(place.start // size * size, place.stop, size):
             yield slice(max(begin, place.start), min(begin + size, place.stop))
 
-    def _hidden(self, writes: Sequence[int]) -> Mask:
+    def _hiding_sectors(self, writes: Sequence[int]) -> Mask:
         """Return the sectors in which an ordinary write may hide a FUA write, because their order is unknown."""
         hidden = np.zeros(len(self._content) // SECTOR_BYTES, dtype=bool)
         for entry in writes:
@@ -199,7 +234,10 @@ class Story:
         for plain, fua, sector in zip(
             plains[near].tolist(), fuas[near].tolist(), order.mixed[near].tolist(), strict=True
         ):
-            alike = [order.data(entry, sector) == self._sector(sector) for entry in order.newest(plain, fua)]
+            alike = [order.data(entry, sector) == self._sector(sector) for entry in order.newest(plain, fua, sector)]
+            wrong[sector] = not (all(alike) if self._is_sure else any(alike))
+        for sector, writers in order.open_floors(cut.begin, cut.instant):
+            alike = [order.data(entry, sector) == self._sector(sector) for entry in writers]
             wrong[sector] = not (all(alike) if self._is_sure else any(alike))
 
     def _ordered_offender(self, wrong: Mask) -> int | None:
@@ -226,15 +264,18 @@ class Story:
                     offender, fewest = _first(state), left
         return offender
 
-    def _zeroed(self, discard: int, before: int) -> Mask:
+    def _zero_sectors(self, discard: int, before: int) -> Mask:
         """Return which sectors of a DISCARD read zeros and may do so because of it."""
         place = self._order.sectors(discard)
         zeros = ~self._content[bytes_of(place)].reshape(-1, SECTOR_BYTES).any(axis=1)
         fuas = self._order.last_fua(np.arange(place.start, place.stop), before)
         # A FUA write of this epoch or the one before may have come before or after; a later one came after.
         reach = self._order.epoch_of[discard] - (2 if self._is_sure else 0)
-        found: Mask = zeros & ((fuas == NONE) | (self._order.epoch_of[fuas] <= reach))
-        return found
+        zeroed: Mask = zeros & ((fuas == NONE) | (self._order.epoch_of[fuas] <= reach))
+        for entry in self._order.later_though_earlier(discard):
+            other = self._order.sectors(entry)
+            zeroed[max(0, other.start - place.start) : max(0, other.stop - place.start)] = False
+        return zeroed
 
     def _forgive_discarded(self, wrong: Mask) -> None:
         """Clear the sectors that read zeros because of a durable DISCARD, if nothing durable has covered them since."""
@@ -244,7 +285,7 @@ class Story:
             if wrong[place].any():
                 sectors = np.arange(place.start, place.stop)
                 since = self._order.last_plain(sectors, self._cut.begin) < discard
-                wrong[place] &= ~(since & self._zeroed(discard, self._cut.instant))
+                wrong[place] &= ~(since & self._zero_sectors(discard, self._cut.instant))
 
     def _is_shorn(self, wrong: Mask, writes: Sequence[int]) -> bool:
         """Whether all wrong sectors are the rest of one block of one write, after the write's first sector there."""
@@ -257,15 +298,16 @@ class Story:
             head, end = max(place.start, block), min(place.stop, block + _BLOCK_SECTORS)
             if head < sectors[0] and sectors[-1] < end and not (self._is_sure and self._may_be_covered(entry, sectors)):
                 # The write's first sector in this block must hold what it or a later write put there.
-                wrote = [one for one in writes[rank:] if _holds(self._order.sectors(one), head)]
-                if any(self._order.data(one, head) == self._sector(head) for one in wrote):
+                wrote = [write for write in writes[rank:] if _holds(self._order.sectors(write), head)]
+                if any(self._order.data(write, head) == self._sector(head) for write in wrote):
                     return True
         return False
 
     def _may_be_covered(self, entry: int, sectors: Int64Array) -> bool:
         """Whether a durable FUA write of one of these sectors may have come after an ordinary write."""
         fuas = self._order.last_fua(sectors, self._cut.instant).tolist()
-        return entry not in self._waiting and any(self._order.is_open(entry, fua) for fua in fuas)
+        pairs = zip(fuas, sectors.tolist(), strict=True)
+        return entry not in self._waiting and any(self._order.is_open(entry, fua, sector) for fua, sector in pairs)
 
     def _sector(self, sector: int) -> bytes:
         return bytes(self._content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from rig.faults.log.account import NEVER, Account
-from rig.faults.log.arrays import BoolArray, Int64Array
+from rig.faults.log.contests import contests
 from rig.faults.log.log import WriteLog
 
 _FOREVER = np.iinfo(np.int64).max
@@ -23,12 +23,12 @@ class Ahead:
 
     def __init__(self, log: WriteLog, account: Account) -> None:
         self._account = account
-        self._begins, self._ends = log.offset_bytes, log.offset_bytes + log.payload_bytes
         self._is_write = (log.payload_bytes > 0) & (account.submitted != NEVER)
         submitted = np.where(self._is_write, account.submitted, _FOREVER)
         # No entry from here on was submitted before this event; ascending, so that it can be searched.
         self._soonest = np.minimum.accumulate(submitted[::-1])[::-1]
-        self._contested = self._in_flight_together()
+        self._contested = np.zeros(log.entry_count, dtype=bool)
+        self._contested[[entry for pair in contests(log, account) for entry in pair]] = True
         if account.is_rest is not None:
             self._contested |= account.is_rest
 
@@ -43,22 +43,5 @@ class Ahead:
         moment = _FOREVER if cut is None else int(self._account.completed[cut])
         bound = int(np.searchsorted(self._soonest, moment))
         is_there = self._is_write[begin:bound] & (self._account.submitted[begin:bound] < moment)
-        found = (begin + np.flatnonzero(is_there & ~self._contested[begin:bound])).tolist()
-        return tuple(entry for entry in found if entry not in others)
-
-    def _overlaps(self, entry: int, others: Int64Array) -> BoolArray:
-        found: BoolArray = (self._begins[others] < self._ends[entry]) & (self._ends[others] > self._begins[entry])
-        return found
-
-    def _in_flight_together(self) -> BoolArray:
-        """Return which writes were in flight together with another write of the same place."""
-        contested = np.zeros(len(self._is_write), dtype=bool)
-        writes = np.flatnonzero(self._is_write)
-        by_time = writes[np.argsort(self._account.submitted[writes])]
-        submitted = self._account.submitted[by_time]
-        for rank, entry in enumerate(by_time.tolist()):
-            until = int(np.searchsorted(submitted, self._account.completed[entry]))
-            together = by_time[rank + 1 : until]
-            if len(together) and (hits := together[self._overlaps(entry, together)]).size:
-                contested[[entry, *hits.tolist()]] = True
-        return contested
+        entries = (begin + np.flatnonzero(is_there & ~self._contested[begin:bound])).tolist()
+        return tuple(entry for entry in entries if entry not in others)

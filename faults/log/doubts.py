@@ -1,13 +1,17 @@
 """The sectors whose content the log leaves open, epoch by epoch.
 
-The log leaves one thing open: whether a W came before or after a FUA write of the same sector, if the FUA write is in
-the same epoch or in the one before. (Both can complete while a FLUSH is in flight. One FLUSH in flight at a time is
-assumed, unless an account of submissions shows that there were more.) The self-check of a recording (a replay of every
+By the log alone one thing is open: whether a W came before or after a FUA write of the same sector, if the FUA write
+is in the same epoch or in the one before. (Both can complete while a FLUSH is in flight.) Two things are assumed: one
+FLUSH is in flight at a time, and no two writes of one sector are. The self-check of a recording (a replay of every
 entry equals the device) settles some cases: a W that is the last writer of a sector, and differs there from the last
 FUA, came after that FUA, and so after all earlier FUA writes. All later Ws came after them too, because Ws are logged
-in the order in which they completed. With an account of submissions (`rig.faults.log.submissions`), a W is known to be
-the later write if it was submitted after the FUA had completed. A W that had completed before the FUA was submitted is
-no longer in the log (`submissions.attach`), so only writes in flight together stay open.
+in the order in which they completed.
+
+With an account of submissions (`rig.faults.log.submissions`), nothing is assumed. A write is known to be later than
+another if it was submitted after the other had completed. A W that had completed before a FUA write of its place was
+submitted is no longer in the log (`submissions.attach`). So only writes in flight together stay open, of either kind
+(`rig.faults.log.contests`), unless the later one in the log is the last writer of the sector and differs from the
+other: then the self-check has shown it.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rig.faults.log.account import Account
+from rig.faults.log.contests import contests
 from rig.faults.log.epoch import Epoch, OpenSector
 from rig.faults.log.log import SECTOR_BYTES, EntryFlag, WriteLog
 
@@ -26,17 +32,52 @@ from rig.faults.log.log import SECTOR_BYTES, EntryFlag, WriteLog
 class Doubts:
     """What is open, by the numbers of epochs."""
 
-    # Ws that differ somewhere from a FUA write to which their order is open.
+    # Ws that differ somewhere from another write to which their order is open.
     ambiguous: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     sectors: defaultdict[int, list[OpenSector]] = field(default_factory=lambda: defaultdict(list))
 
 
 def doubts(log: WriteLog, epochs: Sequence[Epoch]) -> Doubts:
     """Find everything whose order is open in a log."""
-    found = Doubts()
+    return _by_log(log, epochs) if log.account is None else _by_account(log, log.account)
+
+
+def _by_account(log: WriteLog, account: Account) -> Doubts:
+    open_orders = Doubts()
+    for earlier, later in contests(log, account):
+        others = dict(_sectors(log, [earlier]))
+        number = _epoch_of(log, later)
+        for sector, data in _sectors(log, [later]):
+            if sector not in others:
+                continue
+            is_alike = data == others[sector]
+            if not is_alike and _next_writer(log, later + 1, sector) is None:
+                continue
+            open_orders.sectors[number].append(OpenSector(sector, later, is_alike))
+            if is_alike:
+                continue
+            if not log.flags[later] & EntryFlag.FUA:
+                open_orders.ambiguous[number].add(later)
+            _stays_open(log, open_orders, number, OpenSector(sector, later, is_alike=False))
+    return open_orders
+
+
+def _stays_open(log: WriteLog, open_orders: Doubts, number: int, open_sector: OpenSector) -> None:
+    """Note a sector as open in the epochs after its writer's epoch, until it is written again."""
+    flushes = np.flatnonzero(log.flags & EntryFlag.FLUSH)
+    end = int(flushes[number]) if number < len(flushes) else log.entry_count
+    again = _next_writer(log, open_sector.writer + 1, open_sector.sector)
+    if again is None or again >= end:
+        last = len(flushes) if again is None else _epoch_of(log, again)
+        for later in range(number + 1, last + 1):
+            open_orders.sectors[later].append(open_sector)
+
+
+def _by_log(log: WriteLog, epochs: Sequence[Epoch]) -> Doubts:
+    open_orders = Doubts()
     # The last FUA write proven to be older than the W in question.
     proven = -1
-    for epoch, fuas in _with_fuas_in_reach(log, epochs):
+    for epoch, fuas in _with_fuas_in_reach(epochs):
         candidates = _overlapping(log, epoch.batch, fuas)
         last_writer = {sector: entry for entry in candidates for sector, _ in _sectors(log, [entry])}
         versions: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -54,40 +95,23 @@ def doubts(log: WriteLog, epochs: Sequence[Epoch]) -> Doubts:
             proofs = [versions[sector][-1][0] for sector, writer in decided.items() if writer is None]
             proven = max(proven, *proofs) if proofs else proven
             for sector, data in written.items():
-                if any(
-                    fua > proven and other != data and not _is_later(log, entry, fua) for fua, other in versions[sector]
-                ):
-                    found.ambiguous[epoch.number].add(entry)
+                if any(fua > proven and other != data for fua, other in versions[sector]):
+                    open_orders.ambiguous[epoch.number].add(entry)
                 fua, other = versions[sector][-1]
-                if fua <= proven or _is_later(log, entry, fua):
+                if fua <= proven:
                     continue
-                found.sectors[epoch.number].append(OpenSector(sector, entry, other == data))
+                open_orders.sectors[epoch.number].append(OpenSector(sector, entry, other == data))
                 writer = decided.get(sector)
                 for number in range(epoch.number + 1, _epoch_of(log, writer) + 1 if writer is not None else 0):
-                    found.sectors[number].append(OpenSector(sector, entry, is_alike=False))
-    return found
+                    open_orders.sectors[number].append(OpenSector(sector, entry, is_alike=False))
+    return open_orders
 
 
-def _is_later(log: WriteLog, entry: int, fua: int) -> bool:
-    """Whether an account of submissions says that a W was submitted after a FUA write had completed."""
-    return log.account is not None and bool(log.account.completed[fua] < log.account.submitted[entry])
-
-
-def _with_fuas_in_reach(log: WriteLog, epochs: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[int, ...]]]:
+def _with_fuas_in_reach(epochs: Sequence[Epoch]) -> Iterator[tuple[Epoch, tuple[int, ...]]]:
     for number, epoch in enumerate(epochs):
-        first = max(0, number - 1)
-        while first > 0 and _were_in_flight_together(log, epochs[first - 1], epochs[number - 1]):
-            first -= 1
-        fuas = tuple(fua for one in epochs[first : number + 1] for fua in one.fuas)
+        fuas = tuple(fua for epoch in epochs[max(0, number - 1) : number + 1] for fua in epoch.fuas)
         if fuas and epoch.batch:
             yield epoch, fuas
-
-
-def _were_in_flight_together(log: WriteLog, earlier: Epoch, later: Epoch) -> bool:
-    """Whether the FLUSH of the later epoch was submitted before the FLUSH of the earlier epoch had completed."""
-    if log.account is None or earlier.flush is None or later.flush is None:
-        return False
-    return bool(log.account.submitted[later.flush] < log.account.completed[earlier.flush])
 
 
 def _overlapping(log: WriteLog, batch: tuple[int, ...], fuas: tuple[int, ...]) -> list[int]:
@@ -99,8 +123,8 @@ def _overlapping(log: WriteLog, batch: tuple[int, ...], fuas: tuple[int, ...]) -
     fua_ends = np.maximum.accumulate((log.offset_bytes + log.length_bytes)[list(fuas)][order])
     rank = np.searchsorted(fua_begins, ends, side="left") - 1
     hit = (rank >= 0) & (fua_ends[np.maximum(rank, 0)] > begins)
-    found: list[int] = writes[hit].tolist()
-    return found
+    entries: list[int] = writes[hit].tolist()
+    return entries
 
 
 def _sectors(log: WriteLog, entries: Iterable[int]) -> Iterator[tuple[int, bytes]]:

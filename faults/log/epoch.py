@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 
 class OpenSector(NamedTuple):
-    """A sector whose content is open in an epoch if this write is the last W that landed there."""
+    """A sector whose content is open in an epoch if this write is the last one that landed there."""
 
     # The number of the sector of 512 bytes.
     sector: int
-    # A W of the batch, or a durable W of an earlier epoch; in that case no FUA of this epoch landed there either.
+    # A write of this epoch, or a durable one of an earlier epoch. In that case no FUA of this epoch landed there.
     writer: int
-    # Whether the W has the bytes of the FUA that may have come after it, so that only garbage makes a difference.
+    # Whether it has the bytes of the write that may have come after it, so that only garbage makes a difference.
     is_alike: bool
 
 
@@ -31,7 +31,7 @@ class Epoch:
     fuas: tuple[int, ...]
     # The ordinary writes in completion order, without DISCARDs.
     batch: tuple[int, ...]
-    # Members of the batch whose order to a FUA write of the same sector the log does not tell.
+    # Members of the batch whose order to another write of the same sector is not known.
     ambiguous: tuple[int, ...] = ()
     # The sectors of this epoch whose content may be open.
     open_sectors: tuple[OpenSector, ...] = ()
@@ -46,4 +46,4 @@ class Epoch:
     @property
     def doubtful(self) -> bool:
         """Whether the content at `begin` depends on an order that is open."""
-        return any(one.writer < self.begin for one in self.open_sectors)
+        return any(open_sector.writer < self.begin for open_sector in self.open_sectors)

@@ -31,24 +31,24 @@ _FUA, _DISCARD, _AT_ONCE = int(EntryFlag.FUA), int(EntryFlag.DISCARD), int(Entry
 
 def epochs(log: WriteLog) -> tuple[Epoch, ...]:
     """Split a log into epochs, the tail last; raise `LogError` where it breaks the kernel's layout."""
-    plain = tuple(_split(log))
-    found = doubts(log, plain)
+    plain = tuple(_split_at_flushes(log))
+    doubtful = doubts(log, plain)
     ahead = Ahead(log, log.account) if log.account else None
     return tuple(
         replace(
             epoch,
-            ambiguous=tuple(sorted(found.ambiguous[epoch.number])),
-            open_sectors=tuple(found.sectors[epoch.number]),
+            ambiguous=tuple(sorted(doubtful.ambiguous[epoch.number])),
+            open_sectors=tuple(doubtful.sectors[epoch.number]),
             # Where the log leaves content open, nothing is added to what it proves.
             ahead=ahead.of(epoch.begin, epoch.end, epoch.fuas, epoch.batch)
-            if ahead and not found.sectors[epoch.number]
+            if ahead and not doubtful.sectors[epoch.number]
             else (),
         )
         for epoch in plain
     )
 
 
-def _split(log: WriteLog) -> Iterator[Epoch]:
+def _split_at_flushes(log: WriteLog) -> Iterator[Epoch]:
     flags = log.flags
     flush_entries = np.flatnonzero(flags & EntryFlag.FLUSH)
     # The empty half of a split bio keeps the bio's other flags: a commit block comes as FLUSH|FUA, then FUA.

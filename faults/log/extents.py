@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.faults.log.arrays import BoolArray, Int64Array
-from rig.faults.log.log import WriteLog
+from rig.faults.log.log import SECTOR_BYTES, WriteLog
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,15 @@ def read(log: WriteLog, base_end: int, pieces: Int64Array, offset_bytes: int, le
         payload = log.payload(entry)[skip + begin - device : skip + end - device]
         data[begin - offset_bytes : end - offset_bytes] = payload
     return bytes(data)
+
+
+def changed_sectors(log: WriteLog, entry: int, base_end: int) -> list[int]:
+    """Return which sectors of a write, from 0, differ from the device after all entries before `base_end`."""
+    length_bytes = int(log.payload_bytes[entry])
+    before = read(log, base_end, np.zeros((0, 3), dtype=np.int64), int(log.offset_bytes[entry]), length_bytes)
+    rows = [np.frombuffer(data, dtype=np.uint8).reshape(-1, SECTOR_BYTES) for data in (before, log.payload(entry))]
+    changed: list[int] = np.flatnonzero((rows[0] != rows[1]).any(axis=1)).tolist()
+    return changed
 
 
 def overlaps(log: WriteLog, entries: Sequence[int], offset_bytes: int, length_bytes: int) -> bool:

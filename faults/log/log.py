@@ -176,7 +176,7 @@ class WriteLog:
         `order` may list an entry several times, see `split`, and leave out a write, see `trim`.
         """
         for name in _COLUMNS:
-            setattr(self, name, _frozen(getattr(self, name)[order]))
+            setattr(self, name, _freeze(getattr(self, name)[order]))
         self.ends_write = self.ends_write[order]
         self.entry_count = len(order)
         places = np.flatnonzero(self.flags & _MARK).tolist()
@@ -197,10 +197,10 @@ class WriteLog:
         lengths = np.minimum((part_begins // unit_bytes + 1) * unit_bytes, ends[owner]) - part_begins
         skips = part_begins - begins[owner]
         self.reorder(owner)
-        self.offset_bytes = _frozen(part_begins)
-        self.length_bytes = _frozen(np.where(is_write, lengths, self.length_bytes))
-        self.payload_bytes = _frozen(np.where(is_write, lengths, 0))
-        self.payload_offset_bytes = _frozen(self.payload_offset_bytes + skips)
+        self.offset_bytes = _freeze(part_begins)
+        self.length_bytes = _freeze(np.where(is_write, lengths, self.length_bytes))
+        self.payload_bytes = _freeze(np.where(is_write, lengths, 0))
+        self.payload_offset_bytes = _freeze(self.payload_offset_bytes + skips)
         self.ends_write = rank == counts[owner] - 1
         self.unit_bytes = unit_bytes
         if self.account:
@@ -214,10 +214,10 @@ class WriteLog:
         is_write = self.payload_bytes > 0
         skipped = np.where(is_write, begins_bytes - self.offset_bytes, 0)
         length = np.where(is_write, ends_bytes - begins_bytes, self.length_bytes)
-        self.offset_bytes = _frozen(self.offset_bytes + skipped)
-        self.payload_offset_bytes = _frozen(self.payload_offset_bytes + skipped)
-        self.length_bytes = _frozen(length)
-        self.payload_bytes = _frozen(np.where(is_write, length, 0))
+        self.offset_bytes = _freeze(self.offset_bytes + skipped)
+        self.payload_offset_bytes = _freeze(self.payload_offset_bytes + skipped)
+        self.length_bytes = _freeze(length)
+        self.payload_bytes = _freeze(np.where(is_write, length, 0))
         kept: BoolArray = ~is_write | (length > 0)
         self.reorder(np.flatnonzero(kept))
         return kept
@@ -240,10 +240,10 @@ class _LogColumns:
 
 
 def _column(values: Iterable[int]) -> Int64Array:
-    return _frozen(np.array(list(values), dtype=np.int64))
+    return _freeze(np.array(list(values), dtype=np.int64))
 
 
-def _frozen(column: Int64Array) -> Int64Array:
+def _freeze(column: Int64Array) -> Int64Array:
     column.setflags(write=False)
     return column
 

@@ -55,7 +55,7 @@ def account_of(records: bytes, log: WriteLog) -> Account:
     completed = np.full(log.entry_count, NEVER, dtype=np.int64)
     times_ns = np.full((log.entry_count, 2), NEVER, dtype=np.int64)
     entries = np.flatnonzero((log.flags & (EntryFlag.MARK | EntryFlag.DISCARD)) == 0).tolist()
-    requests = _logged(records, log, entries)
+    requests = _in_log_order(records, log, entries)
     for entry in entries:
         request = next(requests, None)
         if request is None or request.key != _key_of(log, entry):
@@ -105,7 +105,7 @@ def attach(records: bytes, log: WriteLog) -> None:
     if (order != np.arange(log.entry_count)).any():
         log.reorder(order)
         account = account.of_parts(order)
-    begins, ends, is_covered = _uncovered(account, log)
+    begins, ends, is_covered = _uncovered_parts(account, log)
     kept = log.trim(begins, ends)
     log.account = replace(account, is_rest=is_covered).of_parts(np.flatnonzero(kept))
 
@@ -127,7 +127,7 @@ def _durable_order(account: Account, flags: Int64Array) -> Int64Array:
     return np.lexsort((account.completed, places))
 
 
-def _uncovered(account: Account, log: WriteLog) -> tuple[Int64Array, Int64Array, BoolArray]:
+def _uncovered_parts(account: Account, log: WriteLog) -> tuple[Int64Array, Int64Array, BoolArray]:
     """Return where the rest of each write begins and ends once newer FUA writes have covered their parts of it.
 
     Only FUA writes that the log has before the write count. The last column tells which writes are covered anywhere. A
@@ -184,7 +184,7 @@ def _key_of(log: WriteLog, entry: int) -> _Key:
     return _Key(kind, int(log.offset_bytes[entry]), int(log.length_bytes[entry]))
 
 
-def _logged(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_Request]:
+def _in_log_order(records: bytes, log: WriteLog, entries: Sequence[int]) -> Iterator[_Request]:
     """Yield requests in the order in which the target logs them; `entries` are the log's entries for requests."""
     keys, logged_count = [_key_of(log, entry) for entry in entries], 0
     waiting: list[_Request] = []
@@ -220,16 +220,20 @@ def _landing(log: WriteLog, flying: list[_Request], keys: Sequence[_Key]) -> _Re
     """
     fitting = [request for request in flying if _fits(request, keys)] if len(flying) > 1 else []
     if len({request.completed_count for request in fitting}) > 1 and fitting[0].taken:
-        what = ", ".join(str(one.key) for one in fitting[0].taken)
+        what = ", ".join(str(earlier.key) for earlier in fitting[0].taken)
         words = f"{len(fitting)} FLUSHes in flight each took {what}: which is which is not known"
         raise LogError(log.path, None, 0, words)
-    request = max(fitting or flying[:1], key=lambda one: one.completed_count)
+    request = max(fitting or flying[:1], key=lambda request: request.completed_count)
     flying.remove(request)
+    if request.key.kind != "FLUSH":
+        # Of two writes of one place and length, either may be the one that completes, so neither counts as the later.
+        for other in flying:
+            other.submitted, other.submitted_ns = request.submitted, request.submitted_ns
     return request
 
 
 def _fits(request: _Request, keys: Sequence[_Key]) -> bool:
-    expected = [*(one.key for one in request.taken), request.key]
+    expected = [*(earlier.key for earlier in request.taken), request.key]
     return expected == keys[: len(expected)]
 
 

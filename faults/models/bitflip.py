@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rig.faults.choosing.recent import damaged_states
-from rig.faults.choosing.selection import Plan
+from rig.faults.choosing.selection import Budget, Plan
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.states.damage import Flip
@@ -27,8 +27,8 @@ from rig.faults.states.state import UNIT_BYTES, Window
 BIT_COUNTS = (1, 8, 64)
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan states with bits flipped in one recent unit; deterministic under `seed`."""
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan states with bits flipped in one recent unit; deterministic."""
 
     def flips(window: Window, generator: random.Random) -> Iterator[Flip]:
         while True:
@@ -38,4 +38,4 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
                 unit_begin = (int(log.offset_bytes[entry]) + sector * 512) // unit_bytes * unit_bytes
                 yield Flip(unit_begin, unit_bytes, bit_count, generator.getrandbits(64))
 
-    return damaged_states(log, log_epochs, flips, first_entry=first_entry, states_max=states_max, seed=seed)
+    return damaged_states(log, log_epochs, flips, budget)

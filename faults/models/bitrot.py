@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rig.faults.choosing.recent import all_landed
-from rig.faults.choosing.selection import Plan, Ranking, select
+from rig.faults.choosing.selection import Budget, Plan, Ranking, select
 from rig.faults.log.arrays import Int64Array
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.extents import unit_pieces
@@ -32,18 +32,18 @@ from rig.faults.states.state import CrashState, landable, make_state
 _BARREN_DRAWS_MAX = 1000
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan states with flipped bits in one block; deterministic under `seed`."""
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan states with flipped bits in one block; deterministic."""
     writes = np.flatnonzero(log.payload_bytes)
     pieces = unit_pieces(log, writes.tolist(), BLOCK_BYTES)
     blocks = (log.offset_bytes[pieces[:, 0]] + pieces[:, 1]) // BLOCK_BYTES
 
     def rank(epoch: Epoch) -> Ranking:
         written: Int64Array = np.unique(blocks[pieces[:, 0] < epoch.end])
-        generator = random.Random(f"{seed}/{epoch.begin}/rot")
+        generator = random.Random(f"{budget.seed}/{epoch.begin}/rot")
         return Ranking(_rotten(log, epoch, written.tolist(), generator), exhaustive=False)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)
 
 
 def _rotten(log: WriteLog, epoch: Epoch, blocks: list[int], generator: random.Random) -> Iterator[CrashState]:

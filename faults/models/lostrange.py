@@ -17,15 +17,15 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rig.faults.choosing.recent import damaged_states
-from rig.faults.choosing.selection import Plan
+from rig.faults.choosing.selection import Budget, Plan
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.states.damage import BLOCK_BYTES, LENGTH_BYTES_MAX, Unreadable, Zeros
 from rig.faults.states.state import Window
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan states that lost one recent range; deterministic under `seed`."""
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan states that lost one recent range; deterministic."""
 
     def losses(window: Window, generator: random.Random) -> Iterator[Zeros | Unreadable]:
         while True:
@@ -33,7 +33,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, stat
                 for kind in (Zeros, Unreadable):
                     yield kind(*_range(log, generator.choice(window.members), generator, is_whole=is_whole))
 
-    return damaged_states(log, log_epochs, losses, first_entry=first_entry, states_max=states_max, seed=seed)
+    return damaged_states(log, log_epochs, losses, budget)
 
 
 def _range(log: WriteLog, entry: int, generator: random.Random, *, is_whole: bool) -> tuple[int, int]:

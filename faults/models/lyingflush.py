@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, SUBSETS_MAX
-from rig.faults.choosing.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.choosing.selection import Budget, Plan, Ranking, in_turns, select, spread
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.models.powercut import draws
@@ -33,21 +33,23 @@ from rig.faults.states.state import CrashState, Draw, Window, make_lying_state, 
 FLUSHES_IGNORED = (1, 2, 4, 8, 16)
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the states of a lying disk at instants after entry `first_entry`; deterministic under `seed`."""
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan the states of a lying disk within a budget; deterministic."""
 
     def rank(epoch: Epoch) -> Ranking:
-        windows = [window_of(log_epochs, epoch, count) for count in ignored_counts(log_epochs, epoch, first_entry)]
+        windows = [
+            window_of(log_epochs, epoch, count) for count in ignored_counts(log_epochs, epoch, budget.first_entry)
+        ]
         windows = [window for window in windows if not window.epochs[0].doubtful]
         is_small = not windows or 2 ** len(windows[-1].members) <= SUBSETS_MAX
-        return Ranking(in_turns(*(_of_window(window, seed) for window in windows)), is_small)
+        return Ranking(in_turns(*(_of_window(window, budget.seed) for window in windows)), is_small)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)
 
 
 def ignored_counts(log_epochs: Sequence[Epoch], epoch: Epoch, first_entry: int) -> list[int]:
     """Return how many FLUSHes before the cut are ignored, ascending; no window begins at or before `first_entry`."""
-    first = next(one.number for one in log_epochs if one.begin > first_entry or one is log_epochs[-1])
+    first = next(epoch.number for epoch in log_epochs if epoch.begin > first_entry or epoch is log_epochs[-1])
     most = epoch.number - first
     return sorted({count for count in (*FLUSHES_IGNORED, most) if 0 < count <= most})
 
@@ -62,9 +64,9 @@ def _of_window(window: Window, seed: int) -> Iterator[CrashState]:
     random_draws = draws(window.epochs[-1], seed + window.flushes_ignored)
     for corner in _corners(window):
         yield make_lying_state(window, whole=corner)
-        yield _drawn(window, next(random_draws))
+        yield _state_of_draw(window, next(random_draws))
     for draw in random_draws:
-        yield _drawn(window, draw)
+        yield _state_of_draw(window, draw)
 
 
 def _corners(window: Window) -> Iterator[list[int]]:
@@ -79,7 +81,7 @@ def _corners(window: Window) -> Iterator[list[int]]:
         yield [member for member in members if not gone.begin <= member < gone.end]
 
 
-def _drawn(window: Window, draw: Draw) -> CrashState:
+def _state_of_draw(window: Window, draw: Draw) -> CrashState:
     if len(window.members) > LISTED_MEMBERS_MAX:
         return make_lying_state(window, draw=draw)
     landed = draw.choose(len(window.members)).tolist()

@@ -21,7 +21,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rig.faults.choosing.recent import recent_window
-from rig.faults.choosing.selection import Plan, Ranking, select
+from rig.faults.choosing.selection import Budget, Plan, Ranking, select
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.extents import overlaps
 from rig.faults.log.log import WriteLog
@@ -32,19 +32,19 @@ from rig.faults.states.state import CrashState, Window, make_lying_state
 _BARREN_DRAWS_MAX = 200
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan states with one recent write gone astray; deterministic under `seed`."""
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan states with one recent write gone astray; deterministic."""
 
     def rank(epoch: Epoch) -> Ranking:
-        window = _told(recent_window(log_epochs, epoch, first_entry))
+        window = _decidable_part(recent_window(log_epochs, epoch, budget.first_entry))
         if window.epochs[0].doubtful or not window.members:
             return Ranking((), exhaustive=True)
-        return Ranking(_astray(log, window, random.Random(f"{seed}/{epoch.begin}")), exhaustive=False)
+        return Ranking(_astray(log, window, random.Random(f"{budget.seed}/{epoch.begin}")), exhaustive=False)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)
 
 
-def _told(window: Window) -> Window:
+def _decidable_part(window: Window) -> Window:
     """Return the part of a window after the last of its flushed epochs that has a write whose order is open."""
     begin_rank = max((rank for rank, epoch in enumerate(window.epochs[:-1], start=1) if epoch.ambiguous), default=0)
     epochs = window.epochs[begin_rank:]

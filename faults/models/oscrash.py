@@ -25,24 +25,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rig.faults.choosing.selection import Plan, Ranking, select, spread
+from rig.faults.choosing.selection import Budget, Plan, Ranking, select, spread
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
-from rig.faults.states.state import CrashState, make_state, settled, whole_counts
+from rig.faults.states.state import CrashState, make_state, settled_prefix, whole_counts
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the states after an OS crash at instants after entry `first_entry`; nothing in it is random."""
-    del seed
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan the states after an OS crash within a budget."""
 
     def rank(epoch: Epoch) -> Ranking:
         return Ranking(_views(log, epoch), exhaustive=True)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)
 
 
 def _views(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
-    members = settled(epoch)
+    members = settled_prefix(epoch)
     if not epoch.ambiguous:
         yield make_state(epoch, len(epoch.fuas), whole=members)
     earlier = epoch.fuas[-1] if epoch.fuas else epoch.begin

@@ -21,27 +21,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rig.faults.choosing.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.choosing.selection import Budget, Plan, Ranking, in_turns, select, spread
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.models.powercut import after_fuas
-from rig.faults.states.state import CrashState, make_state, settled, whole_counts
+from rig.faults.states.state import CrashState, make_state, settled_prefix, whole_counts
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the crash states of a protected disk at instants after entry `first_entry`; nothing in it is random."""
-    del seed
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan the crash states of a protected disk within a budget."""
 
     def rank(epoch: Epoch) -> Ranking:
         after = (state for state in after_fuas(epoch) if state.fua_count in whole_counts(log, epoch.fuas))
         return Ranking(in_turns(_prefixes(log, epoch), after), exhaustive=True)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)
 
 
 def _prefixes(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
     """Yield the longest prefix, the shortest, then those in between, spread out."""
-    members = settled(epoch)
+    members = settled_prefix(epoch)
     counts = whole_counts(log, members)
     for count in dict.fromkeys([len(members), *(counts[rank] for rank in spread(len(counts)))]):
         if count in counts:

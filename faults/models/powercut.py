@@ -36,101 +36,102 @@ need not have completed.
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import cycle, islice
 
-from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_small
-from rig.faults.choosing.phases import phases
-from rig.faults.choosing.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, Choice, Turns, agenda, is_small, pair_cover
+from rig.faults.choosing.paircoverage import pair_coverage
+from rig.faults.choosing.phases import Phase, phases
+from rig.faults.choosing.selection import (
+    Budget,
+    ByName,
+    Digester,
+    Plan,
+    Ranking,
+    in_turns,
+    mix_rankings,
+    select,
+    spread,
+)
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
-from rig.faults.states.state import CrashState, Draw, is_told, landable, make_state
+from rig.faults.states.state import CrashState, Draw, landable, make_state
 
-# A seed draws which family an epoch begins with: subsets of the batch in half of the epochs, others in a quarter each.
-_OPENINGS = (0, 0, 1, 2)
 # Places at which a longer batch is split to hide what is open.
 _HIDDEN_MAX = 16
+# The turns of the families: three in five for subsets of the batch, one each for FUA writes and what landed ahead.
+_MIX = (0, 1, 0, 2, 0)
 DRAW_PERCENTS = (50, 75, 25, 90, 10)
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan the crash states of a power cut at instants after entry `first_entry`; deterministic under `seed`."""
-    turns = Turns(log, [epoch for epoch in log_epochs if epoch.end > first_entry], seed)
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget, *, contents: Digester | None = None) -> Plan:
+    """Plan the crash states of a power cut within a budget; deterministic. `contents` as in `select`."""
+    alike = phases(log, [epoch for epoch in log_epochs if epoch.end > budget.first_entry])
+    batches = Batches(alike, budget.seed)
 
     def rank(epoch: Epoch) -> Ranking:
-        subsets = before_flush(epoch, turns)
+        subsets = batches.before_flush(epoch)
         if not epoch.open_sectors:
-            flying = _ahead(epoch, seed)
-            families = (subsets.states, after_fuas(epoch), flying.states)
-            first = opening(epoch, seed)
-            return Ranking(in_turns(*families[first:], *families[:first]), subsets.exhaustive and flying.exhaustive)
+            flying = _ahead(epoch, budget.seed)
+            ranked = batches.mix(epoch, subsets.states, after_fuas(epoch), flying.states)
+            return Ranking(ranked, subsets.exhaustive and flying.exhaustive)
         known = () if epoch.doubtful else in_turns(subsets.states, after_fuas(epoch))
-        hidden = (state for state in _hidden(epoch, seed) if is_told(log, state))
         is_exhaustive = subsets.exhaustive and is_small(len(epoch.batch))
-        return Ranking(in_turns(known, hidden), is_exhaustive)
+        return Ranking(in_turns(known, _states_behind_others(epoch, budget.seed)), is_exhaustive)
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max, cuts_doubtful=True)
-
-
-def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry: int) -> CrashState:
-    """Return what is left if the power goes just before log entry `entry` completes and the whole cache is lost.
-
-    Raise `ValueError` for an entry after the end of the log. In a doubtful epoch the state follows log order, unproven.
-    """
-    if not 0 <= entry <= log.entry_count:
-        raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
-    epoch = log_epochs[bisect_left(log_epochs, entry, key=lambda epoch: epoch.end)]
-    return make_state(epoch, bisect_left(epoch.fuas, entry))
+    return select(log, log_epochs, rank, budget, alike=alike, need=_need, contents=contents, cuts_doubtful=True)
 
 
-def opening(epoch: Epoch, seed: int) -> int:
-    """Return which family of states comes first: 0 for subsets of the batch, 1 after FUA writes, 2 ahead of the cut.
-
-    Drawn for each epoch: by a rule that counts epochs, the same phase of every commit would begin with the same one.
-    """
-    return _chance("opening", epoch, seed).choice(_OPENINGS) if epoch.fuas or any(epoch.ahead) else 0
+def _need(write_count: int) -> float:
+    """Return with about how many states all pairs of a phase are parted; few epochs have all families."""
+    return 1.25 * (1 + len(pair_cover(min(write_count, LISTED_MEMBERS_MAX), random.Random(1))))
 
 
-class Turns:
-    """Which choice each epoch takes next: the agenda of each phase, and its epochs in an order drawn by a seed."""
+def pairs_at(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> int:
+    """Return how many ordered pairs of writes about as many states as the budget has would try."""
+    planned = states(log, log_epochs, budget, contents=ByName())
+    reached = [epoch for epoch in log_epochs if epoch.end > budget.first_entry]
+    return sum(coverage.pair_count for coverage in pair_coverage(log, reached, planned.chosen))
 
-    def __init__(self, log: WriteLog, log_epochs: Sequence[Epoch], seed: int) -> None:
+
+class Batches:
+    """What the epochs of each phase share: an agenda of subsets, and which family of states comes next."""
+
+    def __init__(self, alike: Sequence[Phase], seed: int) -> None:
         self._seed = seed
-        self._order: dict[int, tuple[list[Choice], int, int]] = {}
-        for phase in phases(log, log_epochs):
+        self._turns: dict[int, Turns[Choice]] = {}
+        self._mixes: dict[int, Iterator[int]] = {}
+        for phase in alike:
             chance = random.Random(f"phase {seed}/{phase.text}")
-            choices = agenda(len(phase.roles), chance)
-            shuffled = chance.sample(phase.epochs, len(phase.epochs))
-            # Epochs that begin with another family come later to their first choice.
-            shuffled.sort(key=lambda epoch: opening(epoch, seed) != 0)
-            for rank, epoch in enumerate(shuffled):
-                self._order[epoch.number] = choices, rank, len(shuffled)
+            turns, mix = Turns(agenda(len(phase.roles), chance)), cycle(_MIX)
+            for epoch in phase.epochs:
+                self._turns[epoch.number] = turns
+                self._mixes[epoch.number] = mix
 
-    def of(self, epoch: Epoch) -> Iterator[CrashState]:
-        """Yield the states of an epoch's batch: every subset of a small one; endless for others."""
+    def before_flush(self, epoch: Epoch) -> Ranking:
+        """Return family (b), the cut just before the closing FLUSH: all subsets of a small batch, else endless."""
         members = landable(epoch)
-        if epoch.number not in self._order:
-            return _in_order(epoch, len(epoch.fuas), members, self._seed)
-        return _taken(epoch, len(epoch.fuas), members, in_turn(*self._order[epoch.number]), self._seed)
+        if epoch.number not in self._turns:
+            return Ranking(_in_order(epoch, len(epoch.fuas), members, self._seed), is_small(len(members)))
+        choices = self._turns[epoch.number].of_one_epoch()
+        return Ranking(_states_of_choices(epoch, len(epoch.fuas), members, choices, self._seed), is_small(len(members)))
 
-
-def before_flush(epoch: Epoch, turns: Turns) -> Ranking:
-    """Return family (b): the cut just before the closing FLUSH."""
-    return Ranking(turns.of(epoch), is_small(len(landable(epoch))))
+    def mix(self, epoch: Epoch, *families: Iterable[CrashState]) -> Iterator[CrashState]:
+        """Yield the states of all families, each from the family whose turn it is in the phase of this epoch."""
+        return mix_rankings(self._mixes.get(epoch.number) or cycle(_MIX), families)
 
 
 def _ahead(epoch: Epoch, seed: int) -> Ranking:
     """Return family (d): what landed ahead of each FUA write, and of the closing FLUSH together with the batch."""
-    found = []
+    rankings = []
     for fua_count in spread(len(epoch.ahead)):
         # If the FUA write of the cut itself landed, the next cut has the same content and has seen more.
         members = tuple(entry for entry in epoch.ahead[fua_count] if entry not in epoch.fuas[fua_count : fua_count + 1])
         if members and fua_count == len(epoch.fuas):
             members = tuple(sorted((*members, *landable(epoch))))
         if members:
-            found.append(Ranking(_in_order(epoch, fua_count, members, seed), is_small(len(members))))
-    return Ranking(in_turns(*(one.states for one in found)), all(one.exhaustive for one in found))
+            rankings.append(Ranking(_in_order(epoch, fua_count, members, seed), is_small(len(members))))
+    return Ranking(in_turns(*(ranking.states for ranking in rankings)), all(ranking.exhaustive for ranking in rankings))
 
 
 def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
@@ -139,7 +140,7 @@ def after_fuas(epoch: Epoch) -> Iterator[CrashState]:
         yield make_state(epoch, fua_count)
 
 
-def _hidden(epoch: Epoch, seed: int) -> Iterator[CrashState]:
+def _states_behind_others(epoch: Epoch, seed: int) -> Iterator[CrashState]:
     """Yield states that need other writes to hide what is open: all states of a small epoch, some of a larger one."""
     members, fua_count = epoch.batch, len(epoch.fuas)
     if epoch.doubtful:
@@ -168,35 +169,35 @@ def _chance(what: str, epoch: Epoch, seed: int) -> random.Random:
 
 def _in_order(epoch: Epoch, fua_count: int, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
     """Yield the states of an epoch that shares its choices with no other."""
-    return _taken(epoch, fua_count, members, agenda(len(members), _chance("subsets", epoch, seed)), seed)
+    return _states_of_choices(epoch, fua_count, members, agenda(len(members), _chance("subsets", epoch, seed)), seed)
 
 
-def _taken(
+def _states_of_choices(
     epoch: Epoch, fua_count: int, members: tuple[int, ...], choices: Iterable[Choice], seed: int
 ) -> Iterator[CrashState]:
     """Yield the states of these choices; for a long batch seeded draws follow without end."""
     random_draws = draws(epoch, seed)
     for choice in choices:
         if choice is None:
-            yield _drawn(epoch, fua_count, members, next(random_draws))
+            yield _state_of_draw(epoch, fua_count, members, next(random_draws))
         else:
-            yield _landed(epoch, fua_count, [members[rank] for ranks in choice for rank in ranks])
+            yield _state_with(epoch, fua_count, [members[rank] for ranks in choice for rank in ranks])
     if not is_small(len(members)):
         for draw in random_draws:
-            yield _drawn(epoch, fua_count, members, draw)
+            yield _state_of_draw(epoch, fua_count, members, draw)
 
 
-def _landed(epoch: Epoch, fua_count: int, members: Sequence[int]) -> CrashState:
+def _state_with(epoch: Epoch, fua_count: int, members: Sequence[int]) -> CrashState:
     """Return the state in which these writes landed; they are members of the batch or ahead of the cut."""
     ahead = [entry for entry in members if entry in epoch.ahead_at(fua_count)]
     return make_state(epoch, fua_count, whole=(entry for entry in members if entry not in ahead), ahead=ahead)
 
 
-def _drawn(epoch: Epoch, fua_count: int, members: tuple[int, ...], draw: Draw) -> CrashState:
+def _state_of_draw(epoch: Epoch, fua_count: int, members: tuple[int, ...], draw: Draw) -> CrashState:
     # Before the last FUA write the whole batch may have landed ahead of the cut, and an id has no draw for that.
     if len(members) > LISTED_MEMBERS_MAX and fua_count == len(epoch.fuas) and members == landable(epoch):
         return make_state(epoch, fua_count, draw=draw)
     landed = draw.choose(len(members)).tolist()
     # The id of a long list would be too long, so only its beginning is drawn.
     chosen = [member for member, has_landed in zip(members, landed, strict=True) if has_landed]
-    return _landed(epoch, fua_count, chosen[:LISTED_MEMBERS_MAX])
+    return _state_with(epoch, fua_count, chosen[:LISTED_MEMBERS_MAX])

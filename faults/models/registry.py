@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol, Self
 
-from rig.faults.choosing.selection import Plan
+from rig.faults.choosing.selection import Budget, Plan
 from rig.faults.legality.legality import Rule
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
@@ -35,44 +35,22 @@ from rig.faults.states.logs import Logs
 
 
 class _States(Protocol):
-    def __call__(
-        self, log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int
-    ) -> Plan: ...
-
-
-class _Planner(Protocol):
-    def __call__(
-        self, logs: Logs, among: Sequence[Epoch] | None, *, first_entry: int, states_max: int, seed: int
-    ) -> Plan: ...
-
-
-def _of_one_disk(states: _States) -> _Planner:
-    def planned(logs: Logs, among: Sequence[Epoch] | None, *, first_entry: int, states_max: int, seed: int) -> Plan:
-        log_epochs = logs.epochs if among is None else among
-        return states(logs.first, log_epochs, first_entry=first_entry, states_max=states_max, seed=seed)
-
-    return planned
-
-
-def _of_two_disks(logs: Logs, among: Sequence[Epoch] | None, *, first_entry: int, states_max: int, seed: int) -> Plan:
-    if among is not None:
-        raise ValueError("two disks have no epochs in common, so no epochs can be chosen")
-    first_mark = logs.pair.mark_number(first_entry)
-    return twodisk.states(logs.pair, logs.pair_index, first_mark=first_mark, states_max=states_max, seed=seed)
+    def __call__(self, log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan: ...
 
 
 class Fault(StrEnum):
     """Fault models; the value is the spelling in fault specifications."""
 
-    planner: _Planner
+    # None for two disks, which are planned from both logs.
+    states: _States | None
     # None for a disk that lies.
     rule: Rule | None
 
-    def __new__(cls, word: str, planner: _Planner, rule: Rule | None = None) -> Self:
-        """Make a model from its word, its planner, and the rule that its states obey."""
+    def __new__(cls, word: str, states: _States | None, rule: Rule | None = None) -> Self:
+        """Make a model from its word, its function, and the rule that its states obey."""
         model = str.__new__(cls, word)
         model._value_ = word
-        model.planner = planner
+        model.states = states
         model.rule = rule
         return model
 
@@ -81,19 +59,19 @@ class Fault(StrEnum):
         """Return the model with this word; raise KeyError for an unknown word."""
         return cls[word.upper()]
 
-    POWERCUT = "powercut", _of_one_disk(powercut.states), Rule.WHOLE
-    TORN = "torn", _of_one_disk(torn.states), Rule.TORN
-    SHORN = "shorn", _of_one_disk(shorn.states), Rule.SHORN
-    OSCRASH = "oscrash", _of_one_disk(oscrash.states), Rule.SEEN
-    PLP = "plp", _of_one_disk(plp.states), Rule.ORDERED
-    DISCARD = "discard", _of_one_disk(discard.states), Rule.DISCARDS
+    POWERCUT = "powercut", powercut.states, Rule.WHOLE
+    TORN = "torn", torn.states, Rule.TORN
+    SHORN = "shorn", shorn.states, Rule.SHORN
+    OSCRASH = "oscrash", oscrash.states, Rule.SEEN
+    PLP = "plp", plp.states, Rule.ORDERED
+    DISCARD = "discard", discard.states, Rule.DISCARDS
     # The rule holds for each disk, see `rig.faults.legality.jointlegality`.
-    TWODISK = "twodisk", _of_two_disks, Rule.WHOLE
-    LYINGFLUSH = "lyingflush", _of_one_disk(lyingflush.states)
-    BITFLIP = "bitflip", _of_one_disk(bitflip.states)
-    MISDIRECTED = "misdirected", _of_one_disk(misdirected.states)
-    LOSTRANGE = "lostrange", _of_one_disk(lostrange.states)
-    BITROT = "bitrot", _of_one_disk(bitrot.states)
+    TWODISK = "twodisk", None, Rule.WHOLE
+    LYINGFLUSH = "lyingflush", lyingflush.states
+    BITFLIP = "bitflip", bitflip.states
+    MISDIRECTED = "misdirected", misdirected.states
+    LOSTRANGE = "lostrange", lostrange.states
+    BITROT = "bitrot", bitrot.states
 
 
 def plan(
@@ -104,9 +82,17 @@ def plan(
     first_entry: int,
     states_max: int,
     seed: int,
+    first_ack: int = 0,
 ) -> Plan:
     """Plan up to `states_max` crash states of a fault, cut after entry `first_entry`; deterministic under `seed`.
 
-    `among` limits the cuts to these epochs of the first log.
+    `among` limits the cuts to these epochs of the first log. `first_ack` is the entry of the first acknowledgement:
+    what comes before it has a share of the states (0: there is no such entry, or it does not matter).
     """
-    return fault.planner(logs, among, first_entry=first_entry, states_max=states_max, seed=seed)
+    budget = Budget(first_entry, states_max, seed, first_ack)
+    if fault.states:
+        return fault.states(logs.first, logs.epochs if among is None else among, budget)
+    if among is not None:
+        raise ValueError("two disks have no epochs in common, so no epochs can be chosen")
+    first_mark = logs.pair.mark_number(first_entry)
+    return twodisk.states(logs.pair, logs.pair_index, first_mark=first_mark, states_max=states_max, seed=seed)

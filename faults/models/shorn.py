@@ -32,23 +32,23 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from rig.faults.choosing.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.choosing.selection import Budget, Plan, Ranking, in_turns, select, spread
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import SECTOR_BYTES, WriteLog
 from rig.faults.states.damage import Garbage, block_rests, may_be_covered
 from rig.faults.states.state import CrashState, Tear, landable, make_state, unit_count
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan crash states with one shorn block of garbage, at instants after `first_entry`; deterministic."""
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan crash states with one shorn block of garbage; deterministic."""
 
     def rank(epoch: Epoch) -> Ranking:
-        generator = random.Random(f"{seed}/{epoch.begin}/shorn")
+        generator = random.Random(f"{budget.seed}/{epoch.begin}/shorn")
         ranked = in_turns(_shorn_members(log, epoch, generator), _shorn_fuas(log, epoch, generator))
         # Garbage cannot be enumerated, so only an epoch without writes is exhausted.
         return Ranking(ranked, exhaustive=not (landable(epoch) or epoch.fuas))
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget)
 
 
 def _shorn_members(log: WriteLog, epoch: Epoch, generator: random.Random) -> Iterator[CrashState]:

@@ -14,14 +14,19 @@ families of `rig.faults.models.powercut` are torn:
 
 Where it is known when writes were submitted, the writes ahead of a cut are torn as well (`Epoch.ahead`).
 
-The states include shorn writes, one for each block of 4096 bytes of a write and each count of 1 to 7 sectors. The
-block's first sectors are new and its rest old; the blocks before it are new and the blocks after it old. Every ranking
-has them, for batch and FUA writes of any length. Every ranking also has tails, one for each block of 4096 but the first
-of a write of the batch: old up to this block, new from it on. If one long write overwrites a log from its beginning,
-this leaves a new end after an old beginning.
+Which tears come first is one agenda for alike epochs (`rig.faults.choosing.tearings`): each write torn alone, in both
+directions, with all others landed and with none; then pairs, boundaries, and draws. Torn FUA writes and torn writes
+ahead take turns with it. If a write is longer than 4096 bytes, so do two more kinds, for each block of 4096 of it:
+
+- shorn writes, one for each count of 1 to 7 sectors. The block's first sectors are new and its rest old; the blocks
+  before it are new and the blocks after it old;
+- tails: old up to this block, new from it on. If one long write overwrites a log from its beginning, this leaves a new
+  end after an old beginning. (In the log of a recording the blocks of a long write are entries of their own, and a tail
+  is a power cut without a tear.)
 
 Every unit of 4096 is made of units of 512, so an epoch enumerated at 512 is exhausted at both sizes. When sampled, the
-two sizes take turns. States without a tear are legal here too; they rank last, because a power cut checks them.
+two sizes take turns, if a write has several units of 4096. States without a tear are legal here too. Only an epoch that
+is enumerated has them, and last, because a power cut checks them.
 
 Left out: what `rig.faults.models.powercut` leaves out; garbage in place of a unit (`rig.faults.models.shorn`) and
 changes outside the written range (not the work of an honest disk); tears of several writes at two unit sizes at once.
@@ -29,11 +34,17 @@ changes outside the written range (not the work of an honest disk); tears of sev
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, cycle
 
+from rig.faults.choosing.agenda import Turns
 from rig.faults.choosing.phases import phases
-from rig.faults.choosing.selection import Plan, Ranking, in_turns, select, spread
+from rig.faults.choosing.selection import Budget, Plan, Ranking, in_turns, mix_rankings, select, spread
+from rig.faults.choosing.tearings import Tearing, tearings
 from rig.faults.log.epoch import Epoch
+from rig.faults.log.extents import changed_sectors
 from rig.faults.log.log import WriteLog
 from rig.faults.models.powercut import after_fuas, draws
 from rig.faults.states.damage import block_rests
@@ -41,26 +52,36 @@ from rig.faults.states.state import UNIT_BYTES, CrashState, Tear, landable, make
 
 # More units than this in one batch or one FUA write are sampled: 8 units of 512 are one page.
 UNITS_LISTED_MAX = 8
+# A longer batch weighs as much as one with this many writes.
+_NEED_WRITES_MAX = 8
+# The turns of the families: the batch, FUA writes, writes ahead, tails, shorn writes; the last two need long writes.
+_MIX, _LONG_MIX = (0, 1, 0, 0, 2, 0), (0, 3, 1, 4, 2)
 
 
-def states(log: WriteLog, log_epochs: Sequence[Epoch], *, first_entry: int, states_max: int, seed: int) -> Plan:
-    """Plan crash states with torn writes, at instants after entry `first_entry`; deterministic under `seed`."""
-    reached = [epoch for epoch in log_epochs if epoch.end > first_entry]
-    # The place of each epoch among alike epochs. Its number will not do: the same phase of every commit could be odd.
-    place = {epoch.number: place for phase in phases(log, reached) for place, epoch in enumerate(phase.epochs)}
+def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
+    """Plan crash states with torn writes, within a budget; deterministic."""
+    alike = phases(log, [epoch for epoch in log_epochs if epoch.end > budget.first_entry])
+    shared: dict[int, _Agenda] = {}
+    for phase in alike:
+        agenda = _Agenda.of(log, phase.epochs, random.Random(f"tears {budget.seed}/{phase.text}"))
+        shared.update((epoch.number, agenda) for epoch in phase.epochs)
 
     def rank(epoch: Epoch) -> Ranking:
         members = landable(epoch)
         is_small = sum(unit_count(log, member, 512) for member in members) <= UNITS_LISTED_MAX
         fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
-        batch = _all_choices(log, epoch, members) if is_small else _samples(log, epoch, members, seed)
-        ends = _shorn(log, epoch, members), _tails(log, epoch, members)
-        # A small budget reaches only the first of the two.
-        ends = ends if place.get(epoch.number, epoch.number) % 2 else ends[::-1]
-        rankings = batch, _torn_fuas(log, epoch), *ends, _torn_ahead(log, epoch), _untorn(epoch)
-        return Ranking(in_turns(*rankings), is_small and fuas_small and not any(epoch.ahead))
+        own = shared.get(epoch.number) or _Agenda.of(log, [epoch], random.Random(f"tears {budget.seed}/{epoch.begin}"))
+        batch = _batch(log, epoch, own.turns.of_one_epoch(), None if is_small else budget.seed)
+        families = batch, _torn_fuas(log, epoch), _torn_ahead(log, epoch), _tails(log, epoch), _shorn(log, epoch)
+        ranked = chain(mix_rankings(own.mix, families), _untorn(epoch))
+        return Ranking(ranked, is_small and fuas_small and not any(epoch.ahead))
 
-    return select(log, log_epochs, rank, first_entry=first_entry, states_max=states_max)
+    return select(log, log_epochs, rank, budget, alike=alike, need=_need)
+
+
+def _need(write_count: int) -> float:
+    """Return how many states have each write of a phase torn with all others and with none, and draws in between."""
+    return 4 * min(write_count, _NEED_WRITES_MAX)
 
 
 def _untorn(epoch: Epoch) -> Iterator[CrashState]:
@@ -90,13 +111,8 @@ def _torn_ahead(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
 
 
 def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
-    """Yield the tears of one write: all tears of a small write, otherwise telling ones at both unit sizes."""
+    """Yield the tears of one write, halves and ends first: all tears of a small write, otherwise telling ones."""
     count = unit_count(log, entry, 512)
-    if count <= UNITS_LISTED_MAX:
-        masks = range(1, 2**count - 1)
-        for rank in spread(len(masks)):
-            yield Tear(entry, 512, tuple(unit for unit in range(count) if masks[rank] >> unit & 1))
-        return
     for unit_bytes in reversed(UNIT_BYTES):
         units = tuple(range(unit_count(log, entry, unit_bytes)))
         half = len(units) // 2
@@ -105,6 +121,10 @@ def _tears(log: WriteLog, entry: int) -> Iterator[Tear]:
             if 0 < len(chosen) < len(units):
                 yield Tear(entry, unit_bytes, chosen)
     yield from _shears(log, entry)
+    if count <= UNITS_LISTED_MAX:
+        masks = range(1, 2**count - 1)
+        for rank in spread(len(masks)):
+            yield Tear(entry, 512, tuple(unit for unit in range(count) if masks[rank] >> unit & 1))
 
 
 def _shears(log: WriteLog, entry: int) -> Iterator[Tear]:
@@ -113,33 +133,36 @@ def _shears(log: WriteLog, entry: int) -> Iterator[Tear]:
         yield Tear(entry, 512, tuple(range(rests[rank][0])))
 
 
-def _shorn(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield every member shorn at every place; members take turns, the others are absent or present up to it."""
-    return in_turns(*(_shorn_member(log, epoch, members, rank) for rank in spread(len(members))))
+def _shorn(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
+    """Yield every long member shorn at every place; members take turns, the others are absent or present up to it."""
+    members = landable(epoch)
+    return in_turns(*(_shorn_member(log, epoch, rank) for rank in spread(len(members)) if _is_long(log, members[rank])))
 
 
-def _shorn_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: int) -> Iterator[CrashState]:
+def _shorn_member(log: WriteLog, epoch: Epoch, rank: int) -> Iterator[CrashState]:
+    members = landable(epoch)
     for number, tear in enumerate(_shears(log, members[rank])):
         whole = members[:rank] if (number + rank) % 2 else ()
         yield make_state(epoch, len(epoch.fuas), whole=whole, tears=(tear,))
 
 
-def _tails(log: WriteLog, epoch: Epoch, members: tuple[int, ...]) -> Iterator[CrashState]:
-    """Yield ends of every member, later members absent or present, and ends of the batch; members take turns."""
-    ranks = dict.fromkeys((len(members) - 1, 1, *spread(len(members))))
-    # If the log has the parts of a write as entries, ends of the batch take the place of ends of a write.
-    ends = (make_state(epoch, len(epoch.fuas), whole=members[rank:]) for rank in ranks if 0 < rank < len(members))
-    of_members = (_tails_of_member(log, epoch, members, rank) for rank in spread(len(members)))
-    return in_turns(*of_members, *([ends] if log.unit_bytes else []))
+def _tails(log: WriteLog, epoch: Epoch) -> Iterator[CrashState]:
+    """Yield ends of every long member, later members absent or present; members take turns."""
+    return in_turns(*(_tails_of_member(log, epoch, rank) for rank in spread(len(landable(epoch)))))
 
 
-def _tails_of_member(log: WriteLog, epoch: Epoch, members: tuple[int, ...], rank: int) -> Iterator[CrashState]:
+def _tails_of_member(log: WriteLog, epoch: Epoch, rank: int) -> Iterator[CrashState]:
+    members = landable(epoch)
     units = tuple(range(unit_count(log, members[rank], 4096)))
     # First the last block alone, then all but the first, then those in between.
     begins = dict.fromkeys((len(units) - 1, 1, *(begin + 1 for begin in spread(len(units) - 1))))
     for number, begin in enumerate(begins if len(units) > 1 else ()):
         whole = members[rank + 1 :] if (number + rank) % 2 else ()
         yield make_state(epoch, len(epoch.fuas), whole=whole, tears=(Tear(members[rank], 4096, units[begin:]),))
+
+
+def _is_long(log: WriteLog, entry: int) -> bool:
+    return unit_count(log, entry, 4096) > 1
 
 
 def _all_choices(log: WriteLog, epoch: Epoch, members: Sequence[int]) -> Iterator[CrashState]:
@@ -160,27 +183,53 @@ def _state_of_units(log: WriteLog, epoch: Epoch, landed: Iterable[tuple[int, int
     return make_state(epoch, len(epoch.fuas), whole=whole, tears=tears)
 
 
-def _samples(log: WriteLog, epoch: Epoch, members: tuple[int, ...], seed: int) -> Iterator[CrashState]:
-    """Yield torn prefixes, single tears, all with one torn, and seeded draws of units by turns; endless."""
-    fua_count = len(epoch.fuas)
-    draws_4096, draws_512 = draws(epoch, seed, 4096), draws(epoch, seed, 512)
-    yield make_state(epoch, fua_count, draw=next(draws_512))
-    for rank in spread(len(members)):
-        others = members[:rank] + members[rank + 1 :]
-        for tear, whole in zip(_some_tears(log, members[rank]), (members[:rank], others, ()), strict=False):
-            yield make_state(epoch, fua_count, whole=whole, tears=(tear,))
-        yield make_state(epoch, fua_count, draw=next(draws_4096))
-        yield make_state(epoch, fua_count, draw=next(draws_512))
-    for pair in zip(draws_4096, draws_512, strict=True):
-        yield from (make_state(epoch, fua_count, draw=draw) for draw in pair)
+def _batch(log: WriteLog, epoch: Epoch, choices: Iterator[Tearing | None], seed: int | None) -> Iterator[CrashState]:
+    """Yield the tears on the agenda, then all choices of a small batch, or draws without end if there is a seed."""
+    members, fua_count = landable(epoch), len(epoch.fuas)
+    units = [512, 4096] if any(_is_long(log, member) for member in members) else [512]
+    random_draws = in_turns(*(draws(epoch, seed, unit_bytes) for unit_bytes in units)) if seed is not None else iter(())
+    for choice in choices:
+        if choice:
+            yield from _state_of(log, epoch, choice)
+        elif draw := next(random_draws, None):
+            yield make_state(epoch, fua_count, draw=draw)
+    if seed is None:
+        yield from _all_choices(log, epoch, members)
+    for draw in random_draws:
+        yield make_state(epoch, fua_count, draw=draw)
 
 
-def _some_tears(log: WriteLog, entry: int) -> list[Tear]:
-    tears: list[Tear] = []
-    for unit_bytes in (512, 4096, 512):
+def _state_of(log: WriteLog, epoch: Epoch, choice: Tearing) -> Iterator[CrashState]:
+    """Yield the state of a choice, or none if a write has no boundary there."""
+    members, tears = landable(epoch), []
+    for half in choice.halves:
+        entry = members[half.rank]
+        # Half of a long write is whole blocks.
+        unit_bytes = 4096 if _is_long(log, entry) and not half.sector_count else 512
         count = unit_count(log, entry, unit_bytes)
-        keep_head = len(tears) != 1
-        chosen = tuple(range(count // 2)) if keep_head else tuple(range(count // 2, count))
-        if count > 1:
-            tears.append(Tear(entry, unit_bytes, chosen))
-    return tears
+        at = half.sector_count or (count // 2 if unit_bytes == 4096 else _middle(log, epoch, entry, count))
+        if not 0 < at < count:
+            return
+        tears.append(Tear(entry, unit_bytes, tuple(range(at, count) if half.is_end else range(at))))
+    whole = (members[rank] for part in choice.whole for rank in part)
+    yield make_state(epoch, len(epoch.fuas), whole=whole, tears=tears)
+
+
+def _middle(log: WriteLog, epoch: Epoch, entry: int, count: int) -> int:
+    """Return the sector before which a write is torn in the middle of what it changes, so that each part shows."""
+    changed = changed_sectors(log, entry, epoch.begin)
+    return changed[len(changed) // 2] if len(changed) > 1 else count // 2
+
+
+@dataclass(frozen=True)
+class _Agenda:
+    """What alike epochs share: the tears of their batches, and which family of states comes next."""
+
+    turns: Turns[Tearing | None]
+    mix: Iterator[int]
+
+    @classmethod
+    def of(cls, log: WriteLog, log_epochs: Sequence[Epoch], chance: random.Random) -> _Agenda:
+        batches = [landable(epoch) for epoch in log_epochs]
+        is_long = any(_is_long(log, member) for members in batches for member in members)
+        return cls(Turns(tearings(len(batches[0]), chance)), cycle(_LONG_MIX if is_long else _MIX))

@@ -97,13 +97,13 @@ class Address:
         return f"{text}@{self.clock}" if self.clock else text
 
 
-def joined(late: str, of_late: str, early: str, of_early: str) -> str:
+def join(late: str, of_late: str, early: str, of_early: str) -> str:
     """Return the content of two disks, each with the id of its state, the late one first."""
     return f"{late}:{of_late}+{early}:{of_early}"
 
 
 def split(text: str) -> tuple[str, str, str, str]:
-    """Take apart the content of two disks that `joined` put together; raise `StateIdError` if it is malformed."""
+    """Take apart the content of two disks that `join` put together; raise `StateIdError` if it is malformed."""
     match = _JOINT.fullmatch(text)
     if match is None or match["late"] == match["early"]:
         raise StateIdError(f"{text[:80]!r} is not the id of two disks; one looks like a:e43.f2.w12+b:e17.f1")

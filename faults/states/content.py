@@ -54,20 +54,20 @@ class ContentIndex:
         # In reverse order the first hit of each place is its last writer, which wins.
         places, newest = np.unique(self._place[written][::-1], return_index=True)
         new = self._hash[written[::-1][newest]]
-        base_end = self._bound(state.base_end)
+        base_end = self._first_place(state.base_end)
         total = self._totals[state.base_end]
         total = total + (new - self._old(places, base_end)).sum(axis=0, dtype=np.uint64)
         for sector, data in _damaged_sectors(self._log, state).items():
             place = int(np.searchsorted(self._sectors, sector))
             old = np.zeros(2, dtype=np.uint64)
             if place < len(self._sectors) and self._sectors[place] == sector:
-                found = int(np.searchsorted(places, place))
-                is_written = found < len(places) and places[found] == place
-                old = new[found] if is_written else self._old(np.array([place]), base_end)[0]
+                rank = int(np.searchsorted(places, place))
+                is_written = rank < len(places) and places[rank] == place
+                old = new[rank] if is_written else self._old(np.array([place]), base_end)[0]
             total = total + (_hash_sector(sector, data) - old)
         return f"{int(total[0]):016x}{int(total[1]):016x}"
 
-    def _bound(self, entry: int) -> int:
+    def _first_place(self, entry: int) -> int:
         return int(self._first[entry]) if entry < len(self._first) else len(self._place)
 
     def _old(self, places: Int64Array, bound: int) -> _Lanes:
@@ -84,7 +84,7 @@ class ContentIndex:
         total = np.zeros(2, dtype=np.uint64)
         for epoch in epochs(self._log):
             yield epoch.begin, total
-            begin, end = self._bound(epoch.begin), self._bound(epoch.end)
+            begin, end = self._first_place(epoch.begin), self._first_place(epoch.end)
             places = np.unique(self._place[begin:end])
             total = total + (self._old(places, end) - self._old(places, begin)).sum(axis=0, dtype=np.uint64)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from rig.faults.log.extents import overlaps
 from rig.faults.log.log import SECTOR_BYTES, EntryFlag, WriteLog
 from rig.faults.states.damage import (
@@ -15,9 +17,10 @@ from rig.faults.states.damage import (
     Zeros,
     block_rests,
     device_end,
+    discard_unit_count,
     may_be_covered,
 )
-from rig.faults.states.state import CrashState
+from rig.faults.states.state import UNIT_BYTES, CrashState
 
 
 def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
@@ -30,12 +33,12 @@ def complaint(damage: Damage, log: WriteLog, state: CrashState) -> str:
             return _bad_range(log, offset_bytes, length_bytes)
         case Astray():
             return _bad_astray(damage, log, state)
-        case Discarded(entry):
+        case Discarded(entry, _, _):
             limit = state.epoch.end if state.fua_count == len(state.epoch.fuas) else state.epoch.begin
             if state.tears or (state.draw and state.draw.unit_bytes):
                 return "a discard takes effect only beside whole writes"
             had_completed = state.window is None and entry < limit and bool(log.flags[entry] & EntryFlag.DISCARD)
-            return "" if had_completed else "no such DISCARD had completed"
+            return _bad_units(damage, log) if had_completed else "no such DISCARD had completed"
         case Garbage():
             return _bad_garbage(damage, log, state)
 
@@ -44,6 +47,18 @@ def _bad_range(log: WriteLog, offset_bytes: int, length_bytes: int) -> str:
     if offset_bytes % SECTOR_BYTES or length_bytes % SECTOR_BYTES or not 0 < length_bytes <= LENGTH_BYTES_MAX:
         return f"a range is whole sectors of {SECTOR_BYTES} bytes, at most {LENGTH_BYTES_MAX} bytes"
     return "the range ends after the last block ever written" if offset_bytes + length_bytes > device_end(log) else ""
+
+
+def _bad_units(damage: Discarded, log: WriteLog) -> str:
+    """Return what is wrong with the units of a DISCARD that took effect in part, or an empty text."""
+    if not damage.unit_bytes:
+        return ""
+    if damage.unit_bytes not in UNIT_BYTES:
+        return f"no unit of {damage.unit_bytes} bytes"
+    bounds = [-1, *(bound for part in damage.units for bound in (part.start, part.stop))]
+    is_ascending = all(low < high for low, high in pairwise(bounds))
+    is_inside = bounds[-1] <= discard_unit_count(log, damage.entry_index, damage.unit_bytes)
+    return "" if is_ascending and is_inside else "no such units of the DISCARD, or not ascending with gaps in between"
 
 
 def _bad_astray(damage: Astray, log: WriteLog, state: CrashState) -> str:

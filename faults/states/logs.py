@@ -16,9 +16,9 @@ from rig.faults.log.epoch import Epoch
 from rig.faults.log.epochs import epochs
 from rig.faults.log.log import DEVICE_BYTES_MAX, WriteLog
 from rig.faults.log.submissions import attach
-from rig.faults.models.twodisk import JointIndex, JointState, parse_joint
 from rig.faults.states.addresses import parse_state
 from rig.faults.states.content import ContentIndex
+from rig.faults.states.jointstate import JointIndex, JointState, parse_joint
 from rig.faults.states.state import CrashState
 from rig.faults.states.twologs import TwoLogs
 
@@ -39,7 +39,7 @@ class LogFile:
     unit_bytes: int = 0
 
     @contextmanager
-    def opened(self) -> Iterator[Logs]:
+    def open(self) -> Iterator[Logs]:
         """Open the logs for the length of a `with` block; raise `LogError` if one is damaged or its trace disagrees."""
         with ExitStack() as stack:
             logs = [

@@ -21,7 +21,8 @@ def contents(log: WriteLog, states: Iterable[CrashState], device_bytes: int) -> 
         base_end = state.base_end
         extents = state.extents(log)
         kept = [
-            (one.device_offset_bytes, device[one.device_offset_bytes :][: one.length_bytes].copy()) for one in extents
+            (extent.device_offset_bytes, device[extent.device_offset_bytes :][: extent.length_bytes].copy())
+            for extent in extents
         ]
         for extent in extents:
             _put(device, extent.device_offset_bytes, extent.data(log))

@@ -17,6 +17,7 @@ Members of `Epoch.ambiguous` land only where the log tells what they leave (`is_
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -119,7 +120,9 @@ class CrashState:
     @property
     def unreadable(self) -> tuple[tuple[int, int], ...]:
         """Return the ranges of the device that cannot be read, as (offset, length) in bytes."""
-        return tuple((one.offset_bytes, one.length_bytes) for one in self.damages if isinstance(one, Unreadable))
+        return tuple(
+            (damage.offset_bytes, damage.length_bytes) for damage in self.damages if isinstance(damage, Unreadable)
+        )
 
     @property
     def is_apart(self) -> bool:
@@ -162,7 +165,12 @@ class CrashState:
     def damage_extents(self, log: WriteLog) -> list[Extent]:
         """Return what the damages put on top of base and pieces, in order."""
         read = partial(self.read, log)
-        return [one for damage in self.damages for one in damage_extents(damage, log, read, self.epoch.end)]
+        held = partial(self._entries_held, log)
+        return [extent for damage in self.damages for extent in damage_extents(damage, log, read, self.epoch.end, held)]
+
+    def _entries_held(self, log: WriteLog) -> Int64Array:
+        """Return the entries that have landed, durable ones too."""
+        return np.concatenate([np.arange(self.base_end), self.pieces(log)[:, 0]])
 
     def read(self, log: WriteLog, offset_bytes: int, length_bytes: int) -> bytes:
         """Return a range of the device without the damages."""
@@ -208,12 +216,23 @@ def make_lying_state(
     return CrashState(text, epoch, 0, whole, (), (), draw, window, None, damages)
 
 
+def everything_unflushed_lost(log: WriteLog, log_epochs: Sequence[Epoch], entry: int) -> CrashState:
+    """Return what is left if the power goes just before log entry `entry` completes and the whole cache is lost.
+
+    Raise `ValueError` for an entry after the end of the log. In a doubtful epoch the state follows log order, unproven.
+    """
+    if not 0 <= entry <= log.entry_count:
+        raise ValueError(f"entry {entry} is not in this log, which has {log.entry_count} entries")
+    epoch = log_epochs[bisect_left(log_epochs, entry, key=lambda epoch: epoch.end)]
+    return make_state(epoch, bisect_left(epoch.fuas, entry))
+
+
 def window_of(log_epochs: Sequence[Epoch], epoch: Epoch, flushes_ignored: int) -> Window:
     """Return the window of a cut in `epoch`; raise `ValueError` if fewer FLUSHes had completed."""
     if not 0 <= flushes_ignored <= epoch.number:
         raise ValueError(f"{flushes_ignored} FLUSHes ignored, but {epoch.number} completed before the cut")
     epochs = tuple(log_epochs[epoch.number - flushes_ignored : epoch.number + 1])
-    members = sorted(entry for one in epochs for entry in (*one.fuas, *landable(one)))
+    members = sorted(entry for member_epoch in epochs for entry in (*member_epoch.fuas, *landable(member_epoch)))
     return Window(epochs, tuple(members))
 
 
@@ -226,12 +245,11 @@ def is_told(log: WriteLog, state: CrashState) -> bool:
         return True
     pieces = state.pieces(log)
     begins = log.offset_bytes[pieces[:, 0]] + pieces[:, 1]
-    for one in epoch.open_sectors:
-        place = one.sector * SECTOR_BYTES
+    for open_sector in epoch.open_sectors:
+        place = open_sector.sector * SECTOR_BYTES
         landed: list[int] = pieces[(begins <= place) & (begins + pieces[:, 2] > place), 0].tolist()
-        plain = [entry for entry in landed if entry not in epoch.fuas]
-        is_last = plain[-1:] == [one.writer] if one.writer >= epoch.begin else not landed
-        if is_last and not one.is_alike:
+        is_last = landed[-1:] == [open_sector.writer] if open_sector.writer >= epoch.begin else not landed
+        if is_last and not open_sector.is_alike:
             return False
     return True
 
@@ -243,7 +261,7 @@ def landable(epoch: Epoch) -> tuple[int, ...]:
     return tuple(entry for entry in epoch.batch if entry not in epoch.ambiguous)
 
 
-def settled(epoch: Epoch) -> tuple[int, ...]:
+def settled_prefix(epoch: Epoch) -> tuple[int, ...]:
     """Return the members of the batch before the first whose order is open: the longest prefix that is known."""
     return epoch.batch[: epoch.batch.index(epoch.ambiguous[0])] if epoch.ambiguous else epoch.batch
 

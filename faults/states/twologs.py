@@ -24,8 +24,7 @@ from rig.faults.log.account import NEVER
 from rig.faults.log.epochs import epochs
 from rig.faults.log.extents import Extent, base_extents
 from rig.faults.log.log import EntryFlag, LogError, WriteLog
-from rig.faults.models.powercut import everything_unflushed_lost
-from rig.faults.states.state import CrashState
+from rig.faults.states.state import CrashState, everything_unflushed_lost, is_told
 
 # The kernel's own mark, written to each log when its target is removed.
 _END_MARK = "dm-log-writes-end"
@@ -130,7 +129,7 @@ class TwoLogs:
         early = self.sides[late.other]
         entry = early.durable[count - 1] + 1 if count else 0
         pinned = everything_unflushed_lost(early.log, early.epochs, entry)
-        return None if pinned.epoch.doubtful else pinned
+        return pinned if is_told(early.log, pinned) else None
 
     def is_ordered(self, late: DiskLetter, state: CrashState) -> bool:
         """Whether it is known what had become durable on the early disk by the instant of a state of the late one."""
@@ -177,24 +176,24 @@ class TwoLogs:
         return [
             extent
             for disk, side in self.sides.items()
-            for extent in self._placed(disk, base_extents(side.log, side.bases[from_base], side.bases[to_base]))
+            for extent in self._place(disk, base_extents(side.log, side.bases[from_base], side.bases[to_base]))
         ]
 
     def extents(self, base: int, states: Mapping[DiskLetter, CrashState]) -> list[Extent]:
         """Return what to put on a base to give these states, in order."""
-        found: list[Extent] = []
+        extents: list[Extent] = []
         for disk, side in self.sides.items():
             own = base_extents(side.log, side.bases[base], states[disk].base_end)
-            found += self._placed(disk, own + states[disk].extents(side.log))
-        return found
+            extents += self._place(disk, own + states[disk].extents(side.log))
+        return extents
 
-    def _placed(self, disk: DiskLetter, extents: Sequence[Extent]) -> list[Extent]:
+    def _place(self, disk: DiskLetter, extents: Sequence[Extent]) -> list[Extent]:
         device, source = self._begins[disk]
         return [
             replace(
-                one,
-                device_offset_bytes=one.device_offset_bytes + device,
-                source_offset_bytes=one.source_offset_bytes + source,
+                extent,
+                device_offset_bytes=extent.device_offset_bytes + device,
+                source_offset_bytes=extent.source_offset_bytes + source,
             )
-            for one in extents
+            for extent in extents
         ]

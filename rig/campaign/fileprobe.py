@@ -14,5 +14,5 @@ def figures(machines: Clones, filesystem: str, name: str, package: str = "") -> 
     """Carry out an experiment (`rig.guest.fileprobe`) in a clone of a verifier; raise VmError if it fails."""
     with machines.clone() as machine:
         machine.send({"probe": {"filesystem": filesystem, "name": name, "package": package}})
-        found: Mapping[str, Any] = machine.receive(_LIMIT_S)["figures"]
-        return found
+        report: Mapping[str, Any] = machine.receive(_LIMIT_S)["figures"]
+        return report

@@ -1,5 +1,7 @@
 """Make recordings of recoveries: open the database on crash states while recording, and keep what was written.
 
+If the fault says so, the recovered database works on, and its later life is recorded.
+
 `rig.planning.recoverycuts` chooses the crash states; `rig.recordings.recoveries` keeps the recordings.
 """
 
@@ -7,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rig.campaign.session import Recovered, VerifierSession
-from rig.contract.errors import RecordingError, VmError
+from rig.contract.errors import VmError
 from rig.contract.findings import FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, WriteLog
@@ -30,18 +33,18 @@ def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
 ) -> None:
     """Record a scenario's recoveries, and recoveries from cuts during them; raise RecordingError if none succeeds."""
     candidates = recoverycuts.candidates(scenario, profile, logs)
-    found = recover(scenario, machines, logs.first, candidates, stopped)
+    recoveries = recover(scenario, machines, logs.first, candidates, stopped)
     addresses = [state.id for state in candidates]
-    firsts = _save(kept, addresses, candidates, found, logs.first, recoverycuts.first_count(profile))
-    if not firsts:
-        raise RecordingError(f"none of {len(candidates)} recoveries of {scenario.id} could be recorded")
+    firsts = _save(scenario, kept, addresses, candidates, recoveries, logs.first, recoverycuts.first_count(profile))
+    recoverycuts.require_some(scenario, len(candidates), firsts)
     deeper: list[Recovery] = []
     for first in recoverycuts.deeper(profile, firsts):
-        with kept.opened(first.state) as opened:
+        with kept.open(first.state, first.lives) as opened:
             chosen = recoverycuts.amid(scenario, profile, opened, first)
-            found = recover(scenario, machines, opened.log, chosen, stopped)
+            later = replace(scenario, lives=first.lives)
+            recoveries = recover(later, machines, opened.log, chosen, stopped)
             addresses = [str(first.address.then(state.id)) for state in chosen]
-            deeper += _save(kept, addresses, chosen, found, opened.log, len(chosen))
+            deeper += _save(later, kept, addresses, chosen, recoveries, opened.log, len(chosen))
     kept.write_index([*firsts, *deeper])
 
 
@@ -54,46 +57,56 @@ def recover(
 ) -> list[Recovered | None]:
     """Record the recovery of each state; return None in its place if the machine was lost.
 
-    The states must be sorted so that the base only moves forward. The log must be the only one of its file.
+    The states must be sorted so that the base only moves forward. The log must be the only one of its file, and the
+    scenario must have the lives before it.
     """
-    found: list[Recovered | None] = []
-    while len(found) < len(states):
+    recoveries: list[Recovered | None] = []
+    while len(recoveries) < len(states):
         try:
             with machines.clone(recording=log.path) as machine:
-                for one in VerifierSession(machine, scenario, log).recoveries(states[len(found) :]):
-                    found.append(one)  # noqa: PERF402 - an error must not lose the earlier ones
+                for recovered in VerifierSession(machine, scenario, log).recoveries(states[len(recoveries) :]):
+                    recoveries.append(recovered)  # noqa: PERF402 - an error must not lose the earlier ones
         except (VmError, TimeoutError):
             if stopped and stopped.is_set():
                 raise
-            found.append(None)
-    return found
+            recoveries.append(None)
+    return recoveries
 
 
 def _save(  # noqa: PLR0917 - types or names tell them apart
+    scenario: Scenario,
     kept: Recoveries,
     addresses: Sequence[str],
     states: Sequence[CrashState],
-    found: Sequence[Recovered | None],
+    recoveries: Sequence[Recovered | None],
     log: WriteLog,
     count: int,
 ) -> list[Recovery]:
-    """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept."""
+    """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept.
+
+    Also return every later life in which the engine failed after its recovery; there is no recording of it.
+    """
     telling: list[tuple[int, Recovery]] = []
     others: list[tuple[int, Recovery]] = []
-    for address, state, one in zip(addresses, states, found, strict=True):
+    failures: list[Recovery] = []
+    for address, state, recovered in zip(addresses, states, recoveries, strict=True):
         # A disk that does not mount was not recovered, and the engine is not to blame.
-        if one is None or one.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
+        if recovered is None or recovered.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
             continue
-        whole = self_contained(address, state, log, one.log, kept.device_bytes)
-        kept.save(address, whole, one.digest, one.trace)
-        recovery = Recovery(address, one.places)
-        with kept.opened(address) as opened:
-            written, in_files = recoverycuts.writes(opened, recovery)
-        (telling if in_files.any() else others).append((len(written), recovery))
+        whole = self_contained(address, state, log, recovered.log, kept.device_bytes)
+        kept.save(address, whole, recovered.digest, recovered.trace)
+        with kept.open(address) as opened:
+            recovery = recoverycuts.recovery_of(scenario, opened, recovered.finding, recovered.places)
+            if recovery and not recovery.failure:
+                written, in_files = recoverycuts.writes(opened, recovery)
+                (telling if in_files.any() or recovery.lives else others).append((len(written), recovery))
+                continue
+        kept.remove(address)
+        failures += [recovery] if recovery else []
     chosen = evenly_spaced([recovery for _, recovery in telling], count)
     others.sort(key=lambda row: -row[0])
     chosen = [*chosen, *(recovery for _, recovery in others[: count - len(chosen)])]
     for _, recovery in (*telling, *others):
         if recovery not in chosen:
             kept.remove(recovery.state)
-    return chosen
+    return [*chosen, *failures]

@@ -6,29 +6,48 @@ The host sends requests ahead of the answers, so that the guest never waits for 
 from __future__ import annotations
 
 import base64
+import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from rig.contract.clocks import Clock
 from rig.contract.errors import VmError
+from rig.contract.faultspecs import SPECS
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import LITERALS_FROM
+from rig.contract.injections import ERRORS
+from rig.contract.messages import decode
 from rig.contract.scenario import Scenario
 from rig.engines import load
 from rig.faults import CrashState, Extent, WriteLog
 from rig.machines.machine import Machine
+from rig.recordings.timeline import Timeline
 
 READY_LIMIT_S = 60
 # A database of a few megabytes recovers in tens of milliseconds, even under emulation.
 STATE_LIMIT_S = 60
+# The guest gives a later life this many times as long as a crash state (`rig.guest.programs.own.limits_of`).
+_LIFE_FACTOR = 9
 _AHEAD = 3
+# Nobody sits at a shell for longer.
+_SHELL_LIMIT_S = 24 * 3600
 # A guest does not notice that its processor was taken away. So an engine is stuck only if the machine really had this
 # share of the time that a crash state may take.
 _STUCK_SHARE = 0.8
+
+
+class Look(StrEnum):
+    """What may be asked about the files of a crash state, in the words of the guest (`rig.guest.filemap`)."""
+
+    PLACES = "places"
+    FILES = "files"
+    SHELL = "shell"
 
 
 @dataclass(frozen=True)
@@ -56,13 +75,20 @@ class VerifierSession:
         self._state_limit_s = load(scenario.engine_module).spec.state_limit_s
         self._log = log
         self._base_end = 0
-        machine.send(scenario.orders.message)
+        self._later_count = SPECS[scenario.fault].later_count
+        self._life_limit_s = _LIFE_FACTOR * self._state_limit_s + STATE_LIMIT_S
+        failed = Timeline(log.marks).failed if SPECS[scenario.fault].injection in ERRORS else ()
+        machine.send(asdict(replace(scenario.reopening_orders, failed=failed)))
 
-    def findings(self, states: Sequence[CrashState], clocks: Sequence[Clock | None]) -> Iterator[Finding]:
-        """Check states, each under its clock if it has one; yield the findings in order."""
+    def findings(self, cuts: Sequence[tuple[CrashState, Clock | None]], enough: threading.Event) -> Iterator[Finding]:
+        """Check states, each under its clock if it has one; yield the findings in order, until there are enough."""
         self._machine.receive(READY_LIMIT_S)
         waiting: list[CrashState] = []
-        for state, clock in zip(states, clocks, strict=True):
+        for state, clock in cuts:
+            if enough.is_set():
+                # It goes on with what it was sent, and nobody waits for that.
+                self._machine.is_spent = True
+                return
             if clock:
                 # The machine keeps the time that it was given.
                 self._machine.is_spent = True
@@ -74,14 +100,55 @@ class VerifierSession:
             yield self._answer(state)
 
     def recoveries(self, states: Sequence[CrashState]) -> Iterator[Recovered]:
-        """Recover states while recording what is written; yield the recoveries in order."""
+        """Recover states while recording what is written; yield the recoveries in order.
+
+        If the fault says so, the recovered database works on, and that is recorded too.
+        """
         self._machine.receive(READY_LIMIT_S)
+        limit_s = (self._life_limit_s if self._later_count else STATE_LIMIT_S) * self._patience
         for state in states:
-            self._machine.send(self.request(state) | {"recover": True})
-            answer = self._machine.receive(STATE_LIMIT_S * self._patience)
+            self._machine.send(self.request(state) | {"recover": True, "later_count": self._later_count})
+            answer = self._machine.receive(limit_s)
             finding = self._finding(state, answer)
             places = tuple((offset, length) for offset, length in answer["places"])
-            yield Recovered(finding, _unpacked(answer["log"]), _unpacked(answer["trace"]), answer["digest"], places)
+            yield Recovered(finding, _unpack(answer["log"]), _unpack(answer["trace"]), answer["digest"], places)
+
+    def looks(self, states: Sequence[CrashState], look: Look) -> Iterator[Any]:
+        """Mount states, and yield what a look at the files of each shows; None for a state that cannot be mounted."""
+        self._machine.receive(READY_LIMIT_S)
+        for state in states:
+            self._machine.send(self.request(state) | {"look": look.value})
+            yield self._machine.receive(STATE_LIMIT_S * self._patience)[look.value]
+
+    def shell(self, state: CrashState, typed: Iterator[bytes], printed: Callable[[bytes], object]) -> int:
+        """Mount a state and start a shell there; return its exit code.
+
+        `typed` gives what the user types, and nothing after the shell has ended; `printed` takes what is printed, from
+        another thread.
+        """
+        self._machine.receive(READY_LIMIT_S)
+        self._machine.send(self.request(state) | {"look": Look.SHELL.value})
+        ended: Future[None] = Future()
+
+        def listen() -> None:
+            try:
+                while "ended" not in (answer := self._machine.receive(_SHELL_LIMIT_S)):
+                    printed(base64.b64decode(answer["printed"]))
+            except (OSError, VmError) as error:  # nobody takes what is printed any more, or the machine is lost
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        # We may be stopped while it waits for the machine, which then ends it.
+        threading.Thread(target=listen, daemon=True).start()
+        for part in typed:
+            if ended.done():
+                break
+            if part:
+                self._machine.send({"typed": base64.b64encode(part).decode()})
+        ended.result()
+        self._machine.send({"over": True})
+        return int(self._machine.receive(STATE_LIMIT_S)["exit_code"])
 
     def request(self, state: CrashState) -> dict[str, Any]:
         """Return what the guest needs in order to check a state, and advance the base to that state."""
@@ -89,7 +156,7 @@ class VerifierSession:
         self._base_end = state.base_end
         extents = state.extents(self._log)
         request: dict[str, Any] = {
-            "state": state.id, "advance": _packed(advance), "extents": _packed(extents), "open": bool(state.damages),
+            "state": state.id, "advance": _pack(advance), "extents": _pack(extents), "open": bool(state.damages),
             "patience": self._patience,
         }  # fmt: skip
         if any(extent.literal for extent in extents):
@@ -105,7 +172,7 @@ class VerifierSession:
     def _finding(self, state: CrashState, answer: Mapping[str, Any]) -> Finding:
         if answer["state"] != state.id:
             raise VmError(f"asked for {state.id}, the guest answers for {answer['state']}")
-        finding = Finding.of(answer)
+        finding = decode(Finding, answer, allow_more=True)
         if finding.kind is not FindingKind.STUCK:
             return finding
         if (had_s := self._machine.answered_in_s) < self._state_limit_s * _STUCK_SHARE:
@@ -116,7 +183,7 @@ class VerifierSession:
         return finding
 
 
-def _packed(extents: Sequence[Extent]) -> str:
+def _pack(extents: Sequence[Extent]) -> str:
     rows, literal_bytes = [], 0
     for extent in extents:
         source = LITERALS_FROM + literal_bytes if extent.literal else extent.source_offset_bytes
@@ -125,5 +192,5 @@ def _packed(extents: Sequence[Extent]) -> str:
     return base64.b64encode(np.array(rows, dtype="<u8").tobytes()).decode()
 
 
-def _unpacked(text: str) -> bytes:
+def _unpack(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text))

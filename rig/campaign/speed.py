@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -41,7 +41,7 @@ class InGuest:
 
     def survey(self) -> Survey:
         """Measure a sync, and return the facts about the machine and its disk."""
-        told = self._told("survey", [self.first])
+        answer = self._ask("survey", [self.first])
         device = self.device
         virtual = {
             "filesystem": self.filesystem.word,
@@ -51,42 +51,42 @@ class InGuest:
             INSTRUCTIONS: str(INSTRUCTIONS_PER_S),
             "qemu": qemu_version(),
         }
-        versions = {"rig": version("powercut-rig"), **told["versions"]}
-        options = told["options"].split(",")
-        return Survey(self.filesystem.kernel_type, options, [], versions, SyncProbe(**told["probe"]), virtual=virtual)
+        versions = {"rig": version("powercut-rig"), **answer["versions"]}
+        options = answer["options"].split(",")
+        return Survey(self.filesystem.kernel_type, options, [], versions, SyncProbe(**answer["probe"]), virtual=virtual)
 
-    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
+    def obstacles(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         """Return which trials cannot be carried out here, and why; one machine answers for all trials of an engine."""
-        found: dict[str, str] = {}
-        for module in dict.fromkeys(one.engine_module for one in orders.values()):
-            asked = {arm: one for arm, one in orders.items() if one.engine_module == module and one.workload}
+        obstacles: dict[str, str] = {}
+        for module in dict.fromkeys(order.engine_module for order in orders.values()):
+            asked = {arm: order for arm, order in orders.items() if order.engine_module == module and order.workload}
             if asked:
-                found |= zip(asked, self._told("hindrances", list(asked.values()))["hindrances"], strict=True)
-        return {arm: found[arm] for arm in orders if found.get(arm)}
+                obstacles |= zip(asked, self._ask("obstacles", list(asked.values()))["obstacles"], strict=True)
+        return {arm: obstacles[arm] for arm in orders if obstacles.get(arm)}
 
-    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
+    def carry_out(self, orders: TrialOrders) -> dict[str, Any]:
         """Carry out a trial in a machine of its own; return its facts, or `error` with the reason."""
-        found: dict[str, Any] = self._told("facts", [orders])["facts"]
-        return found
+        facts: dict[str, Any] = self._ask("facts", [orders])["facts"]
+        return facts
 
-    def _told(self, what: str, orders: Sequence[TrialOrders]) -> dict[str, Any]:
+    def _ask(self, what: str, orders: Sequence[TrialOrders]) -> dict[str, Any]:
         asked = {
-            "what": what, "orders": [each.message for each in orders], "filesystem": self.filesystem.word,
-            "device": self.device.message, "size_mib": self.disk_mib,
+            "what": what, "orders": [asdict(each) for each in orders], "filesystem": self.filesystem.word,
+            "device": asdict(self.device), "size_mib": self.disk_mib,
         }  # fmt: skip
         message = json.dumps({"trial": asked}).encode()
         with self.recorder_of(orders[0].engine_module).clone(orders=message) as machine:
-            told: dict[str, Any] = machine.receive(_LIMIT_S)
-        return told
+            answer: dict[str, Any] = machine.receive(_LIMIT_S)
+        return answer
 
 
 def disk_mib(filesystem: FileSystem, needed_bytes: int) -> int:
     """Return how large a disk a load gets; raise UsageError if a machine's memory has no room for it."""
     # A file system that copies on write needs room for the copies.
-    found = max(filesystem.disk_mib_min, 4 * (needed_bytes >> 20))
-    if found > _DISK_MIB_MAX:
+    size_mib = max(filesystem.disk_mib_min, 4 * (needed_bytes >> 20))
+    if size_mib > _DISK_MIB_MAX:
         raise UsageError(
-            f"this load needs a disk of {found} MiB, and a virtual one has at most {_DISK_MIB_MAX}: "
+            f"this load needs a disk of {size_mib} MiB, and a virtual one has at most {_DISK_MIB_MAX}: "
             "give fewer --transactions or --rows, a smaller --scale of a document, or a real disk with --dir"
         )
-    return found
+    return size_mib

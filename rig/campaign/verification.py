@@ -14,14 +14,14 @@ in both. They must show the same findings and the same bytes in the files, or no
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, field, replace
 
+from rig.campaign.comparison import Comparison
 from rig.campaign.session import VerifierSession
 from rig.contract.clocks import Clock
-from rig.contract.errors import DisagreementError, VmError
+from rig.contract.errors import VmError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, LogFile, WriteLog
@@ -51,89 +51,82 @@ class Job:
 
 
 def verify(
-    job: Job, machines: Clones, stopped: threading.Event | None = None, reference: Clones | None = None
-) -> Generator[Finding, None, None]:
-    """Rebuild the states of a job from their addresses and yield a finding for each, in order; see `check`."""
-    with job.logs.opened() as logs:
-        states = [logs.parse(content) for content, _ in job.cuts]
-        clocks = [clock for _, clock in job.cuts]
-        yield from check(job.scenario, machines, logs.first, states, clocks, stopped, reference)
-
-
-def check(  # noqa: PLR0917 - all types differ; mypy catches a swap
-    scenario: Scenario,
+    job: Job,
     machines: Clones,
-    log: WriteLog,
-    states: Sequence[CrashState],
-    clocks: Sequence[Clock | None] = (),
     stopped: threading.Event | None = None,
     reference: Clones | None = None,
+    enough: threading.Event | None = None,
 ) -> Generator[Finding, None, None]:
-    """Check states of the logs of one file, sorted so that the base only moves forward; yield a finding for each.
+    """Rebuild the states of a job from their addresses and yield a finding for each, in order.
 
-    `clocks` has, for each state, the clock that the machine comes back with; None, or no clocks at all, leaves the
-    clock unchanged. If `stopped` is set, machines are lost because we are being stopped: that is an error, not a
-    verdict. After the last finding raise VmError if a `reference` shows something else.
+    If `stopped` is set, machines are lost because we are being stopped: that is an error, not a verdict. Once `enough`
+    is set, no more findings follow. After the last finding raise VmError if a `reference` shows something else.
     """
-    clocks = clocks or list(repeat(None, len(states)))
-    compared: dict[FindingKind, tuple[int, Finding]] = {}
-    done = tries = lost_count = 0
-    while done < len(states):
-        if reference and lost_count >= _LOST_MAX:
-            machines = reference
-        is_other = reference is not None and machines is not reference
-        end = done + 1 if tries and reference else len(states)
-        console = ""
-        try:
-            with (reference if tries and reference else machines).clone(recording=log.path) as machine:
-                try:
-                    session = VerifierSession(machine, scenario, log, _PATIENCE if tries else 1)
-                    for finding in session.findings(states[done:end], clocks[done:end]):
-                        told = finding
-                        if reference and is_other and not tries and finding.kind in _ASKED_AGAIN:
-                            same = slice(done, done + 1)
-                            (told,) = check(scenario, reference, log, states[same], clocks[same], stopped)
-                        elif is_other and not tries:
-                            _to_compare(compared, done, finding)
-                        done, tries = done + 1, 0
-                        yield told
-                finally:
-                    console = machine.console_text()
-        except (VmError, TimeoutError) as error:
-            if stopped and stopped.is_set():
-                raise
-            tries += 1
-            lost_count += 1
-            if tries == _TRIES:
-                done, tries = done + 1, 0
-                yield _lost(console, error)
-    if reference and compared:
-        chosen = dict(sorted(compared.values()))
-        some = [states[number] for number in chosen]
-        under = [clocks[number] for number in chosen]
-        # Closed at once if the two differ: until then its machine goes on.
-        with closing(check(scenario, reference, log, some, under, stopped)) as again:
-            _require_equal(scenario, some, chosen.values(), again)
+    with job.logs.open() as logs:
+        cuts = [(logs.parse(content), clock) for content, clock in job.cuts]
+        check = StateCheck(job.scenario, logs.first, stopped or threading.Event(), enough or threading.Event())
+        yield from check.findings(cuts, machines, reference)
 
 
-def _to_compare(compared: dict[FindingKind, tuple[int, Finding]], number: int, finding: Finding) -> None:
-    """Note the last prefix, and the first finding of each other kind."""
-    if finding.kind is FindingKind.PREFIX:
-        compared[finding.kind] = number, finding
-    else:
-        compared.setdefault(finding.kind, (number, finding))
+@dataclass(frozen=True)
+class StateCheck:
+    """What all states of a job have in common."""
+
+    scenario: Scenario
+    log: WriteLog
+    stopped: threading.Event = field(default_factory=threading.Event)
+    # Set once there are enough findings.
+    enough: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def _again(self) -> StateCheck:
+        """Return the check of states whose findings are wanted in any case."""
+        return replace(self, enough=threading.Event())
+
+    def findings(
+        self, cuts: Sequence[tuple[CrashState, Clock | None]], machines: Clones, reference: Clones | None = None
+    ) -> Generator[Finding, None, None]:
+        """Check states, each under its clock, and some of them again in the reference; yield a finding for each.
+
+        The states must be sorted so that the base only moves forward. Without a clock the machine keeps its own.
+        """
+        comparison = Comparison()
+        done = tries = lost_count = 0
+        while done < len(cuts) and not self.enough.is_set():
+            if reference and lost_count >= _LOST_MAX:
+                machines = reference
+            is_other = reference is not None and machines is not reference
+            end = done + 1 if tries and reference else len(cuts)
+            console = ""
+            try:
+                with (reference if tries and reference else machines).clone(recording=self.log.path) as machine:
+                    try:
+                        session = VerifierSession(machine, self.scenario, self.log, _PATIENCE if tries else 1)
+                        for finding in session.findings(cuts[done:end], self.enough):
+                            settled = finding
+                            if reference and is_other and not tries and finding.kind in _ASKED_AGAIN:
+                                (settled,) = self._again.findings(cuts[done : done + 1], reference)
+                            elif is_other and not tries:
+                                comparison.note(done, finding)
+                            done, tries = done + 1, 0
+                            yield settled
+                    finally:
+                        console = machine.console_text()
+            except (VmError, TimeoutError) as error:
+                if self.stopped.is_set():
+                    raise
+                tries += 1
+                lost_count += 1
+                if tries == _TRIES:
+                    done, tries = done + 1, 0
+                    yield _finding_of_lost(console, error)
+        if reference and (some := [cuts[number] for number in comparison.numbers]):
+            # Closed at once if the two differ: until then its machine goes on.
+            with closing(self._again.findings(some, reference)) as again:
+                comparison.require_equal(self.scenario, [state for state, _ in some], again)
 
 
-def _require_equal(
-    scenario: Scenario, states: Sequence[CrashState], found: Iterable[Finding], again: Iterable[Finding]
-) -> None:
-    for state, one, other in zip(states, found, again, strict=True):
-        if (one.kind, one.recovered, one.files) != (other.kind, other.recovered, other.files):
-            shown = " and ".join(f"{each.kind} {each.recovered} {each.detail} {each.files}" for each in (one, other))
-            raise DisagreementError(f"two kinds of machines disagree on {state.id} of {scenario.id}: they show {shown}")
-
-
-def _lost(console: str, error: Exception) -> Finding:
+def _finding_of_lost(console: str, error: Exception) -> Finding:
     if _PANIC in console:
         return Finding(FindingKind.KERNEL_PANIC, detail=console[console.index(_PANIC) :].splitlines()[0])
     kind = FindingKind.HANG if isinstance(error, TimeoutError) else FindingKind.INCONCLUSIVE

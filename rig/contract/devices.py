@@ -12,8 +12,7 @@ empties its cache in order (CACHE_FLUSH_POLICY in JESD84-B51).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rig.contract.errors import UsageError
 
@@ -34,16 +33,6 @@ class Device:
     def has_delays(self) -> bool:
         """Whether any request takes time."""
         return bool(self.read_ms or self.write_ms or self.flush_ms)
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """Return the device as sent to the guest, in JSON's types."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Device:
-        """Return the device in a message."""
-        return cls(**message)
 
 
 DEVICES: Mapping[str, Device] = {

@@ -9,6 +9,10 @@ class UsageError(RigError):
     """What the user asked for does not exist or does not fit; the message names the choices."""
 
 
+class NoSuchStepError(UsageError):
+    """No step of a user's program has the name that all cuts are to hit; the message names the steps."""
+
+
 class HostError(RigError):
     """The host lacks something: a program, space, a permission; the message names the fix."""
 

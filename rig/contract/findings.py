@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 
 class FindingKind(StrEnum):
@@ -67,24 +66,8 @@ class Finding:
     met: str = ""
     # Whether the file system had to be repaired before it was mounted, or repaired one copy from another.
     repaired: bool = False
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """Return the finding as sent from guest to host, in JSON's types."""
-        return {
-            "kind": str(self.kind), "recovered": self.recovered, "detail": self.detail, "ms": dict(self.ms),
-            "clock": self.clock_s, "files": self.files, "opened": self.opened,
-            "met": self.met, "repaired": self.repaired,
-        }  # fmt: skip
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Finding:
-        """Return the finding in a message; raise ValueError for an unknown kind."""
-        return cls(
-            FindingKind(message["kind"]), message["recovered"], message["detail"], message.get("ms", {}),
-            message.get("clock"), message.get("files", ""), message.get("opened", True), message.get("met", ""),
-            message.get("repaired", False),
-        )  # fmt: skip
+    # Whether an engine said that it has a transaction in part; such a transaction does not count as recovered.
+    is_torn: bool = False
 
 
 def words_of(error: Exception) -> str:

@@ -22,8 +22,8 @@ def disk_digest(chunks: Iterable[bytes]) -> str:
 
 def sparse_digest(chunks: Iterable[tuple[int, bytes]]) -> str:
     """Return the `disk_digest` of a disk from chunks with their numbers; all chunks that are not given are zeros."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for number, chunk in chunks:
         if chunk != _ZEROS:
-            found.update(number.to_bytes(8, "little") + chunk)
-    return found.hexdigest()
+            hasher.update(number.to_bytes(8, "little") + chunk)
+    return hasher.hexdigest()

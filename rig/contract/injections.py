@@ -1,4 +1,4 @@
-"""What is injected into a workload or its disk during a recording; the values of `rig.contract.arms.FaultSpec`."""
+"""What is injected into a workload or its disk during a recording; `rig.contract.faultspecs` lists the faults."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ class Injection(StrEnum):
     NONE = ""
     # The process is killed again and again.
     KILL = "kill"
+    # The process is killed now and then, and started again; what it shows then must last.
+    KILLCUT = "killcut"
     # The file system lies on two disks.
     TWODISK = "twodisk"
     # All writes fail, over several attempts and while the engine cleans up.

@@ -6,13 +6,11 @@ Orders are one JSON object, passed to a recorder in QEMU's firmware configuratio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from rig.contract.devices import Device
 from rig.contract.injections import Injection
-from rig.contract.processors import Processor
 
 # The agent prints one of these when it can take orders, or when it failed to start.
 READY, FAILED = "RIG-READY", "RIG-FAILED"
@@ -31,6 +29,25 @@ class Shim(StrEnum):
 
 # A shim that leaves out one kind of sync is named by this prefix and the kind.
 DROP_PREFIX = "drop-"
+# Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls. The
+# second adds syncs of files: after the prefix it lists their roles or paths, with `+` between them.
+TELL_CALLS = "tell-calls"
+ADD_PREFIX, ADD_SEPARATOR = "add-", "+"
+# What an added sync of the directory is called, in place of a role.
+DIRECTORY = "directory"
+
+
+# How a process ends that meets an instruction which its processor lacks.
+ILLEGAL = "died by SIGILL"
+
+
+class Processor(StrEnum):
+    """The processors that a guest can have under emulation, by ability: each can do all that the ones before it can."""
+
+    # x86-64 and no more: no SSE4, AVX or BMI. The fastest to emulate, and every engine can use it.
+    PLAIN = "plain"
+    # All that the emulator knows, without the instructions that read random numbers from the host.
+    MODERN = "modern"
 
 
 @dataclass(frozen=True)
@@ -52,22 +69,14 @@ class Orders:
     shim: str
     injection: Injection
     seed: int
-    # What the guest needs to have, see `rig.contract.processors`.
+    # What the guest needs to have.
     processor: Processor = Processor.PLAIN
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """Return the orders in JSON's types."""
-        return asdict(self) | {"settings": dict(self.settings), "injection": str(self.injection)}
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Orders:
-        """Return the orders in a message; raise TypeError or ValueError if they are malformed."""
-        values = {field.name: message[field.name] for field in fields(cls)}
-        values["device"] = Device.of(values["device"])
-        values["injection"] = Injection(values["injection"])
-        values["processor"] = Processor(values["processor"])
-        return cls(**values)
+    # How many transactions the database showed at the end of each earlier life: when it had recovered from its cut.
+    lives: tuple[int, ...] = ()
+    # For a recovery: the transactions that had returned an error and were never acknowledged.
+    failed: tuple[int, ...] = ()
+    # Whether another process on the file system syncs a file of its own.
+    has_neighbour: bool = False
 
     @property
     def dropped_sync(self) -> str:

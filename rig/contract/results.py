@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
-from rig.contract.scenario import DEFAULT_WORKLOAD, WorkloadSpec
+from rig.contract.scenario import Scenario
 
 
 class VerdictKind(StrEnum):
@@ -44,6 +44,11 @@ class VerdictKind(StrEnum):
         return not self.is_infrastructure and self not in {self.DURABLE, self.KEPT_OPEN, self.LOST_SUFFIX}
 
     @property
+    def is_unreadable(self) -> bool:
+        """Whether the database could not be read at all: everything that was acknowledged is lost."""
+        return self in (self.UNOPENABLE, self.OUT_OF_MEMORY, self.STUCK, self.DIED)
+
+    @property
     def is_infrastructure(self) -> bool:
         """Whether the verdict is about the rig, the kernel or the file system, and says nothing about the database."""
         return self in (self.FILESYSTEM_DAMAGE, self.KERNEL_PANIC, self.HANG, self.INCONCLUSIVE, self.UNSTABLE)
@@ -57,7 +62,8 @@ class Verdict:
     # The address of the crash state, as typed to replay it. The next four fields spare the reader parsing it.
     state: str
     content: str
-    # The power went just before this log entry of the recording completed; 0 for a finding without a cut.
+    # The power went just before this log entry of the recording completed; 0 for a finding without a cut. In a later
+    # life it is an entry of that life's own recording.
     entry: int
     # The clock with which the machine came back, a word of `Clock`; empty if the fault does not set it.
     clock: str
@@ -81,6 +87,8 @@ class Verdict:
     met: str = ""
     # Whether the file system had to be repaired before it was mounted, or repaired one copy from another.
     repaired: bool = False
+    # How many of the lost transactions were never acknowledged: the database had shown them after a restart.
+    lost_shown: int = 0
 
     @property
     def exposure(self) -> str:
@@ -157,7 +165,7 @@ class RecordingFacts:
     # What reopening in the running guest showed.
     live: Sequence[LiveFinding]
     # The workload's readings of its clocks if it was given a wrong one: `rig.guest.programs.clock.ProcessClock`.
-    clock: Sequence[Sequence[int]] = field(default_factory=list)
+    clock: Sequence[tuple[int, bool, int, int]] = field(default_factory=list)
     # What the workload reached, each with the log entries between which a cut hits it: (situation, first, last).
     reached: Sequence[tuple[str, int, int]] = field(default_factory=list)
     # Event -> how often it was skipped, because the engine does not know it or these settings do not.
@@ -170,6 +178,10 @@ class RecordingFacts:
     fua_count: int | None = None
     # The size of the second disk; 0 if there is one disk.
     second_disk_mib: int = 0
+    # Steps to which a user's program gave names, each with the log entries between which a cut hits it.
+    steps: Sequence[tuple[str, int, int]] = field(default_factory=list)
+    # How many transactions returned an error to a user's program.
+    error_count: int = 0
 
     @property
     def disks_mib(self) -> tuple[int, ...]:
@@ -204,11 +216,17 @@ class PhaseFacts:
     # Writes that were lost while all others landed, and writes that landed while all others were lost.
     lost_alone_count: int
     landed_alone_count: int
+    # Crash states whose cut lies in one of these epochs.
+    state_count: int = 0
+    # Where the fault tears writes: the plain tears of these writes, and how many some state has. One write is torn in
+    # two, and all others landed, or none did. None where writes are lost whole.
+    tear_count: int | None = None
+    tears_tried: int = 0
 
     @property
     def pair_count(self) -> int:
-        """Return the number of ordered pairs of writes."""
-        return self.write_count * (self.write_count - 1)
+        """Return the number of ordered pairs of writes; 0 where writes are torn, because a power cut tries them."""
+        return self.write_count * (self.write_count - 1) if self.tear_count is None else 0
 
 
 @dataclass(frozen=True)
@@ -221,7 +239,7 @@ class PlanFacts:
     epochs_sampled: int
     instant_count: int
     # Recoveries that were recorded and cut, and the states in which the recovery had begun to write to the files of the
-    # database and had more to write.
+    # database and had more to write; for later lives, the states in which such a life had acknowledged a transaction.
     recovery_count: int = 0
     inside_count: int = 0
     # For two disks: states in which one disk holds something that became durable after all that the other holds.
@@ -240,8 +258,11 @@ class PlanFacts:
     audited_count: int = 0
     # Why all states were judged under emulation, although faster machines work here; empty if they were not.
     emulated_because: str = ""
-    # Where the fault loses whole writes of one disk, what was tried of each phase of a commit.
-    phases: Sequence[PhaseFacts] = ()
+    # Where the fault loses or tears writes of one disk, what was tried of each phase of a commit.
+    phases: tuple[PhaseFacts, ...] = ()
+    # If few pairs of writes were tried: the number of states with which a plan tries most, and how many; else 0.
+    states_for_pairs: int = 0
+    pairs_then: int = 0
 
     @property
     def pair_count(self) -> int:
@@ -253,30 +274,22 @@ class PlanFacts:
         """Return the number of pairs of all phases for which some state has the first write and lacks the second."""
         return sum(phase.pairs_tried for phase in self.phases)
 
+    @property
+    def tear_count(self) -> int:
+        """Return the number of plain tears of all phases."""
+        return sum(phase.tear_count or 0 for phase in self.phases)
+
+    @property
+    def tears_tried(self) -> int:
+        """Return the number of plain tears of all phases that some state has."""
+        return sum(phase.tears_tried for phase in self.phases)
+
 
 @dataclass(frozen=True)
 class MeasuredScenario:
-    """All that is stored for one scenario of the matrix; `settings` as asked for, in the engine's own words."""
+    """All that is stored for one scenario of the matrix."""
 
-    id: str
-    engine: str
-    filesystem: str
-    settings: Mapping[str, str]
-    fault: str
-    device: str
-    shim: str
+    scenario: Scenario
     recording: RecordingFacts
     plan: PlanFacts
     verdicts: tuple[Verdict, ...]
-    workload_name: str = DEFAULT_WORKLOAD
-    # Further settings that are not part of the id, in the engine's own words (`Scenario.tuning`), and the mean pause
-    # before a transaction.
-    tuning: Mapping[str, str] = field(default_factory=dict)
-    think_ms: int = WorkloadSpec.think_ms
-    # The word of that tuning in the id, if it has one.
-    tuned: str = ""
-
-    @property
-    def all_settings(self) -> dict[str, str]:
-        """Return settings and tuning: everything with which the engine was configured."""
-        return {**self.tuning, **self.settings}

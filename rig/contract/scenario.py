@@ -3,7 +3,7 @@
 A `Scenario` is frozen and complete: two equal scenarios on one template give the same recording, bit for bit.
 Its `id` is what users type: `{engine}-{filesystem}-{settings}_{fault}`. A workload other than the default is named as
 a variant of the settings, for example `wal_full.life`, and a shim after that: `wal_full.life+eatmydata`. A tuning
-with a word of its own comes before both: `wal_full.page512`.
+with a word of its own comes before both: `wal_full.page512`; so does a noisy neighbour: `wal_full.neighbour`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
-from rig.contract.arms import SPECS
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
-from rig.contract.orders import DROP_PREFIX, Orders, Shim
-from rig.contract.processors import Processor
+from rig.contract.faultspecs import SPECS
+from rig.contract.orders import DROP_PREFIX, Orders, Processor, Shim
 
 # The workloads that ids do not name: one for databases, and one for engines with transactions of their own.
 DEFAULT_WORKLOAD = "ledger"
 OWN_WORKLOAD = "own"
+# In place of the word of a tuning: another process on the file system syncs a file of its own.
+NEIGHBOUR = "neighbour"
 
 
 def is_default(workload: str) -> bool:
@@ -73,6 +74,10 @@ class Scenario:
     engine_module: str = ""
     processor: Processor = Processor.PLAIN
     tuned: str = ""
+    # For states of a later life: how many transactions the database showed at the end of each life before.
+    lives: tuple[int, ...] = ()
+    # The name of the steps of a user's program that all cuts hit; empty for cuts everywhere.
+    focus: str = ""
 
     @property
     def settings_name(self) -> str:
@@ -84,6 +89,16 @@ class Scenario:
         """Return the name of the workload."""
         return self.workload.name
 
+    @property
+    def measured_name(self) -> str:
+        """Return what is measured: the engine, or a user's program with its version."""
+        return " ".join(filter(None, (self.tuning.get("program", self.engine), self.tuning.get("release", ""))))
+
+    @property
+    def all_settings(self) -> dict[str, str]:
+        """Return settings and tuning: everything with which the engine is configured."""
+        return {**self.tuning, **self.settings}
+
     @cached_property
     def id(self) -> str:
         """Return the test id."""
@@ -91,11 +106,14 @@ class Scenario:
 
     @property
     def orders(self) -> Orders:
-        """Return what the guest must know to make the recording: everything but the fault."""
+        """Return what the guest must know to make the recording: everything but the fault.
+
+        If the recovered database works on and is cut again, only its later lives are under the shim.
+        """
         return Orders(
             engine=self.engine,
             engine_module=self.engine_module,
-            settings={**self.tuning, **self.settings},
+            settings=self.all_settings,
             filesystem=self.filesystem,
             mount_options=self.mount_options,
             device=self.device,
@@ -103,11 +121,17 @@ class Scenario:
             transaction_count=self.workload.transaction_count,
             think_ms=self.workload.think_ms,
             rest_ms=self.workload.rest_ms,
-            shim=self.shim,
+            shim=Shim.NONE if SPECS[self.fault].later_count else self.shim,
             injection=SPECS[self.fault].injection,
             seed=self.seed,
             processor=self.processor,
+            has_neighbour=self.tuned == NEIGHBOUR,
         )
+
+    @property
+    def reopening_orders(self) -> Orders:
+        """Return what the guest must know to open the database on a crash state, and to let it work on."""
+        return replace(self.orders, shim=self.shim, lives=self.lives)
 
     @property
     def dropped_sync(self) -> str:
@@ -117,4 +141,10 @@ class Scenario:
     @property
     def recording_key(self) -> str:
         """Return a digest of the recorded part; scenarios with the same key share one recording."""
-        return hashlib.blake2b(json.dumps(self.orders.message, sort_keys=True).encode(), digest_size=8).hexdigest()
+        message = asdict(self.orders)
+        # Only the first life is recorded here, and what fails is seen only then.
+        del message["lives"], message["failed"]
+        if not message["has_neighbour"]:
+            # As keys were before there were neighbours.
+            del message["has_neighbour"]
+        return hashlib.blake2b(json.dumps(message, sort_keys=True).encode(), digest_size=8).hexdigest()

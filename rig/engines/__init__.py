@@ -24,7 +24,7 @@ from rig.engines.engine import (
     opener,
     settings_name,
 )
-from rig.engines.registry import engines, found, named
+from rig.engines.registry import engine_named, engines, find_engine
 
 __all__ = [
     "ControlProgram",
@@ -46,10 +46,10 @@ __all__ = [
     "Spec",
     "Tuning",
     "enduring",
+    "engine_named",
     "engines",
-    "found",
+    "find_engine",
     "load",
-    "named",
     "opener",
     "settings_name",
 ]

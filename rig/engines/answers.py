@@ -1,12 +1,13 @@
 """Which of an engine's own transactions are there, according to the engine, and what that means.
 
 A transaction that is there in part counts as missing. The promise decides whether that is a fault. The transaction in
-flight is the last that was begun, so a gap means that an acknowledged transaction is missing.
+flight is the last that was begun, so a gap means that an acknowledged transaction is missing, unless the transaction
+returned an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rig.contract.findings import Finding, FindingKind
@@ -31,18 +32,21 @@ class Inventory:
         more = [f"and {len(words) - _TORN_SHOWN} more"] if len(words) > _TORN_SHOWN else []
         return ", ".join([*words[:_TORN_SHOWN], *more])
 
-    def finding(self, transaction_count: int, *, is_atomic: bool = False) -> Finding:
-        """Return what the answer means; with `is_atomic` no transaction may be there in part."""
+    def finding(self, transaction_count: int, failed: Collection[int] = (), *, is_atomic: bool = False) -> Finding:
+        """Return what the answer means; with `is_atomic` no transaction may be there in part.
+
+        Those that `failed` may be missing. The finding is the last one before which no other is.
+        """
         if strange := sorted((self.have | self.torn.keys()) - set(range(1, transaction_count + 1))):
             words = f"it has transaction {strange[0]}, but they are numbered from 1 to {transaction_count}"
             return Finding(FindingKind.FOREIGN, detail=words)
         if self.torn and is_atomic:
             return Finding(FindingKind.TORN, detail=self._torn_words)
-        whole = next(number for number in range(transaction_count + 1) if number + 1 not in self.have)
-        if self.have and max(self.have) > whole:
-            words = f"transaction {whole + 1} is missing before {max(self.have)}; {self}"
+        last = max(self.have, default=0)
+        if missing := sorted(set(range(1, last)) - self.have - set(failed)):
+            words = f"transaction {missing[0]} is missing before {last}; {self}"
             return Finding(FindingKind.HOLE, detail=words)
-        return Finding(FindingKind.PREFIX, recovered=whole, detail=self._torn_words)
+        return Finding(FindingKind.PREFIX, recovered=last, detail=self._torn_words, is_torn=bool(self.torn))
 
 
 def _spans(numbers: Iterable[int]) -> list[str]:

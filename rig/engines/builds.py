@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from rig.contract.errors import HostError, UsageError
 from rig.contract.scenario import Scenario
 from rig.engines.engine import Engine
-from rig.engines.registry import named
+from rig.engines.registry import engine_named
 
 # The guest has the builds here, each under its name.
 FOLDER = "/run/code/libraries"
@@ -28,7 +28,7 @@ class Library:
     engine: str
     name: str
     path: Path
-    # The name of the user's own recipe for its guest (`rig.images.needs`), empty for the image of the engine.
+    # The name of the user's own recipe for its guest (`rig.images.recipes`), empty for the image of the engine.
     image: str = ""
 
 
@@ -50,7 +50,7 @@ class Builds(Protocol):
     def library_of_run(self, wanted: str, word: str | None) -> Library | None:
         """Return the build that a run calls `wanted`; `word` is the build that the user names, or None."""
 
-    def require_loadable(self, found: Library, guest: ImageContents) -> None:
+    def require_loadable(self, library: Library, guest: ImageContents) -> None:
         """Raise UsageError if a build needs more than this guest has."""
 
 
@@ -64,7 +64,8 @@ def require_in_guest(what: str, needed: Collection[str], glibc: tuple[int, ...],
     has = guest_glibc(guest.packages)
     if glibc > has:
         raise UsageError(
-            f"{what} needs the C library {_dotted(glibc)}, the guest has {_dotted(has)}; build it on an older system"
+            f"{what} needs the C library {_version_text(glibc)}, the guest has {_version_text(has)}; "
+            "build it on an older system"
         )
 
 
@@ -76,13 +77,15 @@ def guest_glibc(packages: str) -> tuple[int, ...]:
     return int(match[1]), int(match[2])
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def _version_text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
 def library_for(engine_names: Collection[str], word: str) -> Library:
     """Return the build that the user names for a run; raise UsageError unless exactly one of its engines has builds."""
-    knowing = [named(name) for name in sorted(engine_names) if isinstance(named(name).part("builds"), Builds)]
+    knowing = [
+        engine_named(name) for name in sorted(engine_names) if isinstance(engine_named(name).part("builds"), Builds)
+    ]
     if len(knowing) != 1:
         names = ", ".join(sorted(engine_names))
         raise UsageError(f"--library needs exactly one engine that accepts another build, but this run has: {names}")
@@ -94,12 +97,12 @@ def library_of_run(scenario: Scenario, word: str | None) -> Library | None:
     wanted = scenario.tuning.get("library", "")
     if not wanted and word is None:
         return None
-    return builds_of(named(scenario.engine)).library_of_run(wanted, word)
+    return builds_of(engine_named(scenario.engine)).library_of_run(wanted, word)
 
 
 def builds_of(engine: Engine) -> Builds:
     """Return the module that finds builds of an engine; raise UsageError if the engine has only the guest's build."""
-    found = engine.part("builds")
-    if not isinstance(found, Builds):
+    builds = engine.part("builds")
+    if not isinstance(builds, Builds):
         raise UsageError(f"{engine.name} is measured only in the build of the guest image; leave --library out")
-    return found
+    return builds

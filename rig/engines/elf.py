@@ -40,7 +40,7 @@ class SharedLibrary:
 
 def shared_library(data: bytes) -> SharedLibrary:
     """Return what is in the bytes of a shared library; raise ElfError for anything else."""
-    return _guarded(data, _read)
+    return _guard(data, _read_library)
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Executable:
 
 def executable(data: bytes) -> Executable:
     """Return what is in the bytes of a program; raise ElfError for anything else."""
-    return _guarded(data, _read_executable)
+    return _guard(data, _read_executable)
 
 
-def _guarded(data: bytes, read: Callable[[bytes], _Found]) -> _Found:
+def _guard(data: bytes, read: Callable[[bytes], _Found]) -> _Found:
     if data[:4] != b"\x7fELF":
         raise ElfError("it is not an ELF file")
     if data[4:6] != b"\x02\x01":
@@ -76,7 +76,7 @@ def _read_executable(data: bytes) -> Executable:
 
     file = ELFFile(io.BytesIO(data))
     is_x86_64 = file["e_machine"] == "EM_X86_64"
-    kinds = {segment["p_type"] for segment in _bounded(file.iter_segments(), len(data) // _RECORD_BYTES_MIN)}
+    kinds = {segment["p_type"] for segment in _bound_count(file.iter_segments(), len(data) // _RECORD_BYTES_MIN)}
     # A file without an interpreter is a static program, or a shared library if it has no entry point.
     if file["e_type"] not in {"ET_EXEC", "ET_DYN"} or not file["e_entry"]:
         raise ElfError("it is an ELF file, but not a program")
@@ -86,7 +86,7 @@ def _read_executable(data: bytes) -> Executable:
     return Executable(is_x86_64, facts.needed, facts.glibc)
 
 
-def _read(data: bytes) -> SharedLibrary:
+def _read_library(data: bytes) -> SharedLibrary:
     from elftools.elf.elffile import ELFFile
 
     file = ELFFile(io.BytesIO(data))
@@ -101,26 +101,30 @@ def _tables(file: ELFFile, size: int) -> SharedLibrary:
     from elftools.elf.sections import SymbolTableSection
 
     records_max = size // _RECORD_BYTES_MIN
-    sections = {section["sh_type"]: section for section in _bounded(file.iter_sections(), records_max)}
+    sections = {section["sh_type"]: section for section in _bound_count(file.iter_sections(), records_max)}
     dynamic, symbols, needs = map(sections.get, ("SHT_DYNAMIC", "SHT_DYNSYM", "SHT_GNU_verneed"))
     if not isinstance(dynamic, DynamicSection) or not isinstance(symbols, SymbolTableSection):
         raise ElfError("it has no table of dynamic symbols")
-    tags = _bounded(dynamic.iter_tags("DT_NEEDED"), records_max)
+    tags = _bound_count(dynamic.iter_tags("DT_NEEDED"), records_max)
     names = _version_names(needs) if isinstance(needs, GNUVerNeedSection) else iter(())
     return SharedLibrary(
         file["e_machine"] == "EM_X86_64",
         tuple(tag.needed for tag in tags),  # type: ignore[attr-defined] # set on tags of this kind
-        frozenset(one.name for one in _bounded(symbols.iter_symbols(), records_max) if one["st_shndx"] != "SHN_UNDEF"),
-        max((_version(name) for name in _bounded(names, records_max)), default=(0,)),
+        frozenset(
+            symbol.name
+            for symbol in _bound_count(symbols.iter_symbols(), records_max)
+            if symbol["st_shndx"] != "SHN_UNDEF"
+        ),
+        max((_version(name) for name in _bound_count(names, records_max)), default=(0,)),
     )
 
 
 def _version_names(needs: GNUVerNeedSection) -> Iterator[str]:
     for _, auxiliaries in needs.iter_versions():
-        yield from (one.name for one in auxiliaries)
+        yield from (auxiliary.name for auxiliary in auxiliaries)
 
 
-def _bounded(records: Iterable[_Record], records_max: int) -> Iterator[_Record]:
+def _bound_count(records: Iterable[_Record], records_max: int) -> Iterator[_Record]:
     """Yield the records of a table; raise ElfError if there are more than the file has room for."""
     for number, record in enumerate(records):
         if number == records_max:

@@ -2,7 +2,8 @@
 
 `spec.SPEC` is a `Spec`. `driver.open_database` opens a database. The host imports the driver too, so a driver imports
 modules that only the guest has inside functions. Optional: `syncs` knows the engine's system calls
-(`rig.engines.syncs`), and `builds`, which stays on the host, finds the user's own builds (`rig.engines.builds`).
+(`rig.engines.syncs`), `roles` what is in its files (`rig.engines.roles`), `stock` its own tools (`rig.engines.stock`),
+and `builds`, which stays on the host, finds the user's own builds (`rig.engines.builds`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol, runtime_checkable
 
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 from rig.contract.scenario import OWN_WORKLOAD
 from rig.engines.own import OwnDriver
 from rig.workloads import NAMES
@@ -282,6 +283,9 @@ class Spec:
     # How several connections write and read at a time; if they cannot, the reason, as the end of a sentence.
     sharing: Sharing = Sharing.NONE
     alone_because: str = "one process at a time opens its database"
+    # For an engine with transactions of its own: workloads besides `own`; whether it says which transactions failed.
+    own_workloads: tuple[str, ...] = ()
+    says_failures: bool = False
     # Whether it is measured if no scenario is named.
     is_default: bool = True
     # Whether there is nothing to measure until the user gives a build (`rig.engines.builds`).
@@ -296,7 +300,7 @@ class Spec:
 
     def settings_named(self, name: str) -> dict[str, str]:
         """Return the settings with this name in ids; raise KeyError for an unknown name."""
-        return {settings_name(found): found for found in self.all_settings()}[name]
+        return {settings_name(settings): settings for settings in self.all_settings()}[name]
 
     def is_unprotected(self, settings: Mapping[str, str]) -> bool:
         """Return whether the engine promises nothing under these settings when the power goes."""
@@ -332,19 +336,19 @@ class Engine:
     @property
     def folder(self) -> Path:
         """Return the folder of the package."""
-        found = importlib.util.find_spec(self.module)
-        assert found
-        assert found.origin
-        return Path(found.origin).parent
+        package = importlib.util.find_spec(self.module)
+        assert package
+        assert package.origin
+        return Path(package.origin).parent
 
     def driver(self, shim: str = "") -> Driver:
         """Return the engine's driver, or the driver of the program that replaces the engine under this shim."""
-        found = self.loaded(shim)
-        if not isinstance(found, Driver):
-            raise TypeError(f"{found.__name__} has no open_database; see docs/extend/engine.md")
-        return found
+        module = self.driver_module(shim)
+        if not isinstance(module, Driver):
+            raise TypeError(f"{module.__name__} has no open_database; see docs/extend/engine.md")
+        return module
 
-    def loaded(self, shim: str = "") -> ModuleType:
+    def driver_module(self, shim: str = "") -> ModuleType:
         """Return the module `driver`, whatever it can do."""
         program = self.spec.programs.get(shim)
         return importlib.import_module(program.module if program else f"{self.module}.driver")
@@ -352,13 +356,13 @@ class Engine:
     @property
     def own_driver(self) -> OwnDriver | None:
         """Return the driver if the engine's transactions are its own, else None."""
-        found = self.loaded()
-        return found if isinstance(found, OwnDriver) else None
+        module = self.driver_module()
+        return module if isinstance(module, OwnDriver) else None
 
     @property
     def workloads(self) -> tuple[str, ...]:
         """Return the names of the workloads that the engine may be measured with."""
-        return (OWN_WORKLOAD,) if self.own_driver else NAMES
+        return (OWN_WORKLOAD, *self.spec.own_workloads) if self.own_driver else NAMES
 
     def part(self, name: str) -> object | None:
         """Return a module of the package, for example `syncs`, or None if the package lacks it."""
@@ -368,7 +372,7 @@ class Engine:
     @property
     def endures_errors(self) -> bool:
         """Whether the engine can be measured under error faults."""
-        return isinstance(self.loaded(), EnduringDriver)
+        return self.spec.says_failures or isinstance(self.driver_module(), EnduringDriver)
 
 
 def load(module: str) -> Engine:

@@ -75,41 +75,46 @@ class KeyValueDatabase(ABC):
 
     def row(self, table: str, key: int) -> Row | None:
         """Return the row under a key."""
-        found = self.value(table, _key(key))
-        return None if found is None else _row(found)
+        value = self.value(table, _key(key))
+        return None if value is None else _row(value)
 
     def problems(self) -> list[str]:
         """Return what the engine's own check says, and which rows and index entries lack their counterpart."""
-        found = self.own_problems()
+        problems = self.own_problems()
         for name, column in self._known_tables().items():
             if column is None:
                 continue
             rows = {(_row(value)[column], _number(key)) for key, value in self.items(name)}
             entries = {_row(key) for key, _ in self.items(_index(name))}
-            found += [f"{name}: row without its entry in the index: {row}" for row in sorted(rows - entries)]
-            found += [f"{name}: entry in the index without its row: {row}" for row in sorted(entries - rows)]
-        return found[:_PROBLEMS_MAX]
+            problems += [f"{name}: row without its entry in the index: {row}" for row in sorted(rows - entries)]
+            problems += [f"{name}: entry in the index without its row: {row}" for row in sorted(entries - rows)]
+        return problems[:_PROBLEMS_MAX]
 
     def _known_tables(self) -> dict[str, int | None]:
         return {name.decode(): json.loads(column) for name, column in self.items(TABLES)}
 
     def _add(self, changes: dict[tuple[str, bytes], bytes | None], operations: Sequence[Operation]) -> None:
-        for one in operations:
-            place = one.table, _key(one.key)
-            column = self._indexed[one.table]
-            if column is not None and one.verb is not Verb.INSERT:
+        for operation in operations:
+            place = operation.table, _key(operation.key)
+            column = self._indexed[operation.table]
+            if column is not None and operation.verb is not Verb.INSERT:
                 before = changes[place] if place in changes else self.value(*place)
-                assert before is not None, f"{one.table}/{one.key} is gone, though it was there before"
-                changes[_index(one.table), _entry(_row(before)[column], one.key)] = None
-            changes[place] = None if one.verb is Verb.DELETE else _packed(one.row)
-            if column is not None and one.verb is not Verb.DELETE:
-                changes[_index(one.table), _entry(one.row[column], one.key)] = b""
+                assert before is not None, f"{operation.table}/{operation.key} is gone, though it was there before"
+                changes[_index(operation.table), _entry(_row(before)[column], operation.key)] = None
+            changes[place] = None if operation.verb is Verb.DELETE else _pack(operation.row)
+            if column is not None and operation.verb is not Verb.DELETE:
+                changes[_index(operation.table), _entry(operation.row[column], operation.key)] = b""
 
 
 def spaces_of(tables: Sequence[Table]) -> tuple[str, ...]:
     """Return the names of all spaces that these tables need."""
     indexes = [_index(table.name) for table in tables if table.index]
     return (TABLES, *(table.name for table in tables), *indexes)
+
+
+def pairs(rows: Mapping[int, Row]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a table's rows, sorted by key."""
+    yield from ((_key(number), _pack(row)) for number, row in sorted(rows.items()))
 
 
 def _index(table: str) -> str:
@@ -131,10 +136,10 @@ def _number(key: bytes) -> int:
 
 
 def _entry(value: Value, key: int) -> bytes:
-    return _packed((value, key))
+    return _pack((value, key))
 
 
-def _packed(row: Row) -> bytes:
+def _pack(row: Row) -> bytes:
     return json.dumps(row).encode()
 
 

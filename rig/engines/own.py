@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from rig.contract.findings import Finding, FindingKind
 
 
-class Grief(Exception):
+class NoResult(Exception):
     """A process did something that leaves no result; `words` follow its name, for example `died by SIGSEGV`."""
 
     def __init__(self, kind: FindingKind, words: str) -> None:
@@ -22,11 +22,29 @@ class Grief(Exception):
         self.words = words
 
 
+class Ended(NoResult):
+    """A process ended in the middle of a transaction."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an engine says about a transaction that it has carried out."""
+
+    # The name of the step, if the engine gives it one.
+    step: str = ""
+    # Why the transaction failed, in the engine's words, perhaps none; None if it is acknowledged.
+    failure: str | None = None
+
+    def mark(self, number: int) -> str:
+        """Return the mark that acknowledges the transaction, with the name of its step."""
+        return f"ack-{number}.{self.step}" if self.step else f"ack-{number}"
+
+
 class Process(Protocol):
     """A process of the engine, in the directory under test."""
 
     def line(self) -> str | None:
-        """Return the next line of its standard output, None after the last; raise Grief if it prints without end."""
+        """Return the next line of its standard output, None after the last; raise NoResult if it prints without end."""
 
     def has_more(self) -> bool:
         """Return whether it has printed more than was read."""
@@ -35,18 +53,19 @@ class Process(Protocol):
         """Write a line to its standard input."""
 
     def end(self) -> int:
-        """Wait for its end; return its exit code, or raise Grief if a signal killed it."""
+        """Wait for its end; return its exit code, or raise NoResult if a signal killed it."""
 
     @property
-    def said(self) -> str:
-        """Return the last words on its standard error, as the end of a sentence; empty if it wrote nothing."""
+    def last_words(self) -> str:
+        """Return its first and last words on standard error, as the end of a sentence; empty if it wrote nothing."""
 
     @property
-    def left(self) -> str:
+    def leftovers(self) -> str:
         """Return what it left behind when it ended, as words to put after its name; empty for nothing."""
 
 
-# Start a process with these arguments; the first one is the path of the program.
+# Start a process with these words: settings of its environment, such as `NAME=VALUE`, the path of the program, and its
+# arguments.
 Start = Callable[[Sequence[str]], Process]
 
 
@@ -58,13 +77,18 @@ class Task:
     directory: str
     seed: int
     transaction_count: int
+    # In a later life, in a directory that is not empty: the last transaction that is there, and the last to carry out.
+    after: int | None = None
+    last: int = 0
+    # Transactions that returned an error and are not acknowledged: each may be there or not.
+    failed: tuple[int, ...] = ()
 
 
 class OwnSession(Protocol):
-    """The engine at work. Every method may raise Grief."""
+    """The engine at work. Every method may raise NoResult."""
 
-    def commit(self, number: int) -> None:
-        """Have the next transaction carried out; return once it is acknowledged."""
+    def commit(self, number: int) -> Reply:
+        """Have the next transaction carried out; return what the engine says of it, or raise Ended."""
 
     def settings(self) -> dict[str, str]:
         """Return every setting and version that matters, as far as they can be read back; `version` is among them."""
@@ -78,7 +102,10 @@ class OwnDriver(Protocol):
     """The module `driver` of an engine whose transactions are its own."""
 
     def session(self, start: Start, task: Task) -> OwnSession:
-        """Return the engine at work in an empty directory; nothing happens before the first transaction."""
+        """Return the engine at work; nothing happens before its first transaction.
+
+        The directory is empty, or holds what the engine recovered (`Task.after`).
+        """
 
     def recovered(self, start: Start, task: Task) -> Finding:
-        """Have the engine recover, and return what it found; raise Grief if a process fails."""
+        """Have the engine recover, and return what it found; raise NoResult if a process fails."""

@@ -23,23 +23,23 @@ def engines(*, given: bool = False) -> tuple[Engine, ...]:
     # Imported here, because a guest looks up no engine and would load a dozen more modules.
     from importlib.metadata import entry_points
 
-    found = (_loaded(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
-    return tuple(engine for engine in found if given or not engine.spec.needs_build)
+    loaded = (_load(point.name, point.value) for point in sorted(entry_points(group=GROUP)))
+    return tuple(engine for engine in loaded if given or not engine.spec.needs_build)
 
 
-def found(name: str) -> Engine | None:
+def find_engine(name: str) -> Engine | None:
     """Return the engine with this name, or None: a stored run may use one that is not installed here."""
     return next((engine for engine in engines(given=True) if engine.name == name), None)
 
 
-def named(name: str) -> Engine:
+def engine_named(name: str) -> Engine:
     """Return the engine with this name; raise UsageError naming the choices."""
-    if engine := found(name):
+    if engine := find_engine(name):
         return engine
     raise UsageError(f"unknown engine {name!r}; there are: {', '.join(engine.name for engine in engines())}")
 
 
-def _loaded(name: str, module: str) -> Engine:
+def _load(name: str, module: str) -> Engine:
     try:
         engine = load(module)
     except (ImportError, TypeError) as error:

@@ -23,7 +23,7 @@ class Dialect:
     types: Mapping[type, str]
     quote: str = ""
 
-    def quoted(self, name: str) -> str:
+    def quote_name(self, name: str) -> str:
         """Return the name of a table as written in a statement."""
         return f"{self.quote}{name}{self.quote}"
 
@@ -32,9 +32,9 @@ class Dialect:
         place = f"{schema}." if schema else ""
         columns = [f"{name} {self.types[kind]} NOT NULL" for name, kind in table.columns]
         if table.refers:
-            columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {self.quoted(table.refers[1])}(id)")
+            columns.append(f"FOREIGN KEY ({table.refers[0]}) REFERENCES {self.quote_name(table.refers[1])}(id)")
         of_columns = ", ".join(columns)
-        made = f"CREATE TABLE {place}{self.quoted(table.name)} (id {self.types[int]} PRIMARY KEY, {of_columns})"
+        made = f"CREATE TABLE {place}{self.quote_name(table.name)} (id {self.types[int]} PRIMARY KEY, {of_columns})"
         return (made, self._of_index(table, place)) if table.index else (made,)
 
     def of_other(self, operation: Operation) -> tuple[str, ...]:
@@ -46,13 +46,13 @@ class Dialect:
         if operation.verb is Verb.MAKE_TABLE:
             return self.of_table(table)
         if operation.verb is Verb.DROP_TABLE:
-            return (f"DROP TABLE {self.quoted(table.name)}",)
+            return (f"DROP TABLE {self.quote_name(table.name)}",)
         if operation.verb is Verb.MAKE_INDEX:
             return (self._of_index(table),)
         return (f"DROP INDEX {_index(table)}",)
 
     def _of_index(self, table: Table, place: str = "") -> str:
-        return f"CREATE INDEX {place}{_index(table)} ON {self.quoted(table.name)}({table.index})"
+        return f"CREATE INDEX {place}{_index(table)} ON {self.quote_name(table.name)}({table.index})"
 
 
 def _index(table: Table) -> str:

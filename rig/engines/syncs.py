@@ -24,6 +24,8 @@ class CallName(StrEnum):
     TRUNCATE = "truncate"
     UNLINK = "unlink"
     RENAME = "rename"
+    # Makes a file or a directory.
+    CREATE = "create"
 
 
 class SyncPhase(StrEnum):
@@ -50,6 +52,12 @@ class Call:
     name: CallName
     role: str
     offset_bytes: int = -1
+    path: str = ""
+    # Known if calls are reported in detail: how much is written, where a renamed file goes, the thread and its program.
+    length_bytes: int = -1
+    new_path: str = ""
+    thread: int = 0
+    program: str = ""
 
     def __str__(self) -> str:
         place = f" at {self.offset_bytes}" if self.offset_bytes >= 0 else ""
@@ -64,6 +72,20 @@ class CallNamer(Protocol):
 
     def name(self, call: Call) -> str:
         """Return the kind of a sync; empty for any other call."""
+
+
+class RoleNamer:
+    """Names the syncs of a process by the role of the file alone."""
+
+    def __init__(self, kind_of: Mapping[str, str]) -> None:
+        self._kind_of = kind_of
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing is counted."""
+
+    def name(self, call: Call) -> str:
+        """Return the kind of a sync; empty for any other call."""
+        return self._kind_of.get(call.role, "") if call.name is CallName.SYNC else ""
 
 
 class _NamerOf(Protocol):
@@ -105,10 +127,15 @@ class BackgroundSyncs(Syncs, Protocol):
 
 def syncs_of(engine: Engine) -> Syncs | None:
     """Return an engine's module `syncs`, or None; raise TypeError if it lacks something."""
-    found = engine.part("syncs")
-    if found is not None and not isinstance(found, Syncs):
+    module = engine.part("syncs")
+    if module is not None and not isinstance(module, Syncs):
         raise TypeError(f"{engine.module}.syncs lacks what the rig needs; see docs/extend/engine.md")
-    return found
+    return module
+
+
+def by_name(*kinds: SyncKind) -> Mapping[str, SyncKind]:
+    """Return the syncs that an engine makes by their names, in this order."""
+    return {kind.name: kind for kind in kinds}
 
 
 def kinds(engine: Engine, settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -116,10 +143,10 @@ def kinds(engine: Engine, settings: Mapping[str, str]) -> tuple[str, ...]:
     syncs = syncs_of(engine)
     if syncs is None:
         return ()
-    found = {kind for sequence in syncs.sequences(settings) for kind in sequence.split()}
+    present = {kind for sequence in syncs.sequences(settings) for kind in sequence.split()}
     if isinstance(syncs, BackgroundSyncs):
-        found |= set(syncs.background(settings))
-    return tuple(kind for kind in syncs.KINDS if kind in found)
+        present |= set(syncs.background(settings))
+    return tuple(kind for kind in syncs.KINDS if kind in present)
 
 
 def in_roles(engine: Engine, sequence: str) -> str:

@@ -39,53 +39,59 @@ __all__ = [
     "syncs_on_close",
     "unsafe",
 ]
-_OTHERS = ("filesystem", "attributes", "kernel", "fiemap", "md")
+_OTHERS = ("filesystem", "attributes", "checked", "extblocks", "kernel", "fiemap", "md", "roles")
 
 
 @cache
 def filesystems() -> tuple[FileSystem, ...]:
     """Return every file system and variant, sorted by word; raise TypeError for one that is not a FileSystem."""
-    found: list[FileSystem] = []
+    variants: list[FileSystem] = []
     for module in pkgutil.iter_modules(__path__):
         if module.name not in _OTHERS:
             for variant in importlib.import_module(f"{__name__}.{module.name}").VARIANTS:
                 if not isinstance(variant, FileSystem):
                     raise TypeError(f"rig.filesystems.{module.name}: {variant!r} is not a FileSystem")
-                found.append(variant)
-    return tuple(sorted(found, key=lambda variant: variant.word))
+                variants.append(variant)
+    return tuple(sorted(variants, key=lambda variant: variant.word))
 
 
 def default_filesystems() -> tuple[FileSystem, ...]:
     """Return the file systems that are measured if no scenario is named."""
-    return tuple(found for found in filesystems() if found.is_default)
+    return tuple(filesystem for filesystem in filesystems() if filesystem.is_default)
 
 
 def filesystem_named(word: str) -> FileSystem:
     """Return a file system; raise UsageError naming the choices."""
-    for found in filesystems():
-        if found.word == word:
-            return found
-    raise UsageError(f"unknown file system {word!r}; there are: {', '.join(found.word for found in filesystems())}")
+    for filesystem in filesystems():
+        if filesystem.word == word:
+            return filesystem
+    raise UsageError(
+        f"unknown file system {word!r}; there are: {', '.join(filesystem.word for filesystem in filesystems())}"
+    )
 
 
 def unsafe(word: str, fault: str) -> str:
     """Return why nothing is promised on a file system under a fault; empty if promises hold, or if it is unknown."""
-    return next((found.unsafe.get(fault, "") for found in filesystems() if found.word == word), "")
+    return next((filesystem.unsafe.get(fault, "") for filesystem in filesystems() if filesystem.word == word), "")
 
 
 def keeps_order(word: str) -> bool:
     """Return whether a crash leaves the files of a file system as they were at one moment; False for an unknown one."""
-    return any(found.keeps_order for found in filesystems() if found.word == word)
+    return any(filesystem.keeps_order for filesystem in filesystems() if filesystem.word == word)
 
 
 def syncs_on_close(word: str) -> bool:
     """Return whether a file that is closed or unlocked on a file system is as safe as after a sync."""
-    return any(found.syncs_on_close for found in filesystems() if isinstance(found, Served) and found.word == word)
+    return any(
+        filesystem.syncs_on_close
+        for filesystem in filesystems()
+        if filesystem.word == word and isinstance(filesystem, Served)
+    )
 
 
 def is_served(word: str) -> bool:
     """Return whether programs reach a file system through a server; False for an unknown one."""
-    return any(found.word == word for found in filesystems() if isinstance(found, Served))
+    return any(isinstance(filesystem, Served) for filesystem in filesystems() if filesystem.word == word)
 
 
 def holding(filesystem: FileSystem, file_count: int) -> FileSystem:

@@ -15,24 +15,22 @@ import fcntl
 import os
 import re
 import struct
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from rig.filesystems import kernel
 from rig.filesystems.attributes import NOCOW, below, set_nocow
+from rig.filesystems.checked import CheckedFileSystem, one_line, run
 
 _UUID = "12345678-1234-1234-1234-123456789abc"
 _DEVICE_UUID = "87654321-4321-4321-4321-cba987654321"
-_LIMIT_S = 120
-_CLEAN = 0
 # Lines of `btrfs check` that report progress and counts, not findings.
 _PROGRESS = re.compile(
     r"\[\d/\d\]|Opening filesystem|Checking filesystem|UUID:|total |btree space|file data|\s*referenced|found "
 )
-_SAID_CHARS = 400
 # The lines of dump-super that say how it was made.
 _MADE = ("csum_type", "total_bytes", "sectorsize", "nodesize", "num_devices", "compat_ro_flags", "incompat_flags")
 # KERN_WARNING, the level at which a wrong checksum is logged.
@@ -62,49 +60,42 @@ _CRC32C = tuple(_crc32c_table())
 
 
 @dataclass(frozen=True)
-class Btrfs:
+class Btrfs(CheckedFileSystem):
     """The file system with its mount options."""
 
-    word: str
+    CHECKER: ClassVar[tuple[str, ...]] = ("btrfs", "check")
+    # It does not read the data.
+    LOOKS: ClassVar[tuple[str, ...]] = ("--readonly",)
+    REPAIRS: ClassVar[tuple[str, ...]] = ("--repair", "--force")
+    ANSWERS: ClassVar[str] = "y\n"
+
+    kernel_type: str = "btrfs"
     mount_options: str = _NO_DISCARDS
     reads_back: tuple[str, ...] = ("space_cache=v2",)
     # With flushoncommit a commit has everything written before it; without an fsync only a commit reaches the disk.
     keeps_order: bool = False
-    kernel_type: str = "btrfs"
     modules: tuple[str, ...] = ("libcrc32c", "xor", "raid6_pq", "btrfs")
-    kernel: str = ""
     # By default metadata is stored twice; a smaller disk has no room for both copies (109 MiB) and for data.
     disk_mib_min: int = 128
     options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard=sync"})
-    unsafe: Mapping[str, str] = field(default_factory=dict)
     # FIEMAP gives Btrfs's own logical addresses, which chunks map to the device.
     maps_files: bool = False
-    is_default: bool = False
 
     def make(self, device: str) -> None:
         """Make the file system."""
-        _run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-U", _UUID, "--device-uuid", _DEVICE_UUID, device)
+        run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-U", _UUID, "--device-uuid", _DEVICE_UUID, device)
 
     def made_as(self, device: str) -> str:
         """Return the format, read from the superblock."""
-        return superblock(_run("btrfs", "inspect-internal", "dump-super", device).stdout)
+        return superblock(run("btrfs", "inspect-internal", "dump-super", device))
 
-    def mounted_with(self, device: str) -> str:
-        """Return all mount options, the default ones too."""
-        return kernel.mount_options(device)
-
-    def damage(self, device: str) -> str:
-        """Return what `btrfs check` complains about; empty if nothing. It does not read the data."""
-        process = _check("--readonly", device)
-        return "" if process.returncode == _CLEAN else _told(process)
-
-    def repair(self, device: str) -> str:
-        """Repair what `btrfs check` finds."""
-        return _told(_check("--repair", "--force", device))
+    def complaints(self, output: str) -> str:
+        """Return what `btrfs check` says without its progress and its counts."""
+        return one_line([line for line in output.splitlines() if not _PROGRESS.match(line)])
 
     def error_count(self, device: str) -> int:
         """Return the errors that the driver has counted, and the warnings in the kernel's messages."""
-        return counted((_DEVICES / "1/error_stats").read_text()) + warnings(kernel.messages(), device)
+        return error_count((_DEVICES / "1/error_stats").read_text()) + warnings(kernel.messages(), device)
 
 
 @dataclass(frozen=True)
@@ -136,10 +127,10 @@ class MirroredBtrfs(Btrfs):
 
     def make_on_two(self, first: str, second: str, first_mib: int) -> None:  # noqa: ARG002 - it takes the whole disks
         """Make the file system."""
-        _run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-d", "raid1", "-m", "raid1", "-U", _UUID, first, second)
+        run("mkfs.btrfs", "-q", "-f", "--nodiscard", "-d", "raid1", "-m", "raid1", "-U", _UUID, first, second)
 
     @contextmanager
-    def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+    def unite(self, first: str, second: str) -> Iterator[tuple[str, str]]:
         """Make both disks known; give one of them, and `degraded` if the other is no longer part of the file system."""
         _forget()
         try:
@@ -161,12 +152,15 @@ class MirroredBtrfs(Btrfs):
 
     def error_count(self, device: str) -> int:  # noqa: ARG002 - messages name either of the two disks
         """Return the errors counted of both disks, and the warnings in the kernel's messages."""
-        counts = sum(counted(path.read_text()) for path in _DEVICES.glob("*/error_stats"))
+        counts = sum(error_count(path.read_text()) for path in _DEVICES.glob("*/error_stats"))
         return counts + warnings(kernel.messages())
 
 
 def _variant(word: str, options: str, *reads_back: str, keeps_order: bool = False) -> Btrfs:
-    return Btrfs(f"btrfs.{word}", f"{_NO_DISCARDS},{options}", ("space_cache=v2", *reads_back), keeps_order)
+    return Btrfs(
+        f"btrfs.{word}", mount_options=f"{_NO_DISCARDS},{options}", reads_back=("space_cache=v2", *reads_back),
+        keeps_order=keeps_order,
+    )  # fmt: skip
 
 
 VARIANTS = (
@@ -179,15 +173,10 @@ VARIANTS = (
 )
 
 
-def superblock(said: str) -> str:
+def superblock(output: str) -> str:
     """Return the lines of dump-super that say how it was made, with the names of their flags, in one line."""
-    found = ((name, re.search(rf"^{name}[ \t]+(.*(?:\n[ \t].*)*)", said, re.MULTILINE)) for name in _MADE)
-    return "; ".join(f"{name}: {' '.join(match[1].split())}" for name, match in found if match)
-
-
-def complaints(said: str) -> str:
-    """Return what `btrfs check` says without its progress and its counts."""
-    return " ".join(" ".join(line for line in said.splitlines() if not _PROGRESS.match(line)).split())
+    matches = ((name, re.search(rf"^{name}[ \t]+(.*(?:\n[ \t].*)*)", output, re.MULTILINE)) for name in _MADE)
+    return "; ".join(f"{name}: {' '.join(match[1].split())}" for name, match in matches if match)
 
 
 def is_sound(superblock: bytes) -> bool:
@@ -204,7 +193,7 @@ def crc32c(data: bytes) -> int:
     return register ^ 0xFFFFFFFF
 
 
-def counted(error_stats: str) -> int:
+def error_count(error_stats: str) -> int:
     """Return the sum of the errors in the text of an `error_stats`."""
     return sum(int(line.split()[1]) for line in error_stats.splitlines())
 
@@ -212,11 +201,7 @@ def counted(error_stats: str) -> int:
 def warnings(messages: str, device: str = "") -> int:
     """Return how many of the kernel's messages are warnings or worse of Btrfs on a device, or on any."""
     name = re.escape(device.rpartition("/")[2]) or r"[^ )]+"
-    return len(kernel.said(messages, re.compile(rf"BTRFS \w+ \(device {name}[ )]"), _WARNING_LEVEL))
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S)
+    return len(kernel.messages_like(messages, re.compile(rf"BTRFS \w+ \(device {name}[ )]"), _WARNING_LEVEL))
 
 
 def _is_sound(disk: str) -> bool:
@@ -246,13 +231,3 @@ def _control(request: int, disk: str = "") -> None:
         fcntl.ioctl(node, request, bytearray(_ARGUMENTS.pack(0, disk.encode())))
     finally:
         os.close(node)
-
-
-def _check(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["btrfs", "check", *words], capture_output=True, text=True, timeout=_LIMIT_S, check=False, input="y\n"
-    )
-
-
-def _told(process: subprocess.CompletedProcess[str]) -> str:
-    return f"btrfs check {process.returncode}: {complaints(process.stdout + process.stderr)[:_SAID_CHARS]}"

@@ -9,14 +9,17 @@ cache need not keep. The kernel's documentation allows that on a disk whose cach
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, TypeVar
 
-from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS
-from rig.filesystems import md
+from rig.contract.faultspecs import CACHE_LOSING_FAULTS, CRASH_FAULTS
+from rig.contract.places import FilePlaces
+from rig.filesystems import extblocks, md
+from rig.filesystems.filesystem import FileSystem
+from rig.filesystems.roles import BlockRole, Read
 
 DISK_MIB = 64
 JOURNAL_DISK_MIB = 8
@@ -54,24 +57,9 @@ _MADE = ("Filesystem features", "Inode count", "Block count", "Block size", "Ino
 
 
 @dataclass(frozen=True)
-class Ext:
+class Ext(FileSystem):
     """One format with its options."""
 
-    word: str
-    kernel_type: str
-    mount_options: str = ""
-    options_by_fault: Mapping[str, str] = field(default_factory=lambda: _DISCARDS)
-    # Words that the mount options must contain when read back.
-    reads_back: tuple[str, ...] = ()
-    unsafe: Mapping[str, str] = field(default_factory=dict)
-    # With data=journal all data goes through the journal, in transactions.
-    keeps_order: bool = False
-    maps_files: bool = True
-    is_default: bool = False
-    disk_mib_min: int = DISK_MIB
-    # The driver is built into the kernel.
-    modules: tuple[str, ...] = ()
-    kernel: str = ""
     extended: str = _EXTENDED
     # Features, in the words of mkfs, beyond the defaults of the format.
     features: str = ""
@@ -89,8 +77,8 @@ class Ext:
     def made_as(self, device: str) -> str:
         """Return the format, read by dumpe2fs."""
         command = ["dumpe2fs", "-h", device]
-        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
-        lines = [line.partition(":")[::2] for line in said.splitlines()]
+        output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
+        lines = [line.partition(":")[::2] for line in output.splitlines()]
         return "; ".join(f"{name}: {' '.join(value.split())}" for name, value in lines if name in _MADE)
 
     def mounted_with(self, device: str) -> str:
@@ -100,11 +88,15 @@ class Ext:
 
     def damage(self, device: str) -> str:
         """Return what e2fsck complains about; empty if nothing."""
-        return _checked("-n", device)
+        return _check("-n", device)
 
     def repair(self, device: str) -> str:
         """Repair what e2fsck finds."""
-        return _said(_e2fsck("-y", device))
+        return _check_text(_e2fsck("-y", device))
+
+    def role_of(self, offset_bytes: int, data: bytes, read: Read, files: Sequence[FilePlaces]) -> BlockRole | None:
+        """Return what a write to the device is, None for data of a file."""
+        return extblocks.role_of(offset_bytes, data, read, files)
 
     def error_count(self, device: str) -> int:
         """Return the number of errors that the driver has counted."""
@@ -141,7 +133,7 @@ class Ext2(Ext):
     def recover(self, device: str) -> str:
         """Repair it; return what e2fsck found, empty if it only noted that the file system had not been unmounted."""
         process = _e2fsck("-y", device)
-        return _said(process) if _ANSWER in process.stdout or process.returncode > _REPAIRED else ""
+        return _check_text(process) if _ANSWER in process.stdout or process.returncode > _REPAIRED else ""
 
 
 class LoggedExt(Ext):
@@ -166,13 +158,13 @@ class JournaledExt(LoggedExt):
         _run(f"mkfs.{self.kernel_type}", *self._common, "-J", f"device={second}", first, f"{first_mib}M")
 
     @contextmanager
-    def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+    def unite(self, first: str, second: str) -> Iterator[tuple[str, str]]:
         """Give the disk with the data, and the option that names the journal's disk."""
         yield first, f"journal_path={second}"
 
     def damage_on_two(self, device: str, second: str) -> str:
         """Return what e2fsck complains about if the journal is on the second disk."""
-        return _checked("-n", "-j", second, device)
+        return _check("-n", "-j", second, device)
 
 
 @dataclass(frozen=True)
@@ -192,13 +184,13 @@ class MirroredExt(LoggedExt):
     def make_on_two(self, first: str, second: str, first_mib: int) -> None:  # noqa: ARG002 - it takes the whole disks
         """Make the mirror, and the file system on it."""
         md.make(first, second)
-        with md.assembled(first, second) as device:
+        with md.assemble(first, second) as device:
             self.make(device)
 
     @contextmanager
-    def united(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+    def unite(self, first: str, second: str) -> Iterator[tuple[str, str]]:
         """Assemble the mirror of the disks whose superblock is sound, and give its device."""
-        with md.assembled(first, second) as device:
+        with md.assemble(first, second) as device:
             yield device, ""
 
     def made_as(self, device: str) -> str:
@@ -214,6 +206,7 @@ def _ext4(
     word: str, *reads_back: str, options: str = "", unsafe: Mapping[str, str] | None = None, features: str = ""
 ) -> JournaledExt:
     made = newest(JournaledExt, word, *reads_back, unsafe=unsafe or {})
+    # Then all data goes through the journal, in transactions.
     order = "data=journal" in reads_back
     return replace(made, mount_options=options, keeps_order=order, is_default=word == "ext4", features=features)
 
@@ -248,14 +241,14 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def _checked(*words: str) -> str:
+def _check(*words: str) -> str:
     process = _e2fsck(*words)
-    return "" if process.returncode == _CLEAN else _said(process)
+    return "" if process.returncode == _CLEAN else _check_text(process)
 
 
 def _e2fsck(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["e2fsck", "-f", *words], capture_output=True, text=True, timeout=_LIMIT_S, check=False)
 
 
-def _said(process: subprocess.CompletedProcess[str]) -> str:
+def _check_text(process: subprocess.CompletedProcess[str]) -> str:
     return f"e2fsck {process.returncode}: {' '.join(process.stdout.split())[:_SAID_CHARS]}"

@@ -10,18 +10,16 @@ in the directory of a new file; `nobarrier` does not flush the disk.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from rig.contract.arms import CACHE_LOSING_FAULTS
+from rig.contract.faultspecs import CACHE_LOSING_FAULTS
 from rig.filesystems import kernel
+from rig.filesystems.checked import CheckedFileSystem, one_line, run
 
 _UUID = "12345678-1234-1234-1234-123456789abc"
-_LIMIT_S = 120
-_CLEAN = 0
-_SAID_CHARS = 400
 # How fsck.f2fs marks what is wrong, among lines about everything that it checks.
 _COMPLAINT = re.compile(r"\[(?:ASSERT|FIX)\]|\[Fail\]|\s*Error:")
 # The lines of dump.f2fs that say how it was made.
@@ -37,44 +35,33 @@ _NO_BARRIERS = dict.fromkeys(CACHE_LOSING_FAULTS, "its fsync does not flush the 
 
 
 @dataclass(frozen=True)
-class F2fs:
+class F2fs(CheckedFileSystem):
     """The file system with its mount options."""
 
-    word: str
-    mount_options: str
-    reads_back: tuple[str, ...]
-    unsafe: Mapping[str, str] = field(default_factory=dict)
+    CHECKER: ClassVar[tuple[str, ...]] = ("fsck.f2fs",)
+    # It does not read the data.
+    LOOKS: ClassVar[tuple[str, ...]] = ("--dry-run",)
+    REPAIRS: ClassVar[tuple[str, ...]] = ("-f", "-y")
+
     kernel_type: str = "f2fs"
     # The driver asks for the checksum by name.
     modules: tuple[str, ...] = ("crc32_generic", "lz4_compress", "lz4hc_compress", "f2fs")
     kernel: str = "generic"
     # A log needs room: mkfs.f2fs sets aside 95 % of the smallest possible disk, 44 MiB, and 25 % of this one.
     disk_mib_min: int = 128
-    options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard"})
-    keeps_order: bool = False
-    maps_files: bool = True
-    is_default: bool = False
 
     def make(self, device: str) -> None:
         """Make the file system; the number of its first checkpoint is not random."""
-        _run("mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", _UUID, device)
+        run("mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", _UUID, device)
 
     def made_as(self, device: str) -> str:
         """Return the format, read by dump.f2fs."""
-        return format_of(_run("dump.f2fs", device).stdout)
+        return format_of(run("dump.f2fs", device))
 
-    def mounted_with(self, device: str) -> str:
-        """Return all mount options, the default ones too."""
-        return kernel.mount_options(device)
-
-    def damage(self, device: str) -> str:
-        """Return what fsck.f2fs complains about; empty if nothing. It does not read the data."""
-        process = _fsck("--dry-run", device)
-        return "" if process.returncode == _CLEAN else _told(process)
-
-    def repair(self, device: str) -> str:
-        """Repair what fsck.f2fs finds."""
-        return _told(_fsck("-f", "-y", device))
+    def complaints(self, output: str) -> str:
+        """Return what fsck.f2fs finds wrong, without all that it finds right; everything if it marks nothing."""
+        lines = output.splitlines()
+        return one_line([line for line in lines if _COMPLAINT.search(line)] or lines)
 
     def error_count(self, device: str) -> int:
         """Return the errors in the kernel's messages, and one more if the driver asks for a check."""
@@ -85,7 +72,7 @@ class F2fs:
 
 def _variant(word: str, mode: str, unsafe: Mapping[str, str] | None = None) -> F2fs:
     option = f"fsync_mode={mode}"
-    return F2fs(word, f"{_NO_DISCARDS},{option}", (option,), unsafe or {})
+    return F2fs(word, mount_options=f"{_NO_DISCARDS},{option}", reads_back=(option,), unsafe=unsafe or {})
 
 
 VARIANTS = (
@@ -95,39 +82,17 @@ VARIANTS = (
 )
 
 
-def format_of(said: str) -> str:
+def format_of(output: str) -> str:
     """Return the lines of dump.f2fs that say how it was made, in one line."""
-    found = ((name, re.search(rf"^Info: {name} = (.*)$", said, re.MULTILINE)) for name in _MADE)
-    return "; ".join(f"{name}: {match[1].strip()}" for name, match in found if match)
-
-
-def complaints(said: str) -> str:
-    """Return what fsck.f2fs finds wrong, without all that it finds right; everything if it marks nothing as wrong."""
-    lines = said.splitlines()
-    found = [line for line in lines if _COMPLAINT.search(line)]
-    return " ".join(" ".join(found or lines).split())
+    matches = ((name, re.search(rf"^Info: {name} = (.*)$", output, re.MULTILINE)) for name in _MADE)
+    return "; ".join(f"{name}: {match[1].strip()}" for name, match in matches if match)
 
 
 def errors(messages: str, name: str) -> int:
     """Return how many of the kernel's messages are errors of f2fs on a device."""
-    return len(kernel.said(messages, re.compile(rf"F2FS-fs \({re.escape(name)}\): "), _ERROR_LEVEL))
+    return len(kernel.messages_like(messages, re.compile(rf"F2FS-fs \({re.escape(name)}\): "), _ERROR_LEVEL))
 
 
 def needs_check(status: str) -> bool:
     """Return whether the driver asks for a check, by the hexadecimal text of its `sb_status`."""
     return bool(int(status, 16) & _NEEDS_CHECK)
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S)
-
-
-def _fsck(*words: str) -> subprocess.CompletedProcess[str]:
-    command = ["fsck.f2fs", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, stdin=subprocess.DEVNULL
-    )
-
-
-def _told(process: subprocess.CompletedProcess[str]) -> str:
-    return f"fsck.f2fs {process.returncode}: {complaints(process.stdout + process.stderr)[:_SAID_CHARS]}"

@@ -42,10 +42,10 @@ def extents(descriptor: int, *, synced: bool = False) -> Iterator[FileExtent]:
         _HEADER.pack_into(request, 0, offset, (1 << 64) - 1 - offset, _SYNC if synced else 0, 0, _EXTENTS_MAX, 0)
         fcntl.ioctl(descriptor, _FIEMAP, request)
         count = _HEADER.unpack_from(request)[3]
-        found = [
+        mapped = [
             FileExtent(*_EXTENT.unpack_from(request, _HEADER.size + index * _EXTENT.size)) for index in range(count)
         ]
-        yield from found
-        if not found or found[-1].flags & _LAST:
+        yield from mapped
+        if not mapped or mapped[-1].flags & _LAST:
             return
-        offset = found[-1].file_offset + found[-1].length
+        offset = mapped[-1].file_offset + mapped[-1].length

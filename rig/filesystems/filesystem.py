@@ -5,78 +5,61 @@ A variant, the same file system with other options, is part of the word in ids: 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Protocol, Self, runtime_checkable
 
 
-@runtime_checkable
-class FileSystem(Protocol):
+@dataclass(frozen=True)
+class FileSystem(ABC):
     """One file system or variant. Devices are device nodes in the guest."""
 
-    @property
-    def word(self) -> str:
-        """Return the word in ids."""
+    # The word in ids, and the type that mount(2) expects.
+    word: str
+    kernel_type: str
+    # The options that every mount uses, and the further options that a fault needs: fault -> options.
+    mount_options: str = ""
+    options_by_fault: Mapping[str, str] = field(default_factory=lambda: {"discard": "discard"})
+    # Words that `mounted_with` must hold; without one of them a recording is void.
+    reads_back: tuple[str, ...] = ()
+    # The faults under which an engine can promise nothing on it: fault -> why.
+    unsafe: Mapping[str, str] = field(default_factory=dict)
+    # Whether a crash leaves the files as they were at one moment, even what was written without a sync.
+    keeps_order: bool = False
+    # Whether FIEMAP says where on the device a file is; the cuts of a recovery are chosen by that.
+    maps_files: bool = True
+    # Whether it is measured if no scenario is named.
+    is_default: bool = False
+    # The size of the smallest usable disk; of both together if it needs two.
+    disk_mib_min: int = 64
+    # The kernel modules of its driver, each after those that it needs; none if it is built in.
+    modules: tuple[str, ...] = ()
+    # The kernel that has its driver, a file in `vm-images/kernels`; empty for the base image's kernel.
+    kernel: str = ""
 
-    @property
-    def kernel_type(self) -> str:
-        """Return the type that mount(2) expects."""
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Return the kernel modules of its driver, each after those that it needs; none if it is built in."""
-
-    @property
-    def kernel(self) -> str:
-        """Return the kernel that has its driver, a file in `vm-images/kernels`; empty for the base image's kernel."""
-
-    @property
-    def disk_mib_min(self) -> int:
-        """Return the size of the smallest usable disk; of both together if it needs two."""
-
-    @property
-    def mount_options(self) -> str:
-        """Return the options that every mount uses."""
-
-    @property
-    def options_by_fault(self) -> Mapping[str, str]:
-        """Return the further options that a fault needs: fault -> options. Faults without any are left out."""
-
-    @property
-    def reads_back(self) -> tuple[str, ...]:
-        """Return words that `mounted_with` must hold; without one of them a recording is void."""
-
-    @property
-    def unsafe(self) -> Mapping[str, str]:
-        """Return the faults under which an engine can promise nothing on it: fault -> why."""
-
-    @property
-    def keeps_order(self) -> bool:
-        """Return whether a crash leaves the files as they were at one moment, even what was written without a sync."""
-
-    @property
-    def maps_files(self) -> bool:
-        """Return whether FIEMAP says where on the device a file is; the cuts of a recovery are chosen by that."""
-
-    @property
-    def is_default(self) -> bool:
-        """Return whether it is measured if no scenario is named."""
-
+    @abstractmethod
     def make(self, device: str) -> None:
         """Make it on a device; write everything at once and nothing random, so that a recording is complete."""
 
+    @abstractmethod
     def made_as(self, device: str) -> str:
         """Return how it was made, read from an unmounted device."""
 
+    @abstractmethod
     def mounted_with(self, device: str) -> str:
         """Return the options of a mounted device as the kernel lists them, separated by commas."""
 
+    @abstractmethod
     def damage(self, device: str) -> str:
         """Return what its own check reports for an unmounted device; empty if clean."""
 
+    @abstractmethod
     def repair(self, device: str) -> str:
         """Repair an unmounted device as an administrator would; return the tool's report."""
 
+    @abstractmethod
     def error_count(self, device: str) -> int:
         """Return how many errors it has counted on a mounted device.
 
@@ -167,11 +150,11 @@ class TwoDisks(Protocol):
     def make_on_two(self, first: str, second: str, first_mib: int) -> None:
         """Make it on both disks; the first disk has `first_mib`."""
 
-    def united(self, first: str, second: str) -> AbstractContextManager[tuple[str, str]]:
+    def unite(self, first: str, second: str) -> AbstractContextManager[tuple[str, str]]:
         """Give, for the length of a block, the device to mount and the options with which both disks are mounted."""
 
     def damage_on_two(self, device: str, second: str) -> str:
-        """Return what its own check reports for an unmounted device that `united` gave, and the second disk."""
+        """Return what its own check reports for an unmounted device that `unite` gave, and the second disk."""
 
 
 @runtime_checkable

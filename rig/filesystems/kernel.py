@@ -47,13 +47,13 @@ def _buffer() -> ctypes.Array[ctypes.c_char]:
     return ctypes.create_string_buffer(_BUFFER_BYTES)
 
 
-def said(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
+def messages_like(text: str, beginning: re.Pattern[str], level_max: int) -> list[str]:
     """Return the kernel's messages that begin like this and are at least as severe as a level.
 
     include/linux/kern_levels.h lists the levels: the lower, the more severe.
     """
-    found = [match for line in text.splitlines() if (match := _MESSAGE.fullmatch(line))]
-    return [match[2] for match in found if int(match[1]) & 7 <= level_max and beginning.match(match[2])]
+    matches = [match for line in text.splitlines() if (match := _MESSAGE.fullmatch(line))]
+    return [match[2] for match in matches if int(match[1]) & 7 <= level_max and beginning.match(match[2])]
 
 
 def mount_options(device: str) -> str:

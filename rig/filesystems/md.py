@@ -48,7 +48,7 @@ def make(first: str, second: str) -> None:
 
 
 @contextmanager
-def assembled(first: str, second: str) -> Iterator[str]:
+def assemble(first: str, second: str) -> Iterator[str]:
     """Assemble the array for the length of a block; give its node.
 
     A disk whose superblock is not sound is left out. If neither is sound, give a node from which nothing can be

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rig.contract.arms import CRASH_FAULTS
+from rig.contract.faultspecs import CRASH_FAULTS
 from rig.filesystems import ext, kernel
 
 _SERVER = Path("/proc/fs/nfsd")

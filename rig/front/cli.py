@@ -13,12 +13,18 @@ import click
 
 from rig.contract.errors import RigError, UsageError
 from rig.front import options, programs
-from rig.front.measuring import extent, measured
+from rig.front.measuring import extent, measure
+from rig.front.outputs import Outputs, output_options
 from rig.front.rundirs import RUNS, newest_run
 from rig.front.verbs.advise import advise
 from rig.front.verbs.claims import claims
+from rig.front.verbs.compare import compare
+from rig.front.verbs.explain import explain
+from rig.front.verbs.export import export
+from rig.front.verbs.history import history, query
 from rig.front.verbs.images import image
-from rig.front.verbs.reports import conclude, report
+from rig.front.verbs.reports import conclude, conclude_shard, merge, report
+from rig.front.verbs.shell import shell
 from rig.front.verbs.speed import speed
 from rig.front.verbs.sweep import sweep
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
     from rig.planning.matrix import Profile
+    from rig.shards import Shard
 
 _USAGE, _INCONCLUSIVE = 2, 3
 
@@ -71,7 +78,14 @@ main.add_command(speed)
 main.add_command(claims)
 main.add_command(advise)
 main.add_command(report)
+main.add_command(merge)
+main.add_command(compare)
+main.add_command(history)
+main.add_command(query)
 main.add_command(sweep)
+main.add_command(explain)
+main.add_command(export)
+main.add_command(shell)
 
 
 @main.command()
@@ -81,16 +95,16 @@ main.add_command(sweep)
 @options.controls()
 def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, controls: bool) -> None:
     """List the scenarios that a run would measure. SCENARIO may contain * and ?."""
-    from rig.contract.arms import SPECS
+    from rig.contract.faultspecs import SPECS
     from rig.planning import matrix
 
     wanted = matrix.profile(profile, states or 0)
-    chosen, added = _chosen(scenarios, wanted, controls=controls)
+    chosen, added = _select(scenarios, wanted, controls=controls)
     if added:
         click.echo(added, err=True)
     for scenario in chosen:
         click.echo(scenario.id)
-    configured = matrix.configured(chosen, wanted)
+    configured = matrix.configure(chosen, wanted)
     state_count = sum(wanted.states_max_of(scenario) for scenario in configured if SPECS[scenario.fault].model)
     instants = sum(wanted.instants_of(scenario) for scenario in configured)
     most = f"at most {state_count} crash states and {instants} cut instants"
@@ -105,11 +119,17 @@ def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, contro
 @options.seed()
 @options.library()
 @programs.program_options
+@programs.dry_run()
 @options.tune()
 @options.pause_ms()
 @options.states()
+@options.fail_fast()
+@options.explain()
 @options.run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
 @options.jobs()
+@options.retries()
+@options.shard()
+@output_options
 def run(
     *,
     scenarios: tuple[str, ...],
@@ -119,11 +139,18 @@ def run(
     seed: int,
     library: str | None,
     program: str | None,
+    dry_run: bool,
     tuning: dict[str, str],
     pause_ms: int,
     states: int | None,
+    fail_fast: bool,
+    explain: bool,
     run_dir: Path | None,
     jobs: int,
+    retries: int,
+    shard: Shard | None,
+    outputs: Outputs,
+    transactions: int | None,
     **of_program: Any,
 ) -> None:
     """Measure scenarios (default: the main matrix), print the table and write the report.
@@ -132,18 +159,30 @@ def run(
     """
     from rig.contract.devices import device_named
     from rig.front import selection
+    from rig.front.explaining import explain_worst
     from rig.front.verbs.doctor import require_runs
     from rig.planning import matrix
 
-    wanted = matrix.profile(profile, states or 0)
+    if shard and outputs != Outputs():
+        raise UsageError("a shard alone is not judged: --junit, --summary, --baseline, --history go with `rig merge`")
+    if transactions and not program:
+        raise UsageError("--transactions goes with --program; a profile sets it for scenarios")
+    if dry_run:
+        sys.exit(programs.rehearse(program, **of_program))
+    wanted = matrix.profile(profile, states or 0, transactions or 0)
     # Fail before spending a minute on the image and the templates.
     require_runs(run_dir or RUNS.absolute())
-    chosen, added, build = _asked(scenarios, wanted, library, program, controls=controls, **of_program)
+    outputs.check()
+    chosen, added, build = _request(scenarios, wanted, library, program, controls=controls, **of_program)
     name = build.name if build else ""
-    chosen = matrix.configured(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
+    chosen = matrix.configure(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
-    target = measured(chosen, wanted, run_dir, build=build, added=added, jobs=jobs)
-    sys.exit(conclude(target, wanted.exposure_min))
+    target = measure(
+        chosen, wanted, run_dir, build=build, added=added, jobs=jobs, shard=shard, retries=retries, fail_fast=fail_fast
+    )
+    if explain and not shard:
+        explain_worst(target, wanted.exposure_min, build)
+    sys.exit(conclude_shard(target, shard) if shard else conclude(target, wanted.exposure_min, outputs))
 
 
 @main.command()
@@ -155,14 +194,14 @@ def run(
 def replay(scenario: str, state: str, library: str | None, image: str | None, run_dir: Path | None) -> None:
     """Rebuild one crash state of a run, reopen the database on it, and compare the verdict with the stored one."""
     from rig.campaign.replay import replay as replay_state
-    from rig.front.progress import shown
+    from rig.front.progress import show
     from rig.machines.guests import guests
     from rig.store import Run
 
     target = Run.open(run_dir or newest_run(having=scenario))
     stored = target.scenario(scenario)
     build = programs.of_run(stored, library, image)
-    with shown() as progress, guests([build] if build else [], progress.says) as source:
+    with show() as progress, guests([build] if build else [], progress.says) as source:
         answer = replay_state(target, scenario, state, source.of(stored))
     for name, value in answer.facts.items():
         click.echo(f"{name:12} {value}")
@@ -195,16 +234,16 @@ def bench(*, quick: bool) -> None:
     measure(click.echo, quick=quick)
 
 
-def _chosen(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
+def _select(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
     """Return the scenarios to measure, and a line naming the controls that were added, or an empty line."""
     from rig.front import selection
 
-    asked = selection.chosen(patterns, profile)
+    asked = selection.select(patterns, profile)
     measured = selection.with_controls(asked) if controls else asked
     return measured, selection.added_line(asked, measured)
 
 
-def _asked(
+def _request(
     scenarios: tuple[str, ...], profile: Profile, library: str | None, program: str | None, *, controls: bool,
     **of_program: Any,
 ) -> tuple[list[Scenario], str, Library | None]:  # fmt: skip
@@ -214,11 +253,13 @@ def _asked(
     if program:
         if scenarios or library:
             raise UsageError("--program is measured alone: leave out --library and the names of scenarios")
-        found = programs.chosen(program, controls=controls, **of_program)
-        return found.scenarios, found.added, found.build
+        selected = programs.select(program, controls=controls, **of_program)
+        return selected.scenarios, selected.added, selected.build
     if any(of_program.values()):
-        raise UsageError("--fs, --fault, --promise and --image go with --program; scenarios are named: rig plan")
-    chosen, added = _chosen(scenarios, profile, controls=controls)
+        raise UsageError(
+            "--fs, --fault, --neighbour, --promise and --image go with --program; scenarios are named: rig plan"
+        )
+    chosen, added = _select(scenarios, profile, controls=controls)
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from rig.host.progress import Progress
     from rig.machines.guests import Guests, Machines
     from rig.planning.matrix import Profile
+    from rig.shards import Shard
     from rig.store import Run
 
 
-def measured(
+def measure(
     chosen: list[Scenario],
     wanted: Profile,
     run_dir: Path | None,
@@ -25,19 +27,38 @@ def measured(
     build: Library | None = None,
     added: str = "",
     jobs: int = 0,
+    shard: Shard | None = None,
+    retries: int = 0,
+    fail_fast: bool = False,
 ) -> Run:
-    """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first."""
-    from rig.campaign import campaign
-    from rig.front.progress import shown
-    from rig.machines.guests import guests
+    """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first.
 
-    with shown() as progress, guests([build] if build else [], progress.says) as source:
-        templates = _templates(chosen, source)
-        for line in filter(None, (added, *_introduction(chosen, wanted, templates))):
+    Of a shard, measure only its own scenarios. What could not be measured is tried again, up to `retries` times; no
+    verdict is ever judged again. With `fail_fast`, stop at the first crash state that breaks a promise of a scenario
+    without sabotage.
+    """
+    from rig.analysis.judging.outcome import breaks
+    from rig.campaign import campaign
+    from rig.front.progress import show
+    from rig.machines.guests import guests
+    from rig.shards import definition_of, split
+
+    with show() as progress, guests([build] if build else [], progress.says) as source:
+        chosen = source.able(chosen) if build else chosen
+        own = split(chosen, wanted, shard.count)[shard.number - 1] if shard else chosen
+        templates = _templates(own, source)
+        for line in filter(None, (added, *(_introduction(own, wanted, templates) if own else ()))):
             progress.says(line)
         definition = _definition(chosen, wanted, templates) | {"library": build.name if build else ""}
-        target = _target_run(run_dir, definition, progress)
-        campaign.Campaign(target, wanted, source, progress, jobs).measure(chosen)
+        target = _target_run(run_dir, definition_of(definition, shard) if shard else definition, progress)
+        fails = breaks if fail_fast else None
+        first_id = min(scenario.id for scenario in chosen)
+        campaign.Campaign(target, wanted, source, progress, jobs, fails).measure(own, first_id)
+        for _ in range(retries):
+            if not (again := [scenario for scenario in own if target.note_retry(scenario.id)]):
+                break
+            progress.says(f"measured again: {', '.join(scenario.id for scenario in again)}")
+            campaign.Campaign(target, wanted, source, progress, jobs, fails).measure(again, first_id)
     return target
 
 
@@ -45,7 +66,7 @@ def _templates(chosen: list[Scenario], source: Guests) -> dict[str, Machines]:
     """Return the templates that the scenarios need, by name; make what the cache lacks before anything is measured."""
     from rig.machines.guests import name_of
 
-    return {name: source.of(scenario) for name, scenario in sorted({name_of(one): one for one in chosen}.items())}
+    return {name: source.of(scenario) for name, scenario in sorted({name_of(item): item for item in chosen}.items())}
 
 
 def _introduction(chosen: list[Scenario], profile: Profile, templates: dict[str, Machines]) -> list[str]:
@@ -55,7 +76,10 @@ def _introduction(chosen: list[Scenario], profile: Profile, templates: dict[str,
     scenario = chosen[0]
     library = scenario.tuning.get("library", "")
     build = f"library {library}" if library else "the guest's own builds"
-    words = f"{extent(chosen)}: profile {profile.name}, device {scenario.device.name}, seed {scenario.seed}, {build}"
+    states_max, instants = profile.states_max_of(scenario), profile.instants_of(scenario)
+    counts = f"up to {states_max} states and {instants} cut instants each at first, more if they show too little"
+    begin = f"{extent(chosen)}, {counts}"
+    words = f"{begin}: profile {profile.name}, device {scenario.device.name}, seed {scenario.seed}, {build}"
     of_images = [
         f"image {each.recorder.image}; templates: recorder {each.recorder.identity}, "
         f"verifier {each.verifier.identity}, checker {each.checker.identity}; {qemu_version()}"
@@ -67,10 +91,10 @@ def _introduction(chosen: list[Scenario], profile: Profile, templates: dict[str,
 def extent(scenarios: list[Scenario]) -> str:
     """Return how many scenarios there are, and from how many recordings they are cut."""
     recordings = len({scenario.recording_key for scenario in scenarios})
-    return f"{_counted(len(scenarios), 'scenario')} from {_counted(recordings, 'recording')}"
+    return f"{_count_text(len(scenarios), 'scenario')} from {_count_text(recordings, 'recording')}"
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}{'s' if count != 1 else ''}"
 
 
@@ -81,10 +105,11 @@ def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, M
         "states": profile.states_max,
         "instants": profile.instants,
         "scenarios": [scenario.id for scenario in chosen],
-        "orders": {scenario.id: scenario.orders.message for scenario in chosen},
+        **({"focus": focus} if (focus := max(scenario.focus for scenario in chosen)) else {}),
+        "orders": {scenario.id: asdict(scenario.orders) for scenario in chosen},
         "templates": {
-            name: [one.recorder.identity, one.verifier.identity, one.checker.identity]
-            for name, one in templates.items()
+            name: [template.recorder.identity, template.verifier.identity, template.checker.identity]
+            for name, template in templates.items()
         },
     }
 
@@ -98,12 +123,12 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
         return Run.create(run_dir, definition)
     for folder in runs():
         try:
-            found = Run.create(folder, definition)
+            run = Run.create(folder, definition)
         except StoreError:
             continue
         if not (folder / REPORT).exists():
             progress.says(f"resuming the stopped run in {folder}")
-            return found
+            return run
     name = datetime.now().strftime(NAME)  # noqa: DTZ005 - see NAME
     progress.says(f"run directory {RUNS / name}")
     return Run.create(RUNS / name, definition)

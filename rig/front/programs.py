@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rig.contract.errors import UsageError
+from rig.contract.orders import Processor, Shim
+from rig.contract.scenario import NEIGHBOUR, OWN_WORKLOAD, name_of
 from rig.front import options
 
 if TYPE_CHECKING:
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
+    from rig.images.recipes import Needs
 
 DEFAULT_PROMISE, DEFAULT_FAULT = "durable", "powercut"
+NEIGHBOURS = ("sync",)
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,36 @@ def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--promise",
-            help=f"The promise that --program must keep: durable, prefix or atomic [default: {DEFAULT_PROMISE}].",
+            help="What --program must keep: durable, prefix or atomic, or several with commas between them "
+            f"[default: {DEFAULT_PROMISE}].",
         ),
         options.fault(help=f"A fault for --program; may be repeated [default: {DEFAULT_FAULT}]."),
-        options.fs(help="The file system for --program."),
+        options.filesystems(help="A file system for --program; may be repeated."),
+        click.option(
+            "--env",
+            "environment",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Start --program with this variable; may be repeated.",
+        ),
+        click.option(
+            "--arg",
+            "arguments",
+            multiple=True,
+            metavar="WORD",
+            help="Start --program with this word after all others; may be repeated.",
+        ),
+        options.transactions(
+            default=None,
+            show_default=False,
+            help="How many transactions --program carries out [default: as many as the profile says].",
+        ),
+        click.option("--focus", metavar="STEP", help="Cut --program only in the steps that it gives this name."),
+        click.option(
+            "--neighbour",
+            type=click.Choice(NEIGHBOURS),
+            help="Have another process sync a file of its own on the file system of --program.",
+        ),
         options.image(help="What --program needs in the guest: a file RECIPE.toml."),
         click.option(
             "--program", metavar="PATH", help="Your own program, instead of scenarios: docs/how-to/your-own-program.md."
@@ -47,51 +80,127 @@ def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def chosen(
+dry_run = partial(
+    click.option, "--dry-run", is_flag=True,
+    help="Carry out --program once in the guest, without a cut, and say what it did and what is wrong.",
+)  # fmt: skip
+
+
+def rehearse(program: str | None, **of_program: Any) -> int:
+    """Carry out a program without a cut, and return the exit code; raise UsageError if none is named."""
+    from rig.filesystems import default_filesystems
+    from rig.front.rehearsal import dry_run as carry_out
+
+    if not program:
+        raise UsageError("--dry-run carries out a program: name it with --program")
+    # It runs on a tmpfs, whatever file system is named.
+    of_program["filesystems"] = of_program["filesystems"] or (default_filesystems()[0].word,)
+    chosen = select(program, controls=False, **of_program)
+    return carry_out(chosen.scenarios[0], chosen.build, click.echo)
+
+
+def select(
     path: str,
-    filesystem: str | None,
+    filesystems: str | Sequence[str] | None,
     faults: Sequence[str],
     promise: str | None,
     image: str | Path | None = None,
     *,
     controls: bool = True,
+    workload: str = "",
+    focus: str | None = None,
+    neighbour: str | None = None,
+    environment: Sequence[str] = (),
+    arguments: Sequence[str] = (),
 ) -> Chosen:
-    """Return a program and the scenarios that measure it; raise UsageError naming the choices."""
-    from rig.engines import named
+    """Return a program and the scenarios that measure it; raise UsageError naming the choices.
+
+    Without a workload, the faults that most people mean also cut the program while it is made; not with a neighbour.
+    With a focus, only steps of this name are cut.
+    """
+    from rig.contract.faultspecs import SPECS
+    from rig.engines import engine_named
     from rig.engines.builds import library_for
+    from rig.engines.program.promises import Promised, spelling_of
     from rig.engines.program.spec import SPEC
-    from rig.filesystems import filesystem_named, filesystems
+    from rig.filesystems import default_filesystems, filesystem_named
     from rig.front import selection
-    from rig.images import needs
+    from rig.images import recipes
     from rig.planning import matrix
 
-    if filesystem is None:
-        raise UsageError(f"--program needs a file system: --fs {'|'.join(one.word for one in filesystems())}")
-    word, promise = filesystem_named(filesystem).word, promise or DEFAULT_PROMISE
+    asked_promise = promise or DEFAULT_PROMISE
     (promises,) = SPEC.settings.values()
-    if promise not in promises:
-        raise UsageError(f"unknown promise {promise!r}; there are: {', '.join(promises)}")
-    engine = named(SPEC.name)
-    offered = {one.id: one for one in matrix.scenarios_of([engine])}
+    if (promise := spelling_of(asked_promise)) not in promises:
+        raise UsageError(f"unknown promise {asked_promise!r}; there are: {', '.join(Promised)}, or some of them")
+    engine = engine_named(SPEC.name)
+    offered = {scenario.id: scenario for scenario in matrix.scenarios_of([engine])}
     asked = []
-    for fault in faults or (DEFAULT_FAULT,):
-        matrix.require_measurable(engine, filesystem_named(word), fault)
-        asked.append(offered[f"{SPEC.name}-{word}-{promise}_{fault}"])
-    measured = selection.with_own_controls(asked) if controls else asked
-    build, added = library_for({SPEC.name}, path), selection.added_line(asked, measured)
-    if image:
-        build = replace(build, image=needs.of_file(Path(image)).name)
-        measured = [replace(one, tuning={**one.tuning, "image": build.image}) for one in measured]
+    words = [filesystems] if isinstance(filesystems, str) else filesystems or [default_filesystems()[0].word]
+    for filesystem, fault in itertools.product(map(filesystem_named, words), faults or (DEFAULT_FAULT,)):
+        matrix.require_measurable(engine, filesystem, fault)
+        if focus and (SPECS[fault].cuts_recovery or not SPECS[fault].model or workload not in {"", OWN_WORKLOAD}):
+            raise UsageError(f"--focus is for faults that cut what is recorded, and for no creation; not for {fault}")
+        is_made_too = fault in matrix.DEFAULT_FAULTS and not focus and not neighbour
+        workloads = [workload] if workload else [OWN_WORKLOAD, *(SPEC.own_workloads if is_made_too else ())]
+        tuned = NEIGHBOUR if neighbour else ""
+        names = [name_of({"promise": promise}, each, tuned=tuned) for each in workloads]
+        asked += [_scenario_named(offered, f"{SPEC.name}-{filesystem.word}-{name}_{fault}") for name in names]
+    measured = selection.with_controls(asked) if controls else asked
+    added = selection.added_line(asked, measured)
+    needs = recipes.of_file(Path(image)) if image else None
+    build = library_for({SPEC.name}, str(_program_of(Path(path), Path(image)) if image else path))
+    tuning = _tuning(Path(path).name, needs, environment, arguments)
+    processor = needs.processor if needs else Processor.PLAIN
+    build = replace(build, image=needs.name if needs else "")
+    measured = [replace(scenario, tuning={**scenario.tuning, **tuning}, processor=processor) for scenario in measured]
+    if focus:
+        # A program without syncs leaves few states to cut inside a step, and is cut everywhere.
+        measured = [scenario if scenario.shim != Shim.NONE else replace(scenario, focus=focus) for scenario in measured]
     return Chosen(build, measured, added)
+
+
+def _scenario_named(offered: Mapping[str, Scenario], name: str) -> Scenario:
+    from rig.planning.tunings import NEIGHBOUR_FAULTS
+
+    if name not in offered:
+        raise UsageError(
+            f"there is no {name}: a program has a neighbour at work, under {', '.join(NEIGHBOUR_FAULTS)}, "
+            "and on a file system that keeps what it has synced and has no server"
+        )
+    return offered[name]
+
+
+def _program_of(path: Path, image: Path) -> Path:
+    """Return the program that the build of a recipe has made, or the user's own file."""
+    from rig.images import recipes
+
+    folder = recipes.built_folder(image)
+    own, place = image.parent.resolve(), path.resolve()
+    return folder / place.relative_to(own) if folder != image.parent and place.is_relative_to(own) else path
+
+
+def _tuning(name: str, needs: Needs | None, environment: Sequence[str], arguments: Sequence[str]) -> dict[str, str]:
+    """Return what is part of a program's scenarios: its name, its recipe, and what the user starts it with."""
+    for word in environment:
+        if not word.partition("=")[0] or "=" not in word:
+            raise UsageError(f"--env {word}: a variable is NAME=VALUE")
+    tuning = {
+        "program": name,
+        "release": needs.version if needs else "",
+        "image": needs.name if needs else "",
+        "environment": json.dumps(environment) if environment else "",
+        "arguments": json.dumps(arguments) if arguments else "",
+    }
+    return {key: value for key, value in tuning.items() if value}
 
 
 def of_run(stored: Scenario, library: str | None, image: str | None) -> Library | None:
     """Return the build of a stored scenario with its image; `library` and `image` are what the user names again."""
     from rig.engines.builds import library_of_run
-    from rig.images import needs
+    from rig.images import recipes
 
     wanted = stored.tuning.get("image", "")
     if image:
-        needs.require_of_run(wanted, Path(image))
+        recipes.require_of_run(wanted, Path(image))
     build = library_of_run(stored, library)
     return replace(build, image=wanted) if build else None

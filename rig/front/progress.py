@@ -24,11 +24,11 @@ class _Lines:
 
         standard_error().print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def planned(self, cut_count: int) -> None:
+    def expect(self, cut_count: int) -> None:
         with self._lock:
             self._planned += cut_count
 
-    def judged(self, cut_count: int) -> None:
+    def advance(self, cut_count: int) -> None:
         with self._lock:
             self._judged += cut_count
             if time.monotonic() - self._said_s < _LINE_EVERY_S:
@@ -38,7 +38,7 @@ class _Lines:
 
 
 @contextmanager
-def shown(doing: str = "recording and checking crash states", counted: str = "cuts judged") -> Iterator[_Lines]:
+def show(doing: str = "recording and checking crash states", counted: str = "cuts judged") -> Iterator[_Lines]:
     """Show progress on standard error for the length of a block: what is being done, and what is counted."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -67,9 +67,9 @@ class _Bar(_Lines):
     def says(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False)
 
-    def planned(self, cut_count: int) -> None:
-        super().planned(cut_count)
+    def expect(self, cut_count: int) -> None:
+        super().expect(cut_count)
         self._bar.update(self._task, total=self._planned)
 
-    def judged(self, cut_count: int) -> None:
+    def advance(self, cut_count: int) -> None:
         self._bar.advance(self._task, cut_count)

@@ -18,17 +18,19 @@ is in docs/how-to/your-own-program.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES
+from rig.contract.scenario import OWN_WORKLOAD
 from rig.front import programs
 
 if TYPE_CHECKING:
+    from rig.analysis.explain.story import Telling
     from rig.analysis.judging.outcome import Row, Summary
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
@@ -45,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rig-library", default=None, help="another build of the engine: a shared library, or NAME==VERSION"
     )
     group.addoption("--rig-run-dir", default=None, help="run directory; a run that is there already is resumed")
+    group.addoption(
+        "--rig-no-explain", action="store_true", help="do not explain the worst state that breaks a promise"
+    )
     group.addoption(
         "--rig-scenarios", default="default", help="scenarios if no marker names any: default, all, or a pattern"
     )
@@ -65,7 +70,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "durability",
         [
             pytest.param(scenario, marks=pytest.mark.durability, id=scenario.id)
-            for scenario in _offered(metafunc.config, patterns)
+            for scenario in _offer(metafunc.config, patterns)
         ],
         indirect=True,
     )
@@ -78,6 +83,7 @@ class Measured:
     row: Row
     summary: Summary
     failures: dict[str, str]
+    tellings: Mapping[str, Telling] = field(default_factory=dict)
 
     def check(self) -> None:
         """Fail the test, with the table and a line to replay each loss, unless the result is the expected one.
@@ -93,12 +99,14 @@ class Measured:
 
     def text(self) -> str:
         """Return the table of the scenario and its controls, and the states that broke the promise, ready to replay."""
+        from rig.analysis.show import broken
         from rig.analysis.show.table import explanation, table_text
 
         lines = [table_text(self.summary, 110)]
         if self.row.is_sabotaged:
             # The table leaves this out, because the scenario's promise is meant to break.
             lines += explanation(self.row)
+        lines += broken.lines(broken.breaks(self.summary, self.tellings))
         lines += [f"not measured {scenario}: {message}" for scenario, message in self.failures.items()]
         return "\n".join(lines)
 
@@ -109,8 +117,8 @@ class Measured:
         from rig.contract.orders import DROP_PREFIX
 
         scenario = self.row.outcome.scenario
-        found = expectation(scenario)
-        if scenario.shim.startswith(DROP_PREFIX) and found is not None and not found.matters:
+        expected = expectation(scenario)
+        if scenario.shim.startswith(DROP_PREFIX) and expected is not None and not expected.matters:
             return {Result.KEPT, Result.BROKEN}
         if self.row.is_sabotaged:
             return {Result.BROKEN}
@@ -160,8 +168,10 @@ def durability(
     record_property: Callable[[str, object], None],
 ) -> Measured:
     """Measure one scenario and the controls of its group."""
+    from rig.analysis.history.figures import figures
     from rig.front.selection import with_controls
-    from rig.machines.guests import BASE, name_of
+    from rig.images.recipes import BASE
+    from rig.machines.guests import name_of
 
     library = rig_library.name if rig_library else ""
     scenario: Scenario = request.param
@@ -169,7 +179,7 @@ def durability(
     name = name_of(scenario)
     folder = rig_run_dir if name == BASE else rig_run_dir.with_name(f"{rig_run_dir.name}-{name}")
     measured = _measure(request.config, rig_guests.of(scenario), library, folder, scenario, with_controls([scenario]))
-    for name, value in _properties(measured.row).items():
+    for name, value in asdict(figures(measured.row)).items():
         record_property(name, value)
     return measured
 
@@ -178,15 +188,17 @@ def _measure(  # noqa: PLR0917 - the types differ, except for two scenarios; myp
     config: pytest.Config, machines: Machines, library: str, run_dir: Path, scenario: Scenario, together: list[Scenario]
 ) -> Measured:
     """Measure a scenario together with others, which are its controls."""
+    from rig.analysis.show.broken import breaks
     from rig.campaign import campaign
     from rig.contract.devices import device_named
+    from rig.front.explaining import explain_break, tellings
     from rig.planning import matrix
     from rig.store import Run
 
     profile = matrix.profile(config.getoption("--rig-profile"))
     device = device_named(config.getoption("--rig-device"))
     seed = config.getoption("--rig-seed")
-    wanted = matrix.configured(together, profile, device, seed, library)
+    wanted = matrix.configure(together, profile, device, seed, library)
     definition = {
         "profile": profile.name,
         "device": device.name,
@@ -198,38 +210,49 @@ def _measure(  # noqa: PLR0917 - the types differ, except for two scenarios; myp
     run = Run.create(run_dir, definition)
     jobs = 1 if hasattr(config, "workerinput") else 0
     campaign.Campaign(run, profile, machines, campaign.Silent(), jobs).measure(wanted)
-    return _measured(run, scenario, [one.id for one in wanted], profile.exposure_min)
+    measured = _measurement(run, scenario, [scenario.id for scenario in wanted], profile.exposure_min)
+    if not config.getoption("--rig-no-explain") and (broken := breaks(measured.summary)):
+        explain_break(run, broken, machines)
+    return replace(measured, tellings=tellings(run))
 
 
 @pytest.fixture
 def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable[..., Measured]:
     """Return a function that measures a user's program, as `rig run --program` does."""
 
-    def measure(
+    def measure(  # noqa: PLR0917 - users pass all but the first two by name
         program: str | Path,
         filesystem: str,
         fault: str = programs.DEFAULT_FAULT,
         promise: str | None = None,
         image: str | Path | None = None,
+        workload: str = OWN_WORKLOAD,
+        neighbour: str | None = None,
+        environment: Sequence[str] = (),
+        arguments: Sequence[str] = (),
     ) -> Measured:
         from rig.contract.errors import UsageError
         from rig.machines.guests import guests
 
         try:
-            chosen = programs.chosen(str(program), filesystem, [fault], promise, image)
+            chosen = programs.select(
+                str(program), filesystem, [fault], promise, image, workload=workload, neighbour=neighbour,
+                environment=environment, arguments=arguments,
+            )  # fmt: skip
         except UsageError as error:
             pytest.fail(str(error), pytrace=False)
-        (asked,) = [one for one in chosen.scenarios if one.shim == "none"]
         with guests([chosen.build]) as source:
+            scenarios = source.able(chosen.scenarios)
+            (asked,) = [scenario for scenario in scenarios if scenario.shim == "none"]
             # Each program has a run of its own with each of its images.
             names = filter(None, (rig_run_dir.name, chosen.build.name, chosen.build.image))
             folder = rig_run_dir.with_name("-".join(names))
-            return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, chosen.scenarios)
+            return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, scenarios)
 
     return measure
 
 
-def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
+def _offer(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
     from rig.analysis.dossiers import control_settings
     from rig.contract.devices import device_named
     from rig.contract.errors import UsageError
@@ -249,7 +272,7 @@ def _offered(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
         raise pytest.UsageError(str(error)) from None
 
 
-def _measured(run: object, scenario: Scenario, ids: list[str], exposure_min: int) -> Measured:
+def _measurement(run: object, scenario: Scenario, ids: list[str], exposure_min: int) -> Measured:
     from rig.analysis.judging.outcome import summarise
     from rig.store import Run
 
@@ -257,27 +280,8 @@ def _measured(run: object, scenario: Scenario, ids: list[str], exposure_min: int
     results, damaged = run.results(ids)
     failures = {name: text for name, text in run.failures().items() if name in ids}
     failures |= {f"damaged {number}": str(error) for number, error in enumerate(damaged)}
-    if scenario.id not in {result.id for result in results}:
+    if scenario.id not in {result.scenario.id for result in results}:
         pytest.fail(f"{scenario.id} could not be measured: {failures.get(scenario.id, 'no result')}", pytrace=False)
     summary = summarise(results, exposure_min, str(run.folder.absolute()))
     row = next(row for row in summary.rows if row.outcome.scenario.id == scenario.id)
     return Measured(row, summary, failures)
-
-
-def _properties(row: Row) -> dict[str, object]:
-    outcome = row.outcome
-    return {
-        "result": row.judgement.result.value,
-        "promise": row.promise.keeps.value if row.promise else "",
-        "states": outcome.state_count,
-        "disk_contents": outcome.content_count,
-        "file_contents": outcome.exposure_count,
-        "lost_max": outcome.lost_max,
-        "instant_share_losing": outcome.instant_share_losing,
-        "damage": outcome.damage.text,
-        "transactions_per_virtual_s": outcome.transactions_per_s,
-        "flush_per_transaction": outcome.flush_per_transaction,
-        "latency_p50_virtual_ms": outcome.latencies.p50_ms if outcome.latencies else None,
-        "latency_p99_virtual_ms": outcome.latencies.p99_ms if outcome.latencies else None,
-        "recording": outcome.scenario.recording.digest,
-    }

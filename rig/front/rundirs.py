@@ -17,18 +17,18 @@ SWEEP = "sweep-"
 
 def runs() -> list[Path]:
     """Return all run directories, the newest first."""
-    return sorted((path.parent for path in RUNS.glob("*/manifest.json")), key=_made, reverse=True)
+    return sorted((path.parent for path in RUNS.glob("*/manifest.json")), key=begin_of, reverse=True)
 
 
 def finished_runs() -> list[Path]:
     """Return the runs that were measured to the end, runs of sweeps last; raise StoreError if no run was."""
     of_sweeps = sorted(path.parent for path in RUNS.glob(f"{SWEEP}*/*/manifest.json"))
-    found = [folder for folder in (*runs(), *of_sweeps) if (folder / REPORT).exists()]
-    if not found:
+    finished = [folder for folder in (*runs(), *of_sweeps) if (folder / REPORT).exists()]
+    if not finished:
         raise StoreError(
             f"there is no finished run in {RUNS.absolute()}; name one with --run-dir, or make one with `rig run`"
         )
-    return found
+    return finished
 
 
 def newest_run(having: str = "") -> Path:
@@ -40,10 +40,15 @@ def newest_run(having: str = "") -> Path:
     raise StoreError(f"there is no {what} in {RUNS.absolute()}; name one with --run-dir, or make one with `rig run`")
 
 
-def _made(folder: Path) -> tuple[datetime, str]:
-    """Return when a run was begun, by its name, or by its manifest if the user named it."""
+def name_of_run(folder: Path) -> str:
+    """Return how a command names a run; empty below runs/, where `rig replay` searches by default."""
+    return "" if folder.parent == RUNS else str(folder)
+
+
+def begin_of(folder: Path) -> tuple[datetime, str]:
+    """Return when a run was begun, in local time, by its name or by its manifest if the user named it; and its name."""
     try:
-        made = datetime.strptime(folder.name, NAME)  # noqa: DTZ007 - see NAME
+        began = datetime.strptime(folder.name, NAME)  # noqa: DTZ007 - see NAME
     except ValueError:
-        made = datetime.fromtimestamp((folder / "manifest.json").stat().st_mtime)  # noqa: DTZ006 - see NAME
-    return made, folder.name
+        began = datetime.fromtimestamp((folder / "manifest.json").stat().st_mtime)  # noqa: DTZ006 - see NAME
+    return began, folder.name

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rig.contract.scenario import WorkloadSpec
 
 if TYPE_CHECKING:
+    from rig.analysis.judging.controls import Group
     from rig.contract.scenario import Scenario
     from rig.planning.matrix import Profile
 
 
-def chosen(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
+def select(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
     """Return the scenarios that match the patterns; without patterns, the default scenarios of the profile."""
     from rig.analysis.dossiers import control_settings
     from rig.planning import matrix
@@ -21,13 +22,34 @@ def chosen(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
 
 
 def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Return the scenarios and the controls of their groups, each once, sorted by id."""
-    return _with(scenarios, lambda _: True)
+    """Return the scenarios and the controls that they need, each once, sorted by id.
 
+    A group needs all of its settings that must fail. Of a control by a shim, it needs the one with the settings of a
+    scenario; without such a one, the first.
+    """
+    from rig.analysis.judging.controls import group_of, is_control
+    from rig.contract.orders import Shim
+    from rig.engines import engine_named
+    from rig.filesystems import filesystems
+    from rig.planning import matrix
 
-def with_own_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Return the scenarios and the controls of their groups that have the same settings."""
-    return _with(scenarios, lambda control: any(control.settings == scenario.settings for scenario in scenarios))
+    words = {scenario.filesystem for scenario in scenarios}
+    offered = matrix.scenarios_of(
+        (engine_named(name) for name in sorted({scenario.engine for scenario in scenarios})),
+        [filesystem for filesystem in filesystems() if filesystem.word in words],
+    )
+    settings: dict[Group, list[Mapping[str, str]]] = {}
+    for scenario in scenarios:
+        settings.setdefault(group_of(scenario), []).append(scenario.settings)
+    controls: dict[tuple[Group, str], list[Scenario]] = {}
+    for scenario in offered:
+        if (group := group_of(scenario)) in settings and is_control(scenario):
+            controls.setdefault((group, scenario.shim), []).append(scenario)
+    chosen = {scenario.id: scenario for scenario in scenarios}
+    for (group, shim), alike in controls.items():
+        own = alike if shim == Shim.NONE else [each for each in alike if each.settings in settings[group]] or alike[:1]
+        chosen |= {control.id: chosen.get(control.id, control) for control in own}
+    return [chosen[name] for name in sorted(chosen)]
 
 
 def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:
@@ -36,23 +58,6 @@ def tuned_line(tuning: Mapping[str, str], pause_ms: int) -> str:
     if pause_ms != WorkloadSpec.think_ms:
         words.append(f"a mean pause of {pause_ms} ms before a transaction")
     return f"tuned: {', '.join(words)}" if words else ""
-
-
-def _with(scenarios: Sequence[Scenario], is_wanted: Callable[[Scenario], bool]) -> list[Scenario]:
-    from rig.analysis.judging.controls import group_of, is_control
-    from rig.engines import named
-    from rig.filesystems import filesystems
-    from rig.planning import matrix
-
-    groups = {group_of(scenario) for scenario in scenarios}
-    words = {scenario.filesystem for scenario in scenarios}
-    offered = matrix.scenarios_of(
-        (named(name) for name in sorted({scenario.engine for scenario in scenarios})),
-        [found for found in filesystems() if found.word in words],
-    )
-    controls = [one for one in offered if group_of(one) in groups and is_control(one) and is_wanted(one)]
-    found = {scenario.id: scenario for scenario in (*controls, *scenarios)}
-    return [found[name] for name in sorted(found)]
 
 
 def added_line(asked: Sequence[Scenario], measured: Sequence[Scenario]) -> str:

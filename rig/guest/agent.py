@@ -26,7 +26,8 @@ from typing import Any
 
 from rig.contract.findings import FindingKind
 from rig.contract.injections import LIVE_CUTS, Injection
-from rig.contract.orders import ADDED, FAILED, READY, Orders
+from rig.contract.messages import decode
+from rig.contract.orders import ADDED, FAILED, ILLEGAL, READY, Orders
 from rig.engines import load
 from rig.filesystems import default_filesystems, filesystem_named
 from rig.guest import added, fileprobe, livecuts, recorder, servercrash, speedtrial, verifier
@@ -34,6 +35,7 @@ from rig.guest.devices import disks, serving
 from rig.guest.devices.layer import Layer
 from rig.guest.judge import Judge
 from rig.guest.site import Site
+from rig.guest.watch import rehearsal
 from rig.guest.watch.forks import EngineFailed
 
 # Part of the code archive, see `rig.machines.template`; a machine that is never cloned has no such file.
@@ -75,16 +77,16 @@ def main() -> None:
 def _record(port: int) -> None:
     _read_everything()
     _warm_recorder()
-    message = json.loads(told := awaited(_ORDERS.read_bytes))
+    message = json.loads(first_orders := wait_for_orders(_ORDERS.read_bytes))
     if ADDED in message:
         added.unpack()
         _warm_recorder()
-        message = json.loads(awaited(_ORDERS.read_bytes, told))
+        message = json.loads(wait_for_orders(_ORDERS.read_bytes, first_orders))
     _meet_the_clock()
     if "trial" in message:
         _send(port, speedtrial.answer(**message["trial"]))
         return
-    orders = Orders.of(message)
+    orders = decode(Orders, message)
     # Loaded here, where it is needed: loading it before the save would cost every machine.
     serving.require_modules(filesystem_named(orders.filesystem))
     if orders.injection is Injection.SERVERCRASH:
@@ -100,7 +102,7 @@ def _record(port: int) -> None:
     _send(port, record(orders, keep))
 
 
-def awaited(read: Callable[[], bytes], known: bytes = b"") -> bytes:
+def wait_for_orders(read: Callable[[], bytes], known: bytes = b"") -> bytes:
     """Wait until there are orders other than the known ones, and return them.
 
     The machine may have been saved in the middle of a read. A clone then reads only the rest: the end of the orders
@@ -115,9 +117,9 @@ def _warm_recorder() -> None:
     for orders in _warm_orders():
         try:
             recorder.record(orders, _forget)
-        except EngineFailed:
-            # A user's program may fail; its own recording will report that.
-            if not load(orders.engine_module).own_driver:
+        except EngineFailed as error:
+            # A user's program may fail; its own recording will report that. Another processor has to be tried first.
+            if not load(orders.engine_module).own_driver or ILLEGAL in str(error):
                 raise
     print(READY, flush=True)
 
@@ -130,7 +132,7 @@ def _forget(_size: int, chunks: Iterable[bytes]) -> None:
 def _warm_orders() -> list[Orders]:
     """Return the orders to carry out once before the save: a clone must find all code loaded."""
     messages = json.loads(_WARM_ORDERS.read_text()) if _WARM_ORDERS.exists() else []
-    return [Orders.of(message) for message in messages]
+    return [decode(Orders, message) for message in messages]
 
 
 def _meet_the_clock() -> None:
@@ -171,7 +173,7 @@ def _warm_verifier(judge: Judge) -> None:
             judge.patience = 1 if site.is_own else _WARM_PATIENCE
             judge.assign(site)
             finding = judge.judge()
-            if finding.kind in _NOT_OPENED and not site.is_own:
+            if finding.kind in _NOT_OPENED and (not site.is_own or ILLEGAL in finding.detail):
                 raise EngineFailed(f"{orders.engine} cannot make a database: {finding.kind}: {finding.detail}")
     print(READY, flush=True)
 
@@ -226,19 +228,21 @@ def _requests(port: int, judge: Judge) -> Iterator[dict[str, Any]]:
             message = json.loads(pending[:end])
             del pending[: end + 1]
             if isinstance(message, list):
-                message = json.loads(_mailed(*message))
+                message = json.loads(_read_mail(*message))
             if "ping" in message:
                 _send(port, {"pong": True})
             elif ADDED in message:
                 added.unpack()
                 _warm_verifier(judge)
             elif "probe" in message:
-                _send(port, {"figures": fileprobe.carried_out(**message["probe"])})
+                _send(port, {"figures": fileprobe.carry_out(**message["probe"])})
+            elif "rehearsal" in message:
+                _send(port, {"steps": rehearsal.steps(decode(Orders, message["rehearsal"]))})
             else:
                 yield message
 
 
-def _mailed(offset: int, length: int) -> bytes:
+def _read_mail(offset: int, length: int) -> bytes:
     """Return a message from the disk for messages, bypassing the page cache."""
     size = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
     disk = os.open(os.environ["RIG_MAIL"], os.O_RDONLY | os.O_DIRECT)

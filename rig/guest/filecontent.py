@@ -2,7 +2,7 @@
 
 It covers the relative path, kind and mode of everything below the directory, the size and bytes of each file, and the
 target of each symbolic link. It leaves out what an engine has no reason to read: times, owners, inode numbers, sizes
-of directories, extended attributes, and where on the disk the bytes are.
+of directories, extended attributes, where on the disk the bytes are, and the folder of a noisy neighbour.
 
 The digest is MD5, which under emulation is five times as fast as BLAKE2 or SHA-2. Nobody attacks it, and 128 bits are
 enough to tell contents apart that differ by chance.
@@ -16,6 +16,8 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from hashlib import md5
+
+from rig.guest.devices import neighbour
 
 _READ_BYTES = 1 << 20
 # A page that cannot be read is content too; ranges are at least that fine.
@@ -55,7 +57,8 @@ def _digest(directory: str) -> str:
 
 def _below(directory: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(directory) as entries:
-        listed = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+        own = (entry for entry in entries if entry.name != neighbour.FOLDER)
+        listed = sorted(own, key=lambda entry: os.fsencode(entry.name))
     for entry in listed:
         status = entry.stat(follow_symlinks=False)
         yield entry.path, status
@@ -67,13 +70,13 @@ def _add_file(path: str, add: Callable[[bytes | memoryview], None]) -> None:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         offset = 0
-        while size := _read(file, offset, _READ_BYTES, add):
+        while size := _add_part(file, offset, _READ_BYTES, add):
             offset += size
     finally:
         os.close(file)
 
 
-def _read(file: int, offset: int, length: int, add: Callable[[bytes | memoryview], None]) -> int:
+def _add_part(file: int, offset: int, length: int, add: Callable[[bytes | memoryview], None]) -> int:
     """Add a part of a file, page by page where the disk refuses to read; return how many bytes were covered."""
     view = memoryview(_buffer)[:length]
     try:
@@ -82,7 +85,7 @@ def _read(file: int, offset: int, length: int, add: Callable[[bytes | memoryview
         if error.errno != errno.EIO:
             raise
         if length > _PAGE_BYTES:
-            return sum(_read(file, offset + begin, _PAGE_BYTES, add) for begin in range(0, length, _PAGE_BYTES))
+            return sum(_add_part(file, offset + begin, _PAGE_BYTES, add) for begin in range(0, length, _PAGE_BYTES))
         add(_UNREADABLE)
         return _PAGE_BYTES
     add(view[:size])

@@ -30,7 +30,7 @@ _FILE_BYTES = 16 * _BLOCK_BYTES
 _READ_BYTES = 1 << 20
 
 
-def carried_out(filesystem: str, name: str, package: str) -> dict[str, Any]:
+def carry_out(filesystem: str, name: str, package: str) -> dict[str, Any]:
     """Return what an experiment found."""
     measured = filesystem_named(filesystem)
     serving.require_modules(measured)
@@ -53,37 +53,41 @@ def carried_out(filesystem: str, name: str, package: str) -> dict[str, Any]:
 def _places(filesystem: FileSystem, node: str) -> dict[str, int]:
     """Write a file and rewrite a part of it; count the bytes that FIEMAP finds, and how many the disk has there."""
     content = bytearray(random.Random(1).randbytes(_FILE_BYTES))
-    found = []
+    on_device = []
     filesystem.make(node)
-    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+    with mounts.mount_point(node, filesystem.kernel_type, filesystem.mount_options) as folder:
         file = os.open(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _written(file, content, 0)
+            _write_durably(file, content, 0)
             content[_BLOCK_BYTES : 3 * _BLOCK_BYTES] = random.Random(2).randbytes(2 * _BLOCK_BYTES)
-            _written(file, content[_BLOCK_BYTES : 3 * _BLOCK_BYTES], _BLOCK_BYTES)
-            found = [one for one in extents(file) if one.is_on_device]
+            _write_durably(file, content[_BLOCK_BYTES : 3 * _BLOCK_BYTES], _BLOCK_BYTES)
+            on_device = [extent for extent in extents(file) if extent.is_on_device]
         finally:
             os.close(file)
     with open(node, "rb") as disk:
         right_bytes = 0
-        for one in found:
-            disk.seek(one.device_offset)
-            part = content[one.file_offset :][: one.length]
-            right_bytes += one.length if disk.read(one.length) == part else 0
-    return {"file_bytes": len(content), "found_bytes": sum(one.length for one in found), "right_bytes": right_bytes}
+        for extent in on_device:
+            disk.seek(extent.device_offset)
+            part = content[extent.file_offset :][: extent.length]
+            right_bytes += extent.length if disk.read(extent.length) == part else 0
+    return {
+        "file_bytes": len(content),
+        "found_bytes": sum(extent.length for extent in on_device),
+        "right_bytes": right_bytes,
+    }
 
 
 def _on_hosts(filesystem: FileSystem, node: str, carry_out: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
     """Carry out a probe of an engine on hosts that share no cache."""
     filesystem.make(node)
     with (
-        mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder,
+        mounts.mount_point(node, filesystem.kernel_type, filesystem.mount_options) as folder,
         serving.hosts(filesystem, node, folder) as hosts,
     ):
         return dict(carry_out(hosts))
 
 
-def _written(file: int, data: bytes | bytearray, offset: int) -> None:
+def _write_durably(file: int, data: bytes | bytearray, offset: int) -> None:
     os.pwrite(file, data, offset)
     os.fsync(file)
 
@@ -91,20 +95,20 @@ def _written(file: int, data: bytes | bytearray, offset: int) -> None:
 def _repair(filesystem: FileSystem, node: str) -> dict[str, Any]:
     """Flip a bit wherever the disk has a file's name; return what check and repair say, and how many files are left."""
     filesystem.make(node)
-    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+    with mounts.mount_point(node, filesystem.kernel_type, filesystem.mount_options) as folder:
         file = os.open(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _written(file, b"content", 0)
+            _write_durably(file, b"content", 0)
         finally:
             os.close(file)
-    said = {"sound": filesystem.damage(node), "flipped": _flipped(node), "damaged": filesystem.damage(node)}
-    said |= {"repair": filesystem.repair(node), "repaired": filesystem.damage(node), "again": filesystem.repair(node)}
-    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
-        said["files"] = sum(len(files) for _, _, files in os.walk(folder))
-    return said
+    result = {"sound": filesystem.damage(node), "flipped": _flip_bits(node), "damaged": filesystem.damage(node)}
+    result |= {"repair": filesystem.repair(node), "repaired": filesystem.damage(node), "again": filesystem.repair(node)}
+    with mounts.mount_point(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+        result["files"] = sum(len(files) for _, _, files in os.walk(folder))
+    return result
 
 
-def _flipped(node: str) -> int:
+def _flip_bits(node: str) -> int:
     """Flip a bit at each place where the disk has the name; return the number of places."""
     name, places = _NAME.encode(), []
     with open(node, "r+b") as disk:
@@ -123,20 +127,20 @@ def _flipped(node: str) -> int:
 def _client(filesystem: FileSystem, node: str) -> dict[str, Any]:
     """Write files through one client; return what the server then has, and what a new client sees."""
     filesystem.make(node)
-    with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as folder:
-        found = {"empty": filecontent.digest(folder)}
-        with serving.served(filesystem, folder):
+    with mounts.mount_point(node, filesystem.kernel_type, filesystem.mount_options) as folder:
+        digests = {"empty": filecontent.digest(folder)}
+        with serving.serve(filesystem, folder):
             for number, mode in enumerate((0o600, 0o644, 0o755)):
                 os.mkdir(f"{folder}/{number}", mode)
                 file = os.open(f"{folder}/{number}/{_NAME}", os.O_RDWR | os.O_CREAT, mode)
                 try:
-                    _written(file, random.Random(number).randbytes(_FILE_BYTES + number), 0)
+                    _write_durably(file, random.Random(number).randbytes(_FILE_BYTES + number), 0)
                 finally:
                     os.close(file)
             os.symlink(_NAME, f"{folder}/link")
-        found["server"] = filecontent.digest(folder)
-        with serving.served(filesystem, folder):
-            return {**found, "client": filecontent.digest(folder)}
+        digests["server"] = filecontent.digest(folder)
+        with serving.serve(filesystem, folder):
+            return {**digests, "client": filecontent.digest(folder)}
 
 
 _OF_ANY: Mapping[str, Callable[[FileSystem, str], dict[str, Any]]] = {

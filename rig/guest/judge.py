@@ -28,12 +28,13 @@ import struct
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from functools import cache
 from typing import NoReturn
 
 from rig.contract.findings import Finding, FindingKind
+from rig.contract.messages import decode
 from rig.engines import Database, ObservantDriver, load
 from rig.engines.own import OwnDriver
 from rig.guest.devices import mounts
@@ -95,16 +96,16 @@ class Judge:
 
     def judge(self, *, leaves: bool = False) -> Finding:
         """Judge the database; `leaves` closes it the fast way, see `rig.engines.LeavableDatabase`."""
-        return self._ready() or self._told(_LEAVE if leaves else _CLOSE, self._limit_s * self.patience)
+        return self._ready() or self._ask(_LEAVE if leaves else _CLOSE, self._limit_s * self.patience)
 
     def aftermath(self) -> Finding | None:
         """Return how the process has died since its last answer, or None if it has not."""
         if not (self._worker and self._worker.has_ended):
             return None
         worker, self._worker = self._worker, None
-        return worker.lost()
+        return worker.failure()
 
-    def unmounted(self, finding: Finding) -> Finding:
+    def unmount(self, finding: Finding) -> Finding:
         """Unmount; return the finding, replaced if the engine still had files open or has died since."""
         try:
             mounts.unmount()
@@ -130,15 +131,15 @@ class Judge:
             self._worker = _Worker()
         if self._worker.site is self._site:
             return None
-        finding = self._told(json.dumps(self._site.message).encode(), _LOADING_LIMIT_S)
+        finding = self._ask(json.dumps(asdict(self._site)).encode(), _LOADING_LIMIT_S)
         if finding.kind is not FindingKind.PREFIX:
             return finding
         self._worker.site = self._site
         return None
 
-    def _told(self, request: bytes, limit_s: float) -> Finding:
+    def _ask(self, request: bytes, limit_s: float) -> Finding:
         assert self._worker
-        answer = self._worker.asked(request, limit_s)
+        answer = self._worker.ask(request, limit_s)
         if isinstance(answer, Finding):
             self._worker = None
             return answer
@@ -183,7 +184,7 @@ class _Worker:
         """Whether it has died since its last answer."""
         return bool(self._poll.poll(0))
 
-    def asked(self, request: bytes, limit_s: float) -> bytes | Finding:
+    def ask(self, request: bytes, limit_s: float) -> bytes | Finding:
         """Return its answer to a request; if it gives none, kill it and return the finding."""
         self._printed_before = os.lseek(self._printed, 0, os.SEEK_CUR)
         patience = Patience(self._pid, _limits(limit_s))
@@ -197,10 +198,10 @@ class _Worker:
             except BlockingIOError:
                 wait_ms = 0
             if self._poll.poll(wait_ms):
-                return self.lost()
+                return self.failure()
             keep_little(self._printed)
-            if grief := patience.grief:
-                kind, words = grief
+            if failure := patience.failure:
+                kind, words = failure
                 phase = self._at
                 return Finding(kind, detail=f"{kind} while {phase}: {words}{self.kill()}")
 
@@ -208,14 +209,14 @@ class _Worker:
         """Kill it, its session and what it started; return what it said."""
         with suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
-        return self._reaped()[1]
+        return self._reap()[1]
 
-    def lost(self) -> Finding:
+    def failure(self) -> Finding:
         """Return how it ended by itself."""
         phase = self._at
         with suppress(ProcessLookupError):  # what it started
             os.killpg(self._pid, signal.SIGKILL)
-        exit_code, words = self._reaped()
+        exit_code, words = self._reap()
         if exit_code == -signal.SIGKILL and oom_kill_count() > self._oom_kill_count:
             text = f"the guest had no memory left while {phase}, and the kernel killed the engine{words}"
             return Finding(FindingKind.OUT_OF_MEMORY, detail=text)
@@ -225,7 +226,7 @@ class _Worker:
     def _at(self) -> CheckPhase:
         return _PHASES[self._phase[0]]
 
-    def _reaped(self) -> tuple[int, str]:
+    def _reap(self) -> tuple[int, str]:
         _, status = os.waitpid(self._pid, 0)
         if os.getpid() == 1:
             # The processes that it had started, in any process group, are now our children.
@@ -273,12 +274,12 @@ class _JudgeProcess:
 
     def _answer(self, request: bytes) -> bytes:
         if request in {_CLOSE, _LEAVE}:
-            finding = self._judged(_leave if request == _LEAVE else _close)
+            finding = self._judge(_leave if request == _LEAVE else _close)
             self._at(CheckPhase.WAITING)
             return _message(finding)
         self._at(CheckPhase.LOADING)
         try:
-            self._load(Site.of(json.loads(request)))
+            self._load(decode(Site, json.loads(request)))
         except Exception:  # noqa: BLE001 - nothing has been opened yet, so the rig or the package is at fault
             return json.dumps(traceback.format_exc()).encode()
         # Everything allocated so far stays for good, so spare the garbage collector from scanning it again and again.
@@ -298,19 +299,19 @@ class _JudgeProcess:
         self._met = driver.met if isinstance(driver, ObservantDriver) else None
         self._oracle = site.work.oracle()
 
-    def _judged(self, close: Callable[[Database], None]) -> Finding:
+    def _judge(self, close: Callable[[Database], None]) -> Finding:
         site = self._site
         assert site
         self._at(CheckPhase.OPENING)
         if self._own:
-            return own.recovered(site, self._own)
+            return own.recover(site, self._own)
         met = ", ".join(self._met(site.directory)) if self._met else ""
 
-        def closed(database: _Told) -> None:
+        def close_database(database: _Told) -> None:
             self._at(CheckPhase.CLOSING)
             close(database.database)
 
-        finding = self._oracle.judge(lambda: _Told(site.open_database(), self._at), closed)
+        finding = self._oracle.judge(lambda: _Told(site.open_database(), self._at), close_database)
         return replace(finding, met=met) if met else finding
 
     def _at(self, phase: CheckPhase) -> None:
@@ -334,9 +335,9 @@ class _Told:
 
     def content(self, tables: Sequence[Table]) -> Content:
         self._at(CheckPhase.READING)
-        found = self.database.content(tables)
+        content = self.database.content(tables)
         self._at(CheckPhase.COMPARING)
-        return found
+        return content
 
     def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
         return self.database.parts(tables) if isinstance(self.database, Parted) else ()

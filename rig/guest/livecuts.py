@@ -25,7 +25,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from rig.filesystems import Attributed, Unjournaled, furnish
 from rig.guest import filecontent, recorder, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
-from rig.guest.devices.stack import CUT, Stack, disks_in_ram, stacked
+from rig.guest.devices.stack import CUT, Stack, build_stack, disks_in_ram
 from rig.guest.judge import Judge
 from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
@@ -136,7 +136,7 @@ def record(orders: Orders, keep: recorder.Keep, carried_out: CarryOut | None = N
 def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
     mapper, filesystem = DeviceMapper(), filesystem_of(orders)
     with disks_in_ram(1):
-        with stacked(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
+        with build_stack(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
             filesystem.make(stack.top)
             made_as = filesystem.made_as(stack.top)
             mounts.mount(stack.top, filesystem.kernel_type, orders.mount_options)
@@ -150,13 +150,13 @@ def _round(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
             ending = Fork(partial(run, CutRound(number, site, stack))).wait()
             mounts.unmount()
         ending.require(f"the workload whose disk lost power (round {number})")
-        told = together(ending.messages)
+        facts = together(ending.messages)
         parts.append(recovery.content(stack.log_disk))
         if orders.injection is Injection.LIVECUT_CACHE:
             disks.cycle_power(stack.disk)
-        parts.append(b"".join(filled(stack.disk)))
-        told["finding"] = judged(stack.disk, site).message
-    return told | {"filesystem": read_back}
+        parts.append(b"".join(chunks(stack.disk)))
+        facts["finding"] = asdict(judge_disk(stack.disk, site))
+    return facts | {"filesystem": read_back}
 
 
 def together(messages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -164,14 +164,14 @@ def together(messages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: fact for message in messages for name, fact in message.items()}
 
 
-def filled(disk: str) -> Iterator[bytes]:
+def chunks(disk: str) -> Iterator[bytes]:
     """Yield the content of a disk: the chunks that are not all zeros, each preceded by its offset."""
     for number, chunk in enumerate(disks.chunks_of(disk)):
         if chunk != _ZEROS:
             yield _OFFSET.pack(number * CHUNK_BYTES) + chunk
 
 
-def judged(disk: str, site: Site) -> Finding:
+def judge_disk(disk: str, site: Site) -> Finding:
     """Reopen what remained, as after any power cut, and return the finding."""
     if isinstance(site.filesystem, Unjournaled):
         site.filesystem.recover(disk)
@@ -182,7 +182,7 @@ def judged(disk: str, site: Site) -> Finding:
     files = filecontent.digest(mounts.MOUNT_POINT)
     judge = Judge()
     judge.assign(site)
-    finding = judge.unmounted(replace(judge.judge(), files=files))
+    finding = judge.unmount(replace(judge.judge(), files=files))
     judge.kill()
     return finding
 

@@ -10,19 +10,21 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict
 from typing import Any, cast
 
 from rig.contract.geometry import disk_digest
 from rig.contract.injections import ERRORS, Injection
-from rig.contract.orders import DROP_PREFIX, Orders, Shim
+from rig.contract.orders import ADD_PREFIX, DROP_PREFIX, TELL_CALLS, Orders, Shim
 from rig.contract.scenario import is_default
 from rig.filesystems import Attributed, FileSystem, disks_mib, furnish, on_two_disks
 from rig.guest import recovery
-from rig.guest.devices import disks, mounts, serving
+from rig.guest.devices import disks, mounts, neighbour, serving
 from rig.guest.devices.devicemapper import DeviceMapper
-from rig.guest.devices.stack import Stack, disks_in_ram, stacked
-from rig.guest.programs import clock, drops, kills, own, workload
+from rig.guest.devices.stack import Stack, build_stack, disks_in_ram
+from rig.guest.programs import clock, killcut, kills, own, workload
 from rig.guest.site import Site, filesystem_of
+from rig.guest.watch import addedsyncs, calls, drops
 from rig.guest.watch.forks import Fork, ProgramFork, kill_children
 from rig.guest.watch.sample import sample
 
@@ -41,7 +43,7 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
         with ExitStack() as layers:
             stack, *others = [
                 layers.enter_context(
-                    stacked(
+                    build_stack(
                         mapper, orders.device, number=number, size_mib=size_mib, can_fail=orders.injection in ERRORS
                     )
                 )
@@ -51,9 +53,9 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
             facts = _run(orders, stack, second)
         # Reads from the host's disk void a recording, because the moment when they complete changes what follows.
         root_reads = disks.request_counts(disks.ROOT_DISK)["reads"] - root_reads
-        facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _kept(keep, stack)
+        facts |= {"root_reads": root_reads, "kernel": os.uname().release} | _send_log(keep, stack)
         if second:
-            facts["second"] = _kept(keep, second)
+            facts["second"] = _send_log(keep, second)
         for each in filter(None, (stack, second)):
             keep(len(each.requests), [bytes(each.requests)])
     # The sample comes last, so that it cannot influence the recording. The documented syncs are for plain workloads.
@@ -64,20 +66,22 @@ def record(orders: Orders, keep: Keep) -> dict[str, Any]:
 
 def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
     filesystem = filesystem_of(orders)
-    with _made(filesystem, stack, second) as (device, uniting):
+    with _make(filesystem, stack, second) as (device, uniting):
         read_back = {"format": filesystem.made_as(device)}
         begin_ns = time.monotonic_ns()
-        options = mounts.joined(orders.mount_options, uniting)
-        with mounts.mounted(device, filesystem.kernel_type, options) as directory:
+        options = mounts.join_options(orders.mount_options, uniting)
+        with mounts.mount_point(device, filesystem.kernel_type, options) as directory:
             furnish(filesystem, directory)
             # From here on everything that the mount wrote is durable, whatever is written to the same blocks later.
             for each in filter(None, (stack, second)):
                 disks.settle(each.top)
-            with serving.served(filesystem, directory):
+            with serving.serve(filesystem, directory):
                 read_back["mount"] = filesystem.mounted_with(device)
                 site = Site(orders, directory, device, stack.log, second.top if second else "")
+                noise = neighbour.beside(directory, orders.transaction_count) if orders.has_neighbour else nullcontext()
                 try:
-                    facts = _carried_out(site)
+                    with noise:
+                        facts = carry_out(site)
                 finally:
                     if site.is_own:
                         # A program that was killed holds on to its mounts until it has ended.
@@ -87,7 +91,7 @@ def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
     return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
 
 
-def _made(filesystem: FileSystem, stack: Stack, second: Stack | None) -> AbstractContextManager[tuple[str, str]]:
+def _make(filesystem: FileSystem, stack: Stack, second: Stack | None) -> AbstractContextManager[tuple[str, str]]:
     """Make the file system; give the device to mount, and mount options to add to the orders' own."""
     if not second:
         filesystem.make(stack.top)
@@ -97,12 +101,19 @@ def _made(filesystem: FileSystem, stack: Stack, second: Stack | None) -> Abstrac
     separate.make_on_two(stack.top, second.top, first_mib)
     # mkfs leaves a journal unflushed, and without it the file system cannot be mounted.
     disks.settle(second.top)
-    return separate.united(stack.top, second.top)
+    return separate.unite(stack.top, second.top)
 
 
-def _carried_out(site: Site) -> dict[str, Any]:
+def carry_out(site: Site) -> dict[str, Any]:
+    """Carry out the workload of a site in processes of its own; raise EngineFailed if the engine fails."""
     if site.orders.injection is Injection.KILL:
         return kills.run(site)
+    if site.orders.injection is Injection.KILLCUT:
+        return killcut.run(site)
+    if site.orders.shim == TELL_CALLS:
+        return calls.run(site)
+    if site.orders.shim.startswith(ADD_PREFIX):
+        return addedsyncs.run(site)
     return drops.run(site) if _is_supervised(site) else _run_apart(site)
 
 
@@ -118,7 +129,7 @@ def _run_apart(site: Site) -> dict[str, Any]:
     if site.orders.shim == Shim.EATMYDATA:
         environment["LD_PRELOAD"] = _EATMYDATA
     if environment:
-        fork: Fork = ProgramFork(workload.__name__, json.dumps(site.message), environment)
+        fork: Fork = ProgramFork(workload.__name__, json.dumps(asdict(site)), environment, own.limits_of(site))
     else:
         fork = Fork(lambda send: send(workload.run_marked(site)), own.limits_of(site))
     ending = fork.wait()
@@ -127,7 +138,7 @@ def _run_apart(site: Site) -> dict[str, Any]:
     return cast("dict[str, Any]", facts)
 
 
-def _kept(keep: Keep, stack: Stack) -> dict[str, Any]:
+def _send_log(keep: Keep, stack: Stack) -> dict[str, Any]:
     """Send a log; return the facts that the host checks it against."""
     digest = disk_digest(disks.chunks_of(stack.disk))
     # Only now is its length known: when the target was removed, it logged whatever was not flushed.

@@ -1,5 +1,7 @@
 """Record the recovery of a crash state: dm-log-writes above its throw-away layer while it is mounted and reopened.
 
+If the recovered database works on (`rig.guest.programs.laterlife`), its marks are in the same log.
+
 The layer is on brd, which has no write cache. dm-log-writes itself advertises a write cache to the block layer, so
 FLUSH and FUA reach it and are logged. The code checks this. It also checks that the log is complete, that is, has as
 many bytes as were written to the layer. Between log and layer is a device whose block trace says when requests were
@@ -20,9 +22,9 @@ from dataclasses import dataclass, field
 from rig.filesystems.fiemap import extents
 from rig.guest.devices import blocktrace, disks
 from rig.guest.devices.devicemapper import DeviceMapper
-from rig.guest.devices.stack import logged
+from rig.guest.devices.stack import log_requests
+from rig.guest.site import LOG
 
-_NAME = "recovery"
 _TRACED = "traced"
 # The format is described in `rig.faults.log.log`.
 _SUPERBLOCK = struct.Struct("<QQQI")
@@ -40,9 +42,7 @@ class RecordedNode:
 
 
 @contextmanager
-def recorded(
-    mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int
-) -> Iterator[RecordedNode]:
+def record(mapper: DeviceMapper, device: str, log_disks: tuple[str, str], sector_count: int) -> Iterator[RecordedNode]:
     """Yield a node above a device; requests to it are recorded until the end of the block.
 
     Raise RuntimeError if the recording is void: flushes would not be logged, the log is full, or something was written
@@ -52,34 +52,34 @@ def recorded(
     log_disk, unread_disk = log_disks
     before = disks.written_bytes(device)
     with (
-        logged(mapper, _TRACED, device, unread_disk, sector_count=sector_count) as below,
-        blocktrace.traced(below) as made.trace,
-        logged(mapper, _NAME, below, log_disk, sector_count=sector_count) as made.node,
+        log_requests(mapper, _TRACED, device, unread_disk, sector_count=sector_count) as below,
+        blocktrace.trace(below) as made.trace,
+        log_requests(mapper, LOG, below, log_disk, sector_count=sector_count) as made.node,
     ):
         yield made
     made.log += content(log_disk)
     reached = disks.written_bytes(device) - before
-    known = sum(length for _, length in written(made.log))
+    known = sum(length for _, length in written_ranges(made.log))
     if reached != known:
         raise RuntimeError(f"{reached} bytes were written during a recovery, and its log has {known}")
 
 
-def packed(part: bytes | bytearray) -> str:
+def pack(part: bytes | bytearray) -> str:
     """Compress a log or a trace, and return it as text."""
     return base64.b64encode(zlib.compress(part, 1)).decode()
 
 
 def places(directory: str) -> list[tuple[int, int]]:
     """Return where the files below a directory are on its device: (offset, length) in bytes, sorted."""
-    found = []
+    ranges = []
     for folder, _, names in os.walk(directory):
         for name in names:
             file = os.open(os.path.join(folder, name), os.O_RDONLY)
             try:
-                found += [(one.device_offset, one.length) for one in extents(file) if one.is_on_device]
+                ranges += [(extent.device_offset, extent.length) for extent in extents(file) if extent.is_on_device]
             finally:
                 os.close(file)
-    return sorted(found)
+    return sorted(ranges)
 
 
 def content(log_disk: str) -> bytes:
@@ -98,7 +98,7 @@ def content(log_disk: str) -> bytes:
     return bytes(log[:end])
 
 
-def written(log: bytes | bytearray) -> Iterator[tuple[int, int]]:
+def written_ranges(log: bytes | bytearray) -> Iterator[tuple[int, int]]:
     """Yield the offset and the length on the device of each write in a log, in bytes."""
     _, _, entry_count, sector_bytes = _SUPERBLOCK.unpack_from(log)
     end = sector_bytes

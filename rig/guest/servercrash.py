@@ -10,7 +10,7 @@ synced or not. Only a server that reported data as committed before it was (the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from rig.filesystems import Served
 from rig.guest import livecuts, recovery
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
-from rig.guest.devices.stack import CUT, DELAY, Stack, delaying, disks_in_ram, stacked
+from rig.guest.devices.stack import CUT, DELAY, Stack, build_stack, delaying, disks_in_ram
 from rig.guest.programs.marks import marker
 from rig.guest.recorder import Keep
 from rig.guest.site import LOG, Site, filesystem_of
@@ -49,7 +49,7 @@ class _Server:
         # A disk cannot lose power while a device above has it open.
         mapper.swap(DELAY.format(0), Target("error", "", sector_count), unsynced=True)
         disks.cycle_power(stack.disk)
-        _LEFT.write_bytes(b"".join(livecuts.filled(stack.disk)))
+        _LEFT.write_bytes(b"".join(livecuts.chunks(stack.disk)))
         mapper.swap(DELAY.format(0), delaying(stack.disk, self.site.orders.device, sector_count), unsynced=True)
         mapper.swap(CUT, Target("linear", f"{stack.delayed} 0", sector_count), unsynced=True)
         _mount(self.site.orders, stack.top)
@@ -58,15 +58,15 @@ class _Server:
 
 def record(orders: Orders, keep: Keep) -> dict[str, Any]:
     """Record several rounds, each with a crash of the server; send and return what `livecuts.record` does."""
-    return livecuts.record(orders, keep, _carried_out)
+    return livecuts.record(orders, keep, _carry_out)
 
 
-def _carried_out(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
+def _carry_out(orders: Orders, number: int, parts: list[bytes]) -> dict[str, Any]:
     mapper, filesystem = DeviceMapper(), filesystem_of(orders)
     if not isinstance(filesystem, Served):
         raise TypeError(f"{filesystem.word} has no server")
     with disks_in_ram(1):
-        with stacked(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
+        with build_stack(mapper, orders.device, size_mib=filesystem.disk_mib_min, can_cut=True) as stack:
             filesystem.make(stack.top)
             made_as = filesystem.made_as(stack.top)
             _EXPORTED.mkdir(exist_ok=True)
@@ -84,24 +84,26 @@ def _carried_out(orders: Orders, number: int, parts: list[bytes]) -> dict[str, A
             mounts.release(mounts.MOUNT_POINT)
             filesystem.stop()
             mounts.unmount(str(_EXPORTED))
-        told = livecuts.together(ending.messages)
-        if "counts" not in told:
+        facts = livecuts.together(ending.messages)
+        if "counts" not in facts:
             ending.require(f"the workload whose server lost power (round {number})")
         parts += [recovery.content(stack.log_disk), _LEFT.read_bytes()]
-        found = Finding(FindingKind.DIED, detail=ending.why) if ending.exit_code else livecuts.judged(stack.disk, site)
+        finding = (
+            Finding(FindingKind.DIED, detail=ending.why) if ending.exit_code else livecuts.judge_disk(stack.disk, site)
+        )
         # The errors that the engine raised are part of what the program met.
-        words = "; ".join(filter(None, [found.detail, told["words"]]))
-        told["finding"] = replace(found, detail=words).message
-    return told | {"filesystem": read_back}
+        words = "; ".join(filter(None, [finding.detail, facts["words"]]))
+        facts["finding"] = asdict(replace(finding, detail=words))
+    return facts | {"filesystem": read_back}
 
 
 def _mount(orders: Orders, device: str) -> None:
     mounts.mount(device, filesystem_of(orders).kernel_type, orders.mount_options, str(_EXPORTED))
 
 
-def _mark_the_end(mapper: DeviceMapper, told: Mapping[str, Any]) -> None:
+def _mark_the_end(mapper: DeviceMapper, facts: Mapping[str, Any]) -> None:
     """Mark the log as the workload would have marked it if it had not died."""
     mark = marker(mapper, LOG)
-    if begun := told.get("begun"):
+    if begun := facts.get("begun"):
         mark(f"fail-{begun}")
     mark("end")

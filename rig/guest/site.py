@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.engines import Database, load, opener
 from rig.filesystems import FileSystem, filesystem_named, holding
-from rig.workloads import Work
+from rig.workloads import Work, workload_named
 
 LOG = "log"
 _OWN_FOLDER = "data"
+# In a later life pauses take real time: the machine that recovers has no virtual clock.
+_LATER_THINK_MS = 10
 
 
 def filesystem_of(orders: Orders) -> FileSystem:
@@ -33,6 +34,8 @@ class Site:
     device_below: str = ""
     # The second disk, if the file system lies on two.
     second_device: str = ""
+    # The most transactions of a later life; 0 in the first life, which has all that were ordered.
+    later_count: int = 0
 
     @property
     def filesystem(self) -> FileSystem:
@@ -54,6 +57,11 @@ class Site:
         """Return whether the engine's transactions are its own."""
         return load(self.orders.engine_module).own_driver is not None
 
+    @property
+    def creates(self) -> bool:
+        """Return whether the workload makes the database as a transaction."""
+        return workload_named(self.orders.workload).CREATES
+
     def open_database(self) -> Database:
         """Open the database as the program of the orders does."""
         return self._opener()
@@ -67,18 +75,19 @@ class Site:
     def work(self) -> Work:
         """Return the workload of the orders, as far as the engine can do it."""
         skills = load(self.orders.engine_module).spec.skills
-        return Work(self.orders.workload, self.orders.seed, self.orders.transaction_count, skills)
+        return Work(self.orders.workload, self.orders.seed, self.orders.transaction_count, skills, self.orders.lives)
 
     @property
-    def message(self) -> dict[str, Any]:
-        """Return the site in JSON's types, to pass it to another program."""
-        return {
-            "orders": self.orders.message, "directory": self.directory, "device": self.device,
-            "device_below": self.device_below, "second_device": self.second_device,
-        }  # fmt: skip
+    def think_ms(self) -> int:
+        """Return the mean pause before a transaction, in milliseconds."""
+        return _LATER_THINK_MS if self.later_count else self.orders.think_ms
 
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Site:
-        """Return the site that a message describes."""
-        devices = (message["device"], message["device_below"], message["second_device"])
-        return cls(Orders.of(message["orders"]), message["directory"], *devices)
+    @property
+    def rest_ms(self) -> int:
+        """Return the pause after the last transaction, in milliseconds."""
+        return 0 if self.later_count else self.orders.rest_ms
+
+    def numbers_after(self, recovered: int) -> range:
+        """Return the numbers of the transactions that a life carries out after these."""
+        end = self.orders.transaction_count
+        return range(recovered + 1, min(end, recovered + (self.later_count or end)) + 1)

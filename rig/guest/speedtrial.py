@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.contract.devices import Device
+from rig.contract.messages import decode
 from rig.engines import load
 from rig.filesystems import filesystem_named, furnish, holding
 from rig.guest.devices import disks, mounts, serving
@@ -33,19 +34,19 @@ _LIMITS = Limits(processor_s=10_000, wall_s=100_000, memory_mib=600, look_s=10)
 def answer(
     what: str, orders: Sequence[Mapping[str, Any]], filesystem: str, device: Mapping[str, Any], size_mib: int
 ) -> Any:
-    """Return what is asked for: the `survey` of the bench, the `hindrances` of all orders, or the facts of one trial.
+    """Return what is asked for: the `survey` of the bench, the `obstacles` of all orders, or the facts of one trial.
 
     All orders are for one engine.
     """
-    asked = [TrialOrders.of(each) for each in orders]
-    modelled = Device.of(device)
-    with _mounted(asked[0], filesystem, modelled, size_mib) as (directory, disk, options):
+    asked = [decode(TrialOrders, each) for each in orders]
+    modelled = decode(Device, device)
+    with _mount(asked[0], filesystem, modelled, size_mib) as (directory, disk, options):
         if what == "survey":
             return _survey(directory, disk, options)
-        if what == "hindrances":
-            return {"hindrances": [trial.hindrance(each, directory) for each in asked]}
-        (one,) = asked
-        facts = _apart(lambda: trial.carry_out(one, directory, [disk]))
+        if what == "obstacles":
+            return {"obstacles": [trial.obstacle(each, directory) for each in asked]}
+        (order,) = asked
+        facts = _apart(lambda: trial.carry_out(order, directory, [disk]))
         if modelled.has_delays and not pollers():
             # No thread that polls during delays is visible, so its time cannot be subtracted.
             facts["busy_ns"] = None
@@ -53,17 +54,17 @@ def answer(
 
 
 @contextmanager
-def _mounted(orders: TrialOrders, word: str, device: Device, size_mib: int) -> Iterator[tuple[str, str, str]]:
+def _mount(orders: TrialOrders, word: str, device: Device, size_mib: int) -> Iterator[tuple[str, str, str]]:
     """Give the directory of a new file system, the sysfs folder of its disk, and how it is mounted."""
     filesystem = holding(filesystem_named(word), load(orders.engine_module).spec.file_count)
     serving.require_modules(filesystem)
     try:
         with delayed_disk(DeviceMapper(), device, size_mib) as (disk, node):
             filesystem.make(node)
-            with mounts.mounted(node, filesystem.kernel_type, filesystem.mount_options) as directory:
+            with mounts.mount_point(node, filesystem.kernel_type, filesystem.mount_options) as directory:
                 furnish(filesystem, directory)
                 disks.settle(node)
-                with serving.served(filesystem, directory):
+                with serving.serve(filesystem, directory):
                     yield directory, f"/sys/block/{Path(disk).name}", filesystem.mounted_with(node)
     finally:
         disks.remove_cached_disks()

@@ -5,9 +5,11 @@ state's epoch, `extents` makes the state. Each extent is (offset on the device, 
 three little-endian 64-bit words in base64, because JSON lists take long to parse under emulation. A source offset of
 `LITERALS_FROM` or more points into the request's own `literals`: bytes that no entry of the log holds. `clock` is the
 time, in seconds since 1970, with which the machine comes back; the answer has the time that was read after the check.
+`look` asks, instead of a verdict, where the files are or what they hold (`rig.guest.filemap`).
 `unreadable` lists ranges (offset, length) of the device that give EIO: an error target covers the layer there.
 `patience` says how many times as long as usual a database may take. With `recover` true, the recovery itself is
-recorded, see `rig.guest.recovery`.
+recorded, see `rig.guest.recovery`; if `later_count` is not 0, the recovered database works on for this many
+transactions (`rig.guest.programs.laterlife`).
 
 Once the engine has shown a prefix of the transactions on some file content (`rig.guest.filecontent`), that finding
 answers for the other states with this content. A sample of those states is opened anyway and must show the same. Two
@@ -28,21 +30,24 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, cast
 
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, sparse_digest
+from rig.contract.messages import decode
 from rig.contract.orders import Orders
 from rig.engines import load
 from rig.filesystems import Aliased, Mirrored, Unjournaled, disks_mib, kernel, on_two_disks
-from rig.guest import filecontent, recovery
+from rig.guest import filecontent, filemap, recorder, recovery, shell
 from rig.guest.devices import disks, mounts
 from rig.guest.devices.faultlayer import Ballast
 from rig.guest.devices.layer import BASE, RECOVERY_LOGS, Layer
 from rig.guest.judge import Judge
 from rig.guest.programs.clock import set_for_fsck, set_wall_clock
 from rig.guest.site import Site
+from rig.guest.watch.forks import EngineFailed
 
 _COPY_BYTES_MAX = 1 << 20
 _EXTENT = struct.Struct("<QQQ")
@@ -90,6 +95,25 @@ class Verifier:
         """
         clock = _Clock()
         self._judge.patience = request.get("patience", 1)
+        device = self._apply(request, clock)
+        sha256 = self._sha256(device) if request.get("digest") else None
+        if request.get("recover"):
+            return self._record(device, request["extents"], request["later_count"], clock)
+        if look := request.get("look"):
+            return self._look(device, look)
+        with self._layer.with_errors(device, request.get("unreadable", ())) as faulty, self._parts(faulty) as data:
+            if "clock" in request:
+                set_wall_clock(request["clock"])
+            finding, read_s = self._judge_reopened(
+                data, clock, request.get("clock"), must_open=request.get("open", False)
+            )
+        clock.lap("discard")
+        answer = replace(finding, ms=clock.laps_ms, clock_s=read_s if "clock" in request else None)
+        return asdict(answer) | ({"sha256": sha256} if sha256 else {})
+
+    def _apply(self, request: Mapping[str, Any], clock: _Clock | None = None) -> str:
+        """Put a crash state on a fresh layer, and return its node."""
+        clock = clock or _Clock()
         self._advance(request["advance"])
         clock.lap("advance")
         device = self._layer.fresh()
@@ -101,33 +125,61 @@ class Verifier:
         finally:
             os.close(target)
         clock.lap("apply")
-        sha256 = self._sha256(device) if request.get("digest") else None
-        if request.get("recover"):
-            return self._recorded(device, request["extents"], clock)
-        with self._layer.with_errors(device, request.get("unreadable", ())) as faulty, self._split(faulty) as data:
-            if "clock" in request:
-                set_wall_clock(request["clock"])
-            finding, read_s = self._judged(data, clock, request.get("clock"), must_open=request.get("open", False))
-        clock.lap("discard")
-        told = replace(finding, ms=clock.laps_ms, clock_s=read_s if "clock" in request else None)
-        return told.message | ({"sha256": sha256} if sha256 else {})
+        return device
 
-    def _recorded(self, device: str, extents: str, clock: _Clock) -> dict[str, Any]:
-        """Judge a crash state and record its recovery; return the finding, the recording, the new digest and files."""
-        with recovery.recorded(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
-            finding = self._reopened(made.node, self._recorded_as, clock, lambda _: self._judged_and_synced())
+    def shell(
+        self, request: Mapping[str, Any], requests: Iterator[dict[str, Any]], reply: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        """Mount a crash state and let the host's user look around in it; return the exit code of the shell."""
+        with self._parts(self._apply(request)) as data:
+            if self._repairs:
+                self._repairs.recover(data)
+            with mounts.mount_point(data, self._checked_as, self._options) as directory:
+                return {"exit_code": shell.serve(directory, requests, reply)}
+
+    def _look(self, device: str, look: str) -> dict[str, Any]:
+        """Return where the files of a crash state are (`places`) or what they hold (`files`); None if it is damaged."""
+        with self._parts(device) as data:
+            if self._repairs:
+                self._repairs.recover(data)
+            try:
+                with mounts.mount_point(data, self._checked_as, self._options) as directory:
+                    if look == "places":
+                        return {look: [asdict(places) for places in filemap.places(directory)]}
+                    return {look: filemap.archive(directory)}
+            except OSError:
+                return {look: None}
+
+    def _record(self, device: str, extents: str, later_count: int, clock: _Clock) -> dict[str, Any]:
+        """Judge a crash state and record its recovery; return the finding, the recording, the new digest and files.
+
+        If `later_count` is not 0, the recovered database works on for this many transactions.
+        """
+        with recovery.record(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
+            site = replace(self._site, device=made.node, later_count=later_count)
+            judged = partial(self._live, site) if later_count else self._judge_and_sync
+            finding = self._reopen(made.node, self._recorded_as, clock, lambda _: judged())
         places: list[tuple[int, int]] = []
-        spans = [(offset, length) for offset, _, length in _unpacked(extents)]
-        numbers = self._chunks(*spans, *recovery.written(made.log))
+        spans = [(offset, length) for offset, _, length in _extents(extents)]
+        numbers = self._chunks(*spans, *recovery.written_ranges(made.log))
         digest = sparse_digest(disks.chunks_at(device, numbers))
-        if finding.kind is not FindingKind.FILESYSTEM_DAMAGE:
-            with mounts.mounted(device, self._recorded_as, self._site.orders.mount_options) as directory:
+        if finding.kind is not FindingKind.FILESYSTEM_DAMAGE and self._filesystem.maps_files:
+            with mounts.mount_point(device, self._recorded_as, self._site.orders.mount_options) as directory:
                 places = recovery.places(directory)
-        told = replace(finding, ms=clock.laps_ms).message
-        recording = {"log": recovery.packed(made.log), "trace": recovery.packed(made.trace)}
-        return told | recording | {"digest": digest, "places": places}
+        answer = asdict(replace(finding, ms=clock.laps_ms))
+        recording = {"log": recovery.pack(made.log), "trace": recovery.pack(made.trace)}
+        return answer | recording | {"digest": digest, "places": places}
 
-    def _judged_and_synced(self) -> Finding:
+    def _live(self, site: Site) -> Finding:
+        """Let the database recover and work on; return what it showed, or how it failed."""
+        # Process 1 reaps all its children when a fork ends.
+        self._judge.kill()
+        try:
+            return decode(Finding, recorder.carry_out(site)["finding"])
+        except EngineFailed as error:
+            return Finding(error.kind, detail=str(error))
+
+    def _judge_and_sync(self) -> Finding:
         """Judge the database; then sync its directory, as the engine or any other program may do next.
 
         The sync makes the removal of a journal durable, but not data that was restored from it and never synced.
@@ -142,7 +194,7 @@ class Verifier:
         return finding
 
     @contextmanager
-    def _split(self, device: str) -> Iterator[str]:
+    def _parts(self, device: str) -> Iterator[str]:
         """Give the node to mount. If there are two disks, each is a part of the device."""
         if not self._site.has_two_disks:
             yield device
@@ -150,19 +202,21 @@ class Verifier:
         first_mib, _ = disks_mib(self._filesystem, on_two=True)
         with (
             self._layer.parts(device, first_mib * 2048) as (first, self._second),
-            on_two_disks(self._filesystem).united(first, self._second) as (united, self._uniting),
+            on_two_disks(self._filesystem).unite(first, self._second) as (united, self._uniting),
         ):
             yield united
 
-    def _judged(self, device: str, clock: _Clock, time_s: int | None, *, must_open: bool) -> tuple[Finding, float]:
+    def _judge_reopened(
+        self, device: str, clock: _Clock, time_s: int | None, *, must_open: bool
+    ) -> tuple[Finding, float]:
         """Return the finding of the reopening, and the time that the machine's clock showed after it."""
 
-        def judged(files: str) -> Finding:
+        def judge_files(files: str) -> Finding:
             if must_open or not files or self._known is None:
                 return self._judge.judge()
-            return self._known.judged((files, time_s), lambda: self._judge.judge(leaves=True), self._judge.judge)
+            return self._known.judge((files, time_s), lambda: self._judge.judge(leaves=True), self._judge.judge)
 
-        finding = self._reopened(device, self._checked_as, clock, judged)
+        finding = self._reopen(device, self._checked_as, clock, judge_files)
         read_s = time.time()
         if self._known and finding.opened and finding.kind is not FindingKind.PREFIX:
             self._known.forget((finding.files, time_s))
@@ -173,7 +227,7 @@ class Verifier:
             finding = replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding, read_s
 
-    def _reopened(self, device: str, kernel_type: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
+    def _reopen(self, device: str, kernel_type: str, clock: _Clock, judged: Callable[[str], Finding]) -> Finding:
         repaired = self._repairs.recover(device) if self._repairs else ""
         clock.lap("repair")
         kernel.forget_messages()
@@ -188,7 +242,7 @@ class Verifier:
         finding = replace(judged(files), files=files, repaired=bool(repaired))
         error_count = self._filesystem.error_count(device)
         clock.lap("reopen")
-        finding = self._judge.unmounted(finding)
+        finding = self._judge.unmount(finding)
         clock.lap("unmount")
         if error_count and self._mends and finding.kind is FindingKind.PREFIX:
             return replace(finding, repaired=True)
@@ -215,7 +269,7 @@ class Verifier:
 
     @property
     def _options(self) -> str:
-        return mounts.joined(self._site.orders.mount_options, self._uniting)
+        return mounts.join_options(self._site.orders.mount_options, self._uniting)
 
     def _damage(self, device: str) -> str:
         """Return what the file system's own check says about an unmounted device; empty if it is clean."""
@@ -225,7 +279,7 @@ class Verifier:
 
     def _advance(self, packed: str) -> None:
         self._copy(packed, self._base)
-        self._written = set(self._chunks(*((offset, length) for offset, _, length in _unpacked(packed))))
+        self._written = set(self._chunks(*((offset, length) for offset, _, length in _extents(packed))))
 
     def _chunks(self, *spans: tuple[int, int]) -> list[int]:
         """Return the numbers of the chunks of the base that were written, and of the chunks in these spans."""
@@ -235,7 +289,7 @@ class Verifier:
         return sorted(numbers)
 
     def _copy(self, packed: str, target: int, literals: bytes = b"") -> None:
-        for device_offset, source_offset, length in _unpacked(packed):
+        for device_offset, source_offset, length in _extents(packed):
             for done in range(0, length, _COPY_BYTES_MAX):
                 size = min(_COPY_BYTES_MAX, length - done)
                 part = self._buffer[:size]
@@ -247,7 +301,7 @@ class Verifier:
                 os.pwrite(target, part, device_offset + done)
 
 
-def _unpacked(packed: str) -> Iterator[tuple[int, int, int]]:
+def _extents(packed: str) -> Iterator[tuple[int, int, int]]:
     """Yield extents: the offset on the device, the offset of the source, and the length."""
     return cast("Iterator[tuple[int, int, int]]", _EXTENT.iter_unpack(base64.b64decode(packed)))
 
@@ -263,23 +317,23 @@ class _Known:
         """Forget a content, so that every state with it is opened."""
         self._findings.pop(key, None)
 
-    def judged(
+    def judge(
         self, key: tuple[str, int | None], judge: Callable[[], Finding], judge_again: Callable[[], Finding]
     ) -> Finding:
         """Return what a content showed before; judge it the first time, and again in a sample of the later times."""
         before = self._findings.get(key)
         if before is None:
-            found = judge()
-            if found.kind is FindingKind.PREFIX:
-                self._findings[key] = found
-            return found
+            finding = judge()
+            if finding.kind is FindingKind.PREFIX:
+                self._findings[key] = finding
+            return finding
         self._hit_count += 1
         if self._hit_count % _AGAIN_EVERY:
             return replace(before, opened=False)
         again = judge_again()
         if (before.kind, before.recovered) == (again.kind, again.recovered):
             return again
-        words = [f"{one.kind} {one.detail or one.recovered}" for one in (before, again)]
+        words = [f"{finding.kind} {finding.detail or finding.recovered}" for finding in (before, again)]
         return replace(
             again, kind=FindingKind.UNSTABLE, recovered=None, detail=f"the same files showed {' and then '.join(words)}"
         )
@@ -303,16 +357,19 @@ def serve(
     verifier: Verifier | None = None
     for request in requests:
         # An error here must end this machine: half a copy would leave a base that makes every later verdict wrong.
+        if verifier and request.get("look") == "shell":
+            reply(verifier.shell(request, requests, reply))
+            continue
         if verifier and "state" in request:
             reply(verifier.check(request) | {"state": request["state"]})
             continue
         if verifier:
             verifier.end()
-        verifier = _begun(Orders.of(request), layer, judge)
+        verifier = _begin(decode(Orders, request), layer, judge)
         reply({"ready": True})
 
 
-def _begun(orders: Orders, layer: Layer, judge: Judge) -> Verifier:
+def _begin(orders: Orders, layer: Layer, judge: Judge) -> Verifier:
     gc.unfreeze()
     verifier = Verifier(orders, layer, judge)
     # Everything allocated so far lives as long as the verifier, so spare the garbage collector from scanning it again.

@@ -19,9 +19,9 @@ def cache_folder() -> Path:
     if os.environ.get("RIG_CACHE"):
         return Path(os.environ["RIG_CACHE"]).absolute()
     # The XDG Base Directory Specification says to ignore relative paths.
-    found = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if found.is_absolute():
-        return found / "powercut-rig"
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if home.is_absolute():
+        return home / "powercut-rig"
     try:
         return Path.home() / ".cache" / "powercut-rig"
     except RuntimeError:
@@ -35,7 +35,7 @@ def require_cache() -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
     """Hold an exclusive lock for a path of the cache, in a file next to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{path}.lock", "w") as file:

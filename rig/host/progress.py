@@ -11,8 +11,8 @@ class Progress(Protocol):
     def says(self, text: str, /) -> None:
         """Show a line of text."""
 
-    def planned(self, count: int, /) -> None:
+    def expect(self, count: int, /) -> None:
         """Expect `count` more cuts, trials or probes."""
 
-    def judged(self, count: int, /) -> None:
+    def advance(self, count: int, /) -> None:
         """Count cuts, trials or probes that are over."""

@@ -24,15 +24,15 @@ def archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
         else:
             parts.append(_entry(number, path, _DIRECTORY, b""))
     parts.append(_entry(0, _TRAILER, 0, b""))
-    return _padded(b"".join(parts))
+    return _pad(b"".join(parts))
 
 
 def _entry(number: int, path: str, mode: int, content: bytes) -> bytes:
     name = path.encode() + b"\0"
     fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0)
     header = b"070701" + b"".join(b"%08X" % field for field in fields)
-    return _padded(header + name) + _padded(content)
+    return _pad(header + name) + _pad(content)
 
 
-def _padded(data: bytes) -> bytes:
+def _pad(data: bytes) -> bytes:
     return data.ljust(-(-len(data) // 4) * 4, b"\0")

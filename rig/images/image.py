@@ -1,4 +1,4 @@
-"""The guest image: built once from a recipe (data, in `vm-images/`) and cached under the recipe's digest.
+"""The guest image: built once from a recipe (`rig.images.recipes`) and cached under the recipe's digest.
 
 An image is a folder with `vmlinuz`, `initrd.cpio` (busybox, modules, init), `root.img` (ext4, mounted read-only) and
 `packages.txt` (the Debian packages that the recipe resolved to). It is built under a temporary name and then renamed,
@@ -8,56 +8,24 @@ system from a folder.
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shutil
 import tempfile
-import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rig.contract.errors import HostError, UsageError
 from rig.engines.builds import ImageContents
 from rig.host import processes
-from rig.host.cache import cache_folder, locked, require_cache
+from rig.host.cache import cache_folder, lock, require_cache
 from rig.host.files import require_space
-from rig.host.wheels import wheel
+from rig.host.wheels import missing, wheel
 from rig.images import debian, initrd, usermodekernel
+from rig.images.recipes import WHEEL, Recipe
 
 _BUILD_LIMIT_S = 1800
 _LOOK_LIMIT_S = 60
 _BUILD_BYTES = 1500 << 20
-# Part of the digest: raise the number when the steps below build something else from the same recipe.
-_BUILDER_VERSION = 3
-# The types of a recipe's fields, in TOML's terms.
-_KINDS = {"str": (str, "a text"), "int": (int, "a number"), "tuple[str, ...]": (tuple, "a list of texts")}
-# As in a file of requirements for pip.
-_WHEEL = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.+!]+)(?: --hash=sha256:(?P<sha256>[0-9a-f]{64}))?")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The contents of a guest image: one TOML file in `vm-images/`."""
-
-    name: str
-    suite: str
-    kernel: str
-    root_disk_mib: int
-    packages: tuple[str, ...]
-    modules: tuple[str, ...]
-    modules_on_demand: tuple[str, ...]
-    exclude: tuple[str, ...]
-    # From PyPI, for the guest's Python: `NAME==VERSION --hash=sha256:DIGEST`, without their dependencies.
-    wheels: tuple[str, ...] = field(repr=False)
-
-    @property
-    def digest(self) -> str:
-        """Return the digest under which the cache holds the image of this recipe."""
-        init = (initrd.RECIPES / "init").read_bytes()
-        contents = f"{_BUILDER_VERSION} {self}{''.join(self.wheels)}"
-        return hashlib.blake2b(contents.encode() + init, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -91,50 +59,8 @@ class Image:
     def _has(self, path: str) -> bool:
         """Return whether the root disk has a file at an absolute path without blanks."""
         # debugfs exits with 0 in either case.
-        found = processes.run(["debugfs", "-R", f"stat {path}", str(self.root_disk)], timeout_s=_LOOK_LIMIT_S)
-        return b"Inode:" in found
-
-
-def recipe(name: str = "base") -> Recipe:
-    """Read a recipe; raise UsageError that lists the existing recipes, or names the field that is wrong."""
-    path = initrd.RECIPES / f"{name}.toml"
-    if not path.exists():
-        choices = ", ".join(sorted(found.stem for found in initrd.RECIPES.glob("*.toml")))
-        raise UsageError(f"unknown image {name!r}; there are: {choices}")
-    return recipe_of(path, read(path))
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Return what a file of TOML says, with tuples in place of lists; raise UsageError for one that is not TOML."""
-    try:
-        return as_tuples(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"the recipe {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # TOML or UTF-8
-        raise UsageError(f"{path}: {error}") from None
-
-
-def as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with tuples in place of lists."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-
-
-def recipe_of(path: Path, values: dict[str, Any]) -> Recipe:
-    """Return the recipe with these values from a file; raise UsageError that names the file and the field."""
-    try:
-        found = Recipe(**values)
-    except TypeError as error:
-        raise UsageError(f"{path}: {error}") from None
-    for one in fields(found):
-        value = getattr(found, one.name)
-        members = value if isinstance(value, tuple) else ()
-        kind, words = _KINDS[str(one.type)]
-        if not isinstance(value, kind) or not all(isinstance(member, str) for member in members):
-            raise UsageError(f"{path}: {one.name} is {value!r}, which is not {words}")
-    for word in found.wheels:
-        if not _WHEEL.fullmatch(word):
-            raise UsageError(f"{path}: the wheel {word!r} is not NAME==VERSION --hash=sha256:DIGEST")
-    return found
+        output = processes.run(["debugfs", "-R", f"stat {path}", str(self.root_disk)], timeout_s=_LOOK_LIMIT_S)
+        return b"Inode:" in output
 
 
 def images() -> list[Image]:
@@ -146,7 +72,7 @@ def images() -> list[Image]:
 
 def is_built(wanted: Recipe) -> bool:
     """Return whether the cache has the image of a recipe."""
-    return _kept(wanted).folder.exists()
+    return _image_of(wanted).folder.exists()
 
 
 def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image:
@@ -156,11 +82,11 @@ def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image
     not exist.
     """
     require_cache()
-    image = _kept(wanted)
+    image = _image_of(wanted)
     folder = image.folder
     if folder.exists():
         return image
-    with locked(folder):
+    with lock(folder):
         if not folder.exists():
             require_space(folder.parent, _BUILD_BYTES, f"building the guest image {wanted.name}")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building.") as scratch:
@@ -178,13 +104,13 @@ def build(wanted: Recipe, says: Callable[[str], None] = lambda _: None) -> Image
 
 def remove(name: str) -> list[Path]:
     """Remove all images of a recipe name; return the folders removed."""
-    found = [image.folder for image in images() if image.name == name]
-    for folder in found:
+    folders = [image.folder for image in images() if image.name == name]
+    for folder in folders:
         shutil.rmtree(folder)
-    return found
+    return folders
 
 
-def _kept(wanted: Recipe) -> Image:
+def _image_of(wanted: Recipe) -> Image:
     folder = cache_folder() / "images" / f"{wanted.name}-{wanted.digest}"
     return Image(wanted.name, wanted.digest, folder)
 
@@ -192,10 +118,12 @@ def _kept(wanted: Recipe) -> Image:
 def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None]) -> None:
     root = scratch / "root"
     says(f"building the guest image {wanted.name} (about a minute): fetching and unpacking Debian's packages")
-    matches = [match for match in map(_WHEEL.fullmatch, wanted.wheels) if match]
-    wheels = [wheel(one["name"], one["version"], one["sha256"] or "") for one in matches]
+    matches = [match for match in map(WHEEL.fullmatch, wanted.wheels) if match]
+    wheels = [wheel(match["name"], match["version"], match["sha256"] or "") for match in matches]
     packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root, wheels)
-    packages += [f"{one['name']}\t{one['version']}" for one in matches]
+    if lacking := missing(wheels, [line.partition("\t")[0] for line in packages]):
+        raise UsageError(f"its wheels come without their dependencies: {'; '.join(lacking)}; add them to `wheels`")
+    packages += [f"{match['name']}\t{match['version']}" for match in matches]
     says(f"building the guest image {wanted.name}: making its files")
     for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -208,7 +136,7 @@ def _fill(folder: Path, root: Path, wanted: Recipe) -> None:
         (root / name).mkdir(exist_ok=True)
     (modules,) = (root / "usr/lib/modules").iterdir()
     shutil.copy(root / f"boot/vmlinuz-{modules.name}", folder / "vmlinuz")
-    (folder / "initrd.cpio").write_bytes(initrd.made(root, modules, wanted))
+    (folder / "initrd.cpio").write_bytes(initrd.make(root, modules, wanted))
     shutil.rmtree(root / "boot")
     shutil.rmtree(root / "usr/lib/modules")
     _make_root_disk(folder, root, wanted)

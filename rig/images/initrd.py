@@ -5,33 +5,19 @@ from __future__ import annotations
 import lzma
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from rig.contract.errors import HostError
-from rig.images import cpio
-
-RECIPES = Path(__file__).parents[1] / "vm-images"
-
-
-class Wanted(Protocol):
-    """What a recipe says about modules."""
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """The modules that are loaded at boot, in this order."""
-
-    @property
-    def modules_on_demand(self) -> tuple[str, ...]:
-        """The modules that the agent loads when needed."""
+from rig.images import cpio, recipes
+from rig.images.recipes import Recipe
 
 
-def made(root: Path, tree: Path, wanted: Wanted) -> bytes:
+def make(root: Path, tree: Path, wanted: Recipe) -> bytes:
     """Return an initrd, from a root directory with busybox and the folder of the kernel's modules.
 
     Raise HostError for a module that the kernel lacks.
     """
     files = {
-        "init": ((RECIPES / "init").read_bytes(), 0o755),
+        "init": ((recipes.RECIPES / "init").read_bytes(), 0o755),
         "bin/busybox": ((root / "usr/bin/busybox").read_bytes(), 0o755),
     }
     for folder in ("proc", "sys", "dev", "new"):
@@ -51,7 +37,7 @@ def _lines(words: Iterable[str]) -> bytes:
 
 
 def _module(tree: Path, name: str) -> bytes:
-    found = sorted(tree.rglob(f"{name}.ko*"))
-    if not found:
+    paths = sorted(tree.rglob(f"{name}.ko*"))
+    if not paths:
         raise HostError(f"kernel {tree.name} has no module {name}; correct the recipe in vm-images")
-    return lzma.decompress(found[0].read_bytes()) if found[0].suffix == ".xz" else found[0].read_bytes()
+    return lzma.decompress(paths[0].read_bytes()) if paths[0].suffix == ".xz" else paths[0].read_bytes()

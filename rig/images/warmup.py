@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rig.contract.devices import DEVICES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
-from rig.engines import Engine, named
+from rig.engines import Engine, engine_named
 from rig.engines.builds import Library
 from rig.filesystems import default_filesystems
 from rig.workloads import MEASURED
@@ -25,16 +25,16 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
     Builds of one kind are opened by the same code and are in memory from the start, so one of each is enough.
     """
     for engine in engines:
-        names, workloads = engine.spec.warm, _measured(engine)
+        names, workloads = engine.spec.warm, _workloads_of(engine)
         if names and not engine.spec.needs_build:
             for number in range(max(len(names), len(workloads))):
                 yield _orders(engine, names[number % len(names)], workloads[number % len(workloads)])
-    for engine in [named(name) for name in sorted({library.engine for library in libraries})]:
+    for engine in [engine_named(name) for name in sorted({library.engine for library in libraries})]:
         for library in _of_each_kind(libraries, engine):
-            yield _orders(engine, engine.spec.warm[0], _measured(engine)[0], library)
+            yield _orders(engine, engine.spec.warm[0], _workloads_of(engine)[0], library)
 
 
-def _measured(engine: Engine) -> tuple[str, ...]:
+def _workloads_of(engine: Engine) -> tuple[str, ...]:
     return tuple(name for name in engine.workloads if name in MEASURED) or engine.workloads
 
 

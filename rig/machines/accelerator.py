@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rig.contract.errors import VmError
-from rig.host.cache import cache_folder, locked
+from rig.host.cache import cache_folder, lock
 from rig.host.files import atomic_write
 from rig.images.image import Image
 from rig.machines.argv import KVM, Accelerator, Role
@@ -44,11 +44,11 @@ def best_accelerator(guest: Image) -> Choice:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     note = note_of(guest)
     asked = f"{boot} {platform.release()} {qemu_version()}"
-    with locked(note):
+    with lock(note):
         known = note.read_text().split("\n") if note.exists() else []
         if len(known) != 4 or known[0] != asked:
-            found = chosen(lambda accelerator: _failure(guest, accelerator))
-            known = [asked, found.accelerator, found.reason, found.advice]
+            choice = choose(lambda accelerator: _failure(guest, accelerator))
+            known = [asked, choice.accelerator, choice.reason, choice.advice]
             atomic_write(note, "\n".join(known).encode())
     return Choice(Accelerator(known[1]), known[2], known[3])
 
@@ -60,7 +60,7 @@ def note_of(guest: Image) -> Path:
     return cache_folder() / f"kvm-probe-{kernel}"
 
 
-def chosen(failure: Callable[[Accelerator], str]) -> Choice:
+def choose(failure: Callable[[Accelerator], str]) -> Choice:
     """Return the choice; `failure` says why no machine answered under an accelerator, or nothing if one did."""
     plain = failure(Accelerator.KVM)
     if not plain:

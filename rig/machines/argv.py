@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 
 
 class Role(StrEnum):
@@ -114,13 +114,13 @@ def argv(program: str, spec: MachineSpec, plugs: Plugs) -> list[str]:
         "-object", _memory(spec, plugs),
         "-rtc", "base=2026-01-01T00:00:00,clock=vm",
         "-kernel", str(spec.kernel), "-initrd", str(spec.initrd), "-append", _APPEND.format(role=spec.role),
-        "-fw_cfg", f"name=opt/rig/orders,file={_quoted(plugs.orders)}",
+        "-fw_cfg", f"name=opt/rig/orders,file={_quote(plugs.orders)}",
         *_disk("root", spec.root_disk),
         *_disk("recording", plugs.recording),
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=channel,fd={plugs.channel_fd}",
         "-device", "virtserialport,chardev=channel,name=rig",
-        "-chardev", f"file,id=console,path={_quoted(plugs.console)}",
+        "-chardev", f"file,id=console,path={_quote(plugs.console)}",
         "-serial", "chardev:console",
         "-sandbox", _SANDBOX,
         "-chardev", f"socket,id=monitor,fd={plugs.monitor_fd}",
@@ -138,14 +138,14 @@ def _processor(spec: MachineSpec) -> list[str]:
 
 def _memory(spec: MachineSpec, plugs: Plugs) -> str:
     share = "on" if plugs.use.is_saved else "off"
-    return f"memory-backend-file,id=ram,size={spec.memory_mib}M,mem-path={_quoted(plugs.ram_file)},share={share}"
+    return f"memory-backend-file,id=ram,size={spec.memory_mib}M,mem-path={_quote(plugs.ram_file)},share={share}"
 
 
 def _disk(name: str, path: Path) -> list[str]:
     node = f"driver=raw,node-name={name},read-only=on,file.driver=file,file.read-only=on"
-    return ["-blockdev", f"{node},file.filename={_quoted(path)}", "-device", f"virtio-blk-pci,drive={name}"]
+    return ["-blockdev", f"{node},file.filename={_quote(path)}", "-device", f"virtio-blk-pci,drive={name}"]
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     """Double the commas: QEMU's option syntax ends a value at a single one."""
     return str(path).replace(",", ",,")

@@ -9,26 +9,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rig.contract.errors import VmError
-from rig.contract.processors import Processor
+from rig.contract.orders import ILLEGAL, Processor
 from rig.contract.scenario import Scenario
-from rig.engines import named
+from rig.engines import engine_named
 from rig.engines.builds import Library, builds_of
 from rig.host.cache import require_cache
-from rig.images import image, needs
-from rig.images.image import Image, Recipe
+from rig.images import image, recipes
+from rig.images.image import Image
+from rig.images.recipes import Recipe
 from rig.machines import usermode
 from rig.machines.accelerator import Choice, best_accelerator, note_of
 from rig.machines.argv import Accelerator, Role
-from rig.machines.qemu import require_qemu
-from rig.machines.template import Template, template
+from rig.machines.template import Template, require_qemu, template
 from rig.machines.usermode import UserMode
-
-# The name of the machines for scenarios that need only the base image.
-BASE = "base"
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,7 @@ class Guests:
         self._stack = stack
         self._lock = threading.Lock()
         self._made: dict[tuple[Recipe, Processor], Machines] = {}
-        self._recorders: dict[tuple[Recipe, Processor], Template] = {}
-        self._verifiers: dict[tuple[Recipe, Processor], Template] = {}
+        self._templates: dict[tuple[Role, Recipe, Processor], Template] = {}
         self._has_said = False
 
     def of(self, scenario: Scenario) -> Machines:
@@ -75,54 +71,74 @@ class Guests:
 
         Raise UsageError for a library that the guest cannot load, or a recipe that cannot be followed.
         """
-        key = (needs.recipe_of(scenario), scenario.processor)
+        key = (recipes.recipe_of(scenario), scenario.processor)
         with self._lock:
             if key not in self._made:
                 self._made[key] = self._make(*key)
             return self._made[key]
 
+    def able(self, scenarios: Sequence[Scenario]) -> list[Scenario]:
+        """Return the scenarios, on the modern processor if the plain one cannot run the user's program.
+
+        Make whatever the cache lacks; raise what `of` raises.
+        """
+        try:
+            for scenario in scenarios:
+                self.of(scenario)
+        except VmError as error:
+            if ILLEGAL not in str(error) or any(each.processor is Processor.MODERN for each in scenarios):
+                raise
+            self._says(
+                "the program died by SIGILL on the plain processor, so it is measured on the modern one; "
+                'processor = "modern" in its recipe spares this attempt'
+            )
+            return self.able([replace(scenario, processor=Processor.MODERN) for scenario in scenarios])
+        return list(scenarios)
+
     def recorder_of(self, scenario: Scenario) -> Template:
         """Return only the recorder, for a command that verifies nothing; raise what `of` raises."""
         with self._lock:
-            return self._recorder(needs.recipe_of(scenario), scenario.processor)
+            return self._template(Role.RECORDER, recipes.recipe_of(scenario), scenario.processor)
 
     def verifier_of(self, scenario: Scenario) -> Template:
         """Return only the verifier, for a command that records nothing; raise what `of` raises."""
         with self._lock:
-            return self._verifier(needs.recipe_of(scenario), scenario.processor)
+            return self._template(Role.VERIFIER, recipes.recipe_of(scenario), scenario.processor)
 
     def _make(self, recipe: Recipe, processor: Processor) -> Machines:
-        recorder, verifier = self._recorder(recipe, processor), self._verifier(recipe, processor)
+        recorder, verifier = (self._template(role, recipe, processor) for role in (Role.RECORDER, Role.VERIFIER))
         return Machines(recorder, verifier, self._user_mode(recipe, processor, verifier))
 
     def _user_mode(self, recipe: Recipe, processor: Processor, verifier: Template) -> UserMode | None:
         if verifier.spec.accelerator is not Accelerator.TCG:
             return None
         guest, own = self._image(recipe)
-        if hindrance := usermode.hindrance(guest, processor, self._says):
-            self._tell(f"crash states are checked under emulation: {hindrance}")
+        if obstacle := usermode.obstacle(guest, processor, self._says):
+            self._tell(f"crash states are checked under emulation: {obstacle}")
             return None
         self._tell("crash states are checked in user-mode machines")
         return self._stack.enter_context(usermode.user_mode(guest, own, processor))
 
-    def _recorder(self, recipe: Recipe, processor: Processor) -> Template:
-        if (recipe, processor) not in self._recorders:
+    def _template(self, role: Role, recipe: Recipe, processor: Processor) -> Template:
+        key = role, recipe, processor
+        if key not in self._templates:
             guest, own = self._image(recipe)
-            made = template(Role.RECORDER, guest, libraries=own, processor=processor)
-            self._recorders[recipe, processor] = self._stack.enter_context(made)
-        return self._recorders[recipe, processor]
+            if role is Role.RECORDER:
+                made = template(role, guest, libraries=own, processor=processor, says=self._says)
+                self._templates[key] = self._stack.enter_context(made)
+            else:
+                self._templates[key] = self._working(guest, own, processor)
+        return self._templates[key]
 
     def _image(self, recipe: Recipe) -> tuple[Image, list[Library]]:
         """Return the image of a recipe and the libraries that its machines load; raise UsageError if they cannot."""
-        guest, own = image.build(recipe, self._says), [one for one in self._libraries if needs.serves(recipe, one)]
-        for library in own:
-            builds_of(named(library.engine)).require_loadable(library, guest.contents)
+        guest, own = image.build(recipe, self._says), []
+        for library in self._libraries:
+            engine = engine_named(library.engine)
+            if recipes.serves(recipe.digest, engine, library.image):
+                builds_of(engine).require_loadable(library, guest.contents)
+                own.append(library)
         return guest, own
-
-    def _verifier(self, recipe: Recipe, processor: Processor) -> Template:
-        if (recipe, processor) not in self._verifiers:
-            self._verifiers[recipe, processor] = self._working(*self._image(recipe), processor)
-        return self._verifiers[recipe, processor]
 
     def _working(self, guest: Image, own: Sequence[Library], processor: Processor) -> Template:
         """Return the template of the verifiers under the accelerator that works here.
@@ -145,11 +161,11 @@ class Guests:
     def _restorable(
         self, guest: Image, accelerator: Accelerator, own: Sequence[Library], processor: Processor
     ) -> Template:
-        found = self._stack.enter_context(template(Role.VERIFIER, guest, accelerator, own, processor))
+        made = self._stack.enter_context(template(Role.VERIFIER, guest, accelerator, own, processor, self._says))
         if accelerator is not Accelerator.TCG:
-            with found.clone():
+            with made.clone():
                 pass
-        return found
+        return made
 
     def _tell_accelerator(self, best: Choice) -> None:
         if best.accelerator is not Accelerator.TCG:
@@ -163,7 +179,7 @@ class Guests:
 
 def name_of(scenario: Scenario) -> str:
     """Return a name for the machines of a scenario, the same for all scenarios that share them."""
-    name = needs.recipe_of(scenario).name
+    name = recipes.recipe_of(scenario).name
     return name if scenario.processor is Processor.PLAIN else f"{name}-{scenario.processor}"
 
 

@@ -80,33 +80,30 @@ class Limit:
 
     def _look(self) -> None:
         before_s, self._wall_s = self._wall_s, time.monotonic() - self._begin_s
-        processor_s, waits_s = self._processor_now_s(), self._waits_now_s()
+        processor_s, waits_s = sum(map(_used_s_of, descendants(self._proc))), self._waits_now_s()
         if self._processor_begin_s is None:
             self._processor_begin_s = processor_s
         else:
             # The figure of a thread is lost when it ends, so add up the differences.
             grown = (wait_s - self._waits_s.get(thread, 0.0) for thread, wait_s in waits_s.items())
-            waited_s = sum(max(0.0, one) for one in grown)
+            waited_s = sum(max(0.0, wait_s) for wait_s in grown)
             self._waited_s += waited_s
             self._paused_s += max(0.0, self._wall_s - before_s - waited_s - _PAUSE_S)
         self._processor_s = max(self._processor_s, processor_s - self._processor_begin_s)
         self._waits_s = waits_s
 
-    def _processor_now_s(self) -> float:
-        return sum(map(_used_s_of, descendants(self._proc)))
-
     def _waits_now_s(self) -> dict[str, float]:
-        found = {}
+        waits_s = {}
         for process in descendants(self._proc):
             with suppress(OSError):  # the process is gone
                 for thread in (process / "task").iterdir():
                     with suppress(OSError):  # the thread is gone
-                        found[thread.name] = int((thread / "schedstat").read_text().split()[1]) / 1e9
-        return found
+                        waits_s[thread.name] = int((thread / "schedstat").read_text().split()[1]) / 1e9
+        return waits_s
 
 
 def descendants(process: Path) -> Iterator[Path]:
-    """Yield the folder in /proc of a process, and those of all that descend from it, each after its parent."""
+    """Yield the folder in /proc of a process, and the folders of all that descend from it, each after its parent."""
     yield process
     try:
         numbers = (process / "task" / process.name / "children").read_text().split()

@@ -66,14 +66,14 @@ class Machine:
         # The launcher and the first process of the machine's process namespace come before it.
         while len(family := list(descendants(Path(f"/proc/{self.process.pid}")))) < 3:
             if self.process.poll() is not None or limit.is_over:
-                raise self.lost("it has no process")
+                raise self.loss("it has no process")
             time.sleep(_CONSOLE_LOOK_S)
         return int(family[2].name)
 
     def plug(self, recording: Path) -> None:
         """Give the machine a copy of a recording in place of the one it has; raise VmError if it has ended."""
         if self.process.poll() is not None:
-            raise self.lost("it ended before it got a recording")
+            raise self.loss("it ended before it got a recording")
         copy_into(self._disk, recording)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -84,13 +84,13 @@ class Machine:
         try:
             self._channel.sendall(line.encode() + b"\n")
         except OSError as error:
-            raise self.lost(f"cannot send to the agent: {error}") from None
+            raise self.loss(f"cannot send to the agent: {error}") from None
 
     def receive(self, limit_s: float) -> dict[str, Any]:
         """Return the agent's next JSON line; raise VmError or EngineError if the line reports one."""
         self._awaited = limit = self.limit(limit_s, "answer")
         while (end := self._received.find(b"\n")) < 0:
-            self._read(limit)
+            self._receive(limit)
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         message: dict[str, Any] = json.loads(line)
@@ -110,7 +110,7 @@ class Machine:
         limit = self.limit(limit_s, "more bytes of an answer")
         while count:
             if not self._received:
-                self._read(limit)
+                self._receive(limit)
             part = bytes(self._received[:count])
             del self._received[: len(part)]
             write(part)
@@ -121,9 +121,9 @@ class Machine:
         limit = self.limit(limit_s, word)
         while word not in (text := self.console_text()):
             if self.process.poll() is not None or failure in text:
-                raise self.lost(f"it ended while we waited for {word}")
+                raise self.loss(f"it ended while we waited for {word}")
             if limit.is_over:
-                raise self.lost(str(limit))
+                raise self.loss(str(limit))
             time.sleep(_CONSOLE_LOOK_S)
 
     def limit(self, limit_s: float, awaited: str) -> Limit:
@@ -134,7 +134,7 @@ class Machine:
         """Return what the guest has printed so far."""
         return self._console.read_text(errors="replace") if self._console.exists() else ""
 
-    def lost(self, what: str) -> VmError:
+    def loss(self, what: str) -> VmError:
         """Return an error that says what happened, with the exit code and the last lines of the console."""
         code = self.process.poll()
         ended = "still running"
@@ -143,22 +143,22 @@ class Machine:
             ended = f"ended with {code} {self.process.stderr.read().decode(errors='replace').strip()}"
         return VmError(f"virtual machine: {what} ({ended}); console: ...{self.console_text()[-_CONSOLE_SHOWN_CHARS:]}")
 
-    def _read(self, limit: Limit) -> None:
+    def _receive(self, limit: Limit) -> None:
         while not select.select([self._channel], [], [], limit.look_again_s)[0]:
             if limit.is_over:
-                raise TimeoutError(str(self.lost(str(limit))))
+                raise TimeoutError(str(self.loss(str(limit))))
         try:
             chunk = self._channel.recv(1 << 20)
         except ConnectionResetError:  # the machine ended before it had read all our requests
             chunk = b""
         if not chunk:
             _has_ended(self.process, self.limit(_EXIT_CODE_LIMIT_S, "end"))
-            raise self.lost(f"it ended before its {limit.awaited}")
+            raise self.loss(f"it ended before its {limit.awaited}")
         self._received += chunk
 
 
 @contextmanager
-def started(
+def start(
     command: Callable[[int, int], Sequence[str]],
     sandbox: Sandbox,
     *,
@@ -184,7 +184,7 @@ def started(
         ends = (channel_end.fileno(), control_end.fileno())
         sandbox = replace(sandbox, kept=(*sandbox.kept, *ends), cpu=_next_cpu() if one_cpu else None)
         sandbox.open_to_nobody()
-        process = _gate.launched(sandbox.command(command(*ends)), sandbox.descriptors)
+        process = _gate.launch(sandbox.command(command(*ends)), sandbox.descriptors)
         channel_end.close()
         control_end.close()
         try:
@@ -244,7 +244,7 @@ class _Gate:
         with self._lock:
             self._is_closed = False
 
-    def launched(self, command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    def launch(self, command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._is_closed:
                 raise VmError("machines are being stopped")

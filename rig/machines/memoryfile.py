@@ -27,15 +27,20 @@ def by_descriptor(file: BinaryIO) -> Path:
 
 
 def copy_into(disk: BinaryIO, path: Path) -> None:
-    """Replace the content of a file in memory by that of a file, which may be shorter; holes stay holes."""
+    """Replace the content of a file in memory by a file's, which may be shorter; holes stay holes."""
     size_bytes = os.fstat(disk.fileno()).st_size
     disk.truncate(0)
     disk.truncate(size_bytes)
+    for offset, part in stored_parts(path):
+        os.pwrite(disk.fileno(), part, offset)
+
+
+def stored_parts(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, bytes) of a sparse file, without its holes."""
     with open(path, "rb", buffering=0) as source:
         for begin, end in _data(source):
             for offset in range(begin, end, _COPY_BYTES):
-                part = os.pread(source.fileno(), min(_COPY_BYTES, end - offset), offset)
-                os.pwrite(disk.fileno(), part, offset)
+                yield offset, os.pread(source.fileno(), min(_COPY_BYTES, end - offset), offset)
 
 
 def _data(file: BinaryIO) -> Iterator[tuple[int, int]]:

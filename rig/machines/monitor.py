@@ -50,7 +50,7 @@ async def _within(limit: Limit, work: Coroutine[None, None, None]) -> None:
 
 
 async def _save(monitor: socket.socket, state: Path, *, is_restored: bool) -> None:
-    async with _connected(monitor, is_known=is_restored) as client:
+    async with _connect(monitor, is_known=is_restored) as client:
         await client.execute("stop")
         reading, writing = os.pipe()
         with open(reading, "rb") as source, open(state, "wb") as target:
@@ -66,7 +66,7 @@ async def _save(monitor: socket.socket, state: Path, *, is_restored: bool) -> No
 
 
 async def _restore(monitor: socket.socket, state_fd: int) -> None:
-    async with _connected(monitor) as client:
+    async with _connect(monitor) as client:
         await _start_incoming(client, state_fd)
         await _wait_for_migration(client)
         await client.execute("cont")
@@ -95,7 +95,7 @@ async def _wait_for_migration(client: QMPClient) -> None:
 
 
 @asynccontextmanager
-async def _connected(monitor: socket.socket, *, is_known: bool = False) -> AsyncIterator[QMPClient]:
+async def _connect(monitor: socket.socket, *, is_known: bool = False) -> AsyncIterator[QMPClient]:
     """Connect; QEMU greets and negotiates only once, so skip that if it `is_known` from an earlier connection."""
     from qemu.qmp import QMPClient
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rig.contract.errors import VmError
+from rig.machines.guests import Machines
 from rig.machines.machine import Machine
 
 
@@ -23,18 +24,6 @@ class Clones(Protocol):
 
     def clone(self, *, recording: Path | None = None) -> AbstractContextManager[Machine]:
         """Give a machine with a recording for the length of a block."""
-
-
-class Verifying(Protocol):
-    """The machines of one guest image."""
-
-    @property
-    def checker(self) -> Clones:
-        """What crash states are checked in."""
-
-    @property
-    def verifier(self) -> Clones:
-        """What does everything else, and can check crash states too."""
 
 
 class Pool:
@@ -48,7 +37,7 @@ class Pool:
     @contextmanager
     def clone(self, *, recording: Path | None = None) -> Iterator[Machine]:
         """Give a machine with a recording for the length of a block: one at rest, or a new one."""
-        machine, stack = self._taken(recording) or self._new(recording)
+        machine, stack = self._take(recording) or self._new(recording)
         with stack:
             yield machine
             if not machine.is_spent:
@@ -66,7 +55,7 @@ class Pool:
         stack = ExitStack()
         return stack.enter_context(self._source.clone(recording=recording)), stack
 
-    def _taken(self, recording: Path | None) -> tuple[Machine, ExitStack] | None:
+    def _take(self, recording: Path | None) -> tuple[Machine, ExitStack] | None:
         """Return a machine at rest, with the recording; None if no machine rests, or if it has died meanwhile."""
         with self._lock:
             if recording is None or not self._resting:
@@ -98,9 +87,9 @@ class Pools:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pools: dict[int, tuple[Verifying, Pooled]] = {}
+        self._pools: dict[int, tuple[Machines, Pooled]] = {}
 
-    def of(self, source: Verifying) -> Pooled:
+    def of(self, source: Machines) -> Pooled:
         """Return the pools of an image."""
         with self._lock:
             if id(source) not in self._pools:

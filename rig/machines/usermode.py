@@ -26,17 +26,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rig.contract.errors import HostError, VmError
-from rig.contract.orders import FAILED, READY
-from rig.contract.processors import Processor
+from rig.contract.orders import FAILED, READY, Processor
 from rig.engines.builds import Library
-from rig.host.cache import cache_folder, locked
+from rig.host.cache import cache_folder, lock
 from rig.host.files import atomic_write, free_bytes
-from rig.images import guestcode, image
+from rig.images import guestcode, image, recipes
 from rig.images.image import Image
-from rig.images.usermodekernel import LIBRARIES, PROGRAM
+from rig.images.usermodekernel import LIBRARIES, PROGRAM, long_state_library
 from rig.machines import template
 from rig.machines.argv import Role
-from rig.machines.machine import Machine, started
+from rig.machines.machine import Machine, start
 from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.recordings.archive import RECORDING_BYTES
 from rig.sandbox.sandbox import Sandbox
@@ -52,6 +51,8 @@ _PAGE_BYTES = 4096
 _ANSWER_LIMIT_S = 30
 _SAID_CHARS = 200
 # What an engine may count on beyond a plain processor, as with the emulator's modern one (`rig.machines.argv`).
+# A processor with this flag has a state that is too long for the kernel.
+_LONG_STATE = "amx_tile"
 _MODERN = frozenset({"avx2", "bmi2", "fma", "movbe", "popcnt"})
 # Of the host, the kernel looks at these.
 _PATHS = (
@@ -93,7 +94,7 @@ class UserMode:
             def command(channel_fd: int, _: int) -> list[str]:
                 return _command(channel_fd, *(file.fileno() for file in files))
 
-            with started(
+            with start(
                 command,
                 self._sandbox({file.fileno(): "write" if file is console else "read" for file in files}),
                 console=by_descriptor(console),
@@ -116,7 +117,7 @@ class UserMode:
             paths=[(folder, "/kernel", "programs"), *_PATHS],
             files=files,
             cwd=folder,
-            environment={"LD_LIBRARY_PATH": LIBRARIES},
+            environment=kernel_environment(self.kernel.folder),
             # Its RAM, and what the kernel adds to that.
             scratch_bytes=_MEMORY_MIB + _ADDED_MIB << 20,
             scratch=str(_memory_folder()),
@@ -162,13 +163,13 @@ class _UserModeMachine(Machine):
 @contextmanager
 def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) -> Iterator[UserMode]:
     """Hold what machines are started from for the length of a block; `libraries` as in `rig.machines.template`."""
-    kernel = built()
+    kernel = build()
     code = guestcode.whole(guest.digest, libraries, processor)
     digest = hashlib.blake2b(f"{kernel.digest} {guest.digest} ".encode() + code, digest_size=8).hexdigest()
     folder = cache_folder() / "templates" / f"{RECIPE}-{digest}"
 
     def save() -> None:
-        template.remove_templates(keep=folder, role=RECIPE, spared_count=template.SPARED_COUNT)
+        template.remove_templates(keep=folder, kind=RECIPE, spared_count=template.SPARED_COUNT)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / template.INITRD).write_bytes(kernel.initrd.read_bytes() + code)
@@ -178,17 +179,17 @@ def user_mode(guest: Image, libraries: Sequence[Library], processor: Processor) 
         yield UserMode(kernel, guest, folder / template.INITRD)
 
 
-def hindrance(guest: Image, processor: Processor, says: Callable[[str], None] = lambda _: None) -> str:
+def obstacle(guest: Image, processor: Processor, says: Callable[[str], None] = lambda _: None) -> str:
     """Return why no machine answers on this host; empty if one does. The answer is cached until the host reboots."""
     if processor is Processor.MODERN and (lacking := _MODERN - flags()):
         return f"this host's processor lacks {', '.join(sorted(lacking))}"
     try:
-        kernel = built(says)
+        kernel = build(says)
     except HostError as error:
         return f"the kernel of user-mode machines could not be made: {error}"
     note = note_of(kernel)
     asked = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {platform.release()}"
-    with locked(note):
+    with lock(note):
         known = note.read_text().split("\n", 1) if note.exists() else []
         if len(known) != 2 or known[0] != asked:
             known = [asked, _failure(guest)]
@@ -203,7 +204,7 @@ def note_of(kernel: Image) -> Path:
 
 def _failure(guest: Image) -> str:
     try:
-        with user_mode(guest, (), Processor.PLAIN) as found, found.clone() as machine:
+        with user_mode(guest, (), Processor.PLAIN) as mode, mode.clone() as machine:
             machine.send({"ping": True})
             machine.receive(_ANSWER_LIMIT_S)
     except (VmError, TimeoutError) as error:
@@ -218,9 +219,18 @@ def flags() -> frozenset[str]:
     return frozenset(line.partition(":")[2].split())
 
 
-def built(says: Callable[[str], None] = lambda _: None) -> Image:
+def build(says: Callable[[str], None] = lambda _: None) -> Image:
     """Return the kernel, as an image that has no root disk; build it if the cache has none."""
-    return image.build(image.recipe(RECIPE), says)
+    kernel = image.build(recipes.recipe(RECIPE), says)
+    if _LONG_STATE in flags():
+        long_state_library(kernel.folder)
+    return kernel
+
+
+def kernel_environment(folder: Path) -> dict[str, str]:
+    """Return the variables that the kernel in a folder has to be started with, in that folder."""
+    preloaded = {"LD_PRELOAD": long_state_library(folder)} if _LONG_STATE in flags() else {}
+    return {"LD_LIBRARY_PATH": LIBRARIES} | preloaded
 
 
 def _memory_folder() -> Path:

@@ -6,7 +6,7 @@ promise is neither kept nor broken.
 Each of two disks is checked against its own log, and both instants against the marks, see
 `rig.faults.legality.jointlegality`. The cut of a recovery is checked against that recovery's log. The head of that log
 holds the content from which it recovered. This content is checked against the log from which it was cut, and so on back
-to the recording.
+to the recording. A later life is a recovery that goes on, and is cut from where the database has shown its content.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import random
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError
+from rig.contract.faultspecs import SPECS
 from rig.contract.scenario import Scenario
 from rig.faults import DiskLetter, Fault, JointState, Logs
 from rig.faults.legality.jointlegality import JointChecker
@@ -89,22 +89,26 @@ class Auditor:
             states = [cut.state for cut in cuts]
             for cut, content in zip(cuts, contents(recovery.log, states, self._device_bytes), strict=True):
                 instant = cut.state.instant
-                complaint = _complaint(checker, content, instant, rule, recovery.first_entry)
+                complaint = _complaint(checker, content, instant, rule, recovery.begin_entry)
                 _require_none(complaint, scenario, cut.address, instant)
         return sum(len(cuts) for _, cuts in chosen)
 
     def _audit_start(
         self, scenario: Scenario, rule: Rule, recovery: OpenRecovery, opened: Mapping[str, OpenRecovery], entry: int
     ) -> None:
-        """Check the content with which a recovery began; `entry` is the instant at which its verdicts are judged."""
+        """Check the content with which a recovery began.
+
+        `entry` is the instant at which its verdicts are judged; the verdicts of a later life are judged by its own log.
+        """
         address = recovery.address
         content = recovery.log.replay(recovery.first_entry + 1, self._device_bytes)
         if not address.way:
+            entry = self._logs.parse(address.content).instant if recovery.life else entry
             complaint = _complaint(self._checker, content, entry, rule)
         else:
             parent = opened[address.before]
             entry = parent.logs.parse(address.content).instant
-            complaint = _complaint(Checker(parent.log, self._device_bytes), content, entry, rule, parent.first_entry)
+            complaint = _complaint(Checker(parent.log, self._device_bytes), content, entry, rule, parent.begin_entry)
         _require_none(complaint, scenario, recovery.state, entry)
 
     def _joint_complaint(self, content: ByteArray, state: JointState, entry: int) -> str:

@@ -12,17 +12,16 @@ from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
 from operator import attrgetter
 
-from rig.contract.arms import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, FaultClass, exposure_wanted
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
-from rig.contract.injections import ERRORS, MENDING, Injection
-from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.processors import Processor
+from rig.contract.faultspecs import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPECS, FaultClass, exposure_wanted
+from rig.contract.injections import Injection
+from rig.contract.orders import DROP_PREFIX, Processor, Shim
 from rig.contract.scenario import Scenario, WorkloadSpec, is_default
-from rig.engines import Engine, engines, named, settings_name
+from rig.engines import Engine, Spec, engine_named, engines, settings_name
 from rig.engines.syncs import kinds
-from rig.filesystems import FileSystem, Mirrored, Served, TwoDisks, default_filesystems, filesystems, unsafe
-from rig.planning import tunings
+from rig.filesystems import FileSystem, default_filesystems, filesystems, unsafe
+from rig.planning import obstacles, tunings
 from rig.workloads import MEASURED, QUICK, workload_named
 
 # What most people mean when the power goes.
@@ -68,12 +67,12 @@ class Profile:
     def transactions_of(self, scenario: Scenario) -> int:
         """Return how many transactions are recorded for a scenario."""
         most = workload_named(scenario.workload_name).TRANSACTIONS_MAX
-        return min(self._asked_of(scenario), most or sys.maxsize)
+        return min(self._requested_count(scenario), most or sys.maxsize)
 
-    def _asked_of(self, scenario: Scenario) -> int:
+    def _requested_count(self, scenario: Scenario) -> int:
         if SPECS[scenario.fault].injection is Injection.KILL:
             # More kills than the exposure needs would take long and add little.
-            is_volatile = named(scenario.engine).spec.is_volatile(scenario.settings)
+            is_volatile = engine_named(scenario.engine).spec.is_volatile(scenario.settings)
             return _VOLATILE_KILL_TRANSACTION_COUNT if is_volatile else self.kill_transaction_count
         is_side = SPECS[scenario.fault].injection or scenario.shim != "none"
         return self.side_transaction_count if is_side else self.transaction_count
@@ -118,22 +117,24 @@ PROFILES = {
 }  # fmt: skip
 
 
-def profile(name: str, states: int = 0) -> Profile:
-    """Return a profile that plans at most `states` states at first (0: its own number).
+def profile(name: str, states: int = 0, transactions: int = 0) -> Profile:
+    """Return a profile that plans at most `states` states at first and records `transactions` (0: its own numbers).
 
     If too few contents are seen, more states follow. Raise UsageError naming the choices.
     """
     if name not in PROFILES:
         raise UsageError(f"unknown profile {name!r}; there are: {', '.join(PROFILES)}")
-    found = PROFILES[name]
+    base = PROFILES[name]
+    if transactions:
+        base = replace(base, transaction_count=transactions, side_transaction_count=transactions)
     if not states:
-        return found
+        return base
     return replace(
-        found,
-        states_max=min(found.states_max, states),
-        side_states_max=min(found.side_states_max, states),
-        instants=min(found.instants, states),
-        kill_transaction_count=min(found.kill_transaction_count, -(-2 * states // _KILLS_OF_TWO_TRANSACTIONS)),
+        base,
+        states_max=min(base.states_max, states),
+        side_states_max=min(base.side_states_max, states),
+        instants=min(base.instants, states),
+        kill_transaction_count=min(base.kill_transaction_count, -(-2 * states // _KILLS_OF_TWO_TRANSACTIONS)),
     )
 
 
@@ -155,39 +156,17 @@ def _of_pair(engine: Engine, filesystem: FileSystem) -> tuple[Scenario, ...]:
         _KNOWN[key] = tuple(
             scenario
             for fault in FAULTS
-            if not why_not(engine, filesystem, fault)
+            if not obstacles.why_not(engine, filesystem, fault)
             for scenario in _scenarios(engine, filesystem, fault)
         )
     return _KNOWN[key]
-
-
-def why_not(engine: Engine, filesystem: FileSystem, fault: str) -> str:
-    """Return what keeps an engine or a file system from being measured under a fault; empty if nothing does."""
-    spec = SPECS[fault]
-    if spec.injection in ERRORS and not engine.endures_errors:
-        return f"{engine.name} cannot be measured under {fault}: its driver cannot tell disk errors from others"
-    if reason := engine.spec.immune.get(fault):
-        return f"{engine.name} cannot be measured under {fault}: {reason}"
-    if engine.own_driver and spec.injection:
-        return f"{engine.name} cannot be measured under {fault}: the rig does not make its transactions itself"
-    if spec.cuts_recovery and not filesystem.maps_files:
-        return f"{filesystem.word} cannot be measured under {fault}: it does not tell where on the disk its files are"
-    if spec.injection is Injection.SERVERCRASH and not isinstance(filesystem, Served):
-        return f"{filesystem.word} cannot be measured under {fault}: it has no server"
-    if spec.injection in MENDING and isinstance(filesystem, Served):
-        return f"{filesystem.word} cannot be measured under {fault}: the rig mends no server"
-    if spec.injection is Injection.TWODISK and not isinstance(filesystem, TwoDisks):
-        return f"{filesystem.word} cannot be measured under {fault}: it cannot lie on two disks"
-    if spec.injection is not Injection.TWODISK and isinstance(filesystem, Mirrored):
-        return f"{filesystem.word} cannot be measured under {fault}: it lies on two disks; take twodisk"
-    return ""
 
 
 def require_measurable(engine: Engine, filesystem: FileSystem, fault: str) -> None:
     """Raise UsageError if there is no such fault, or something keeps it from being measured."""
     if fault not in SPECS:
         raise UsageError(f"unknown fault {fault!r}; {choices(fault, FAULTS)}")
-    if reason := why_not(engine, filesystem, fault):
+    if reason := obstacles.why_not(engine, filesystem, fault):
         raise UsageError(reason)
 
 
@@ -195,10 +174,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
     """Yield every scenario of an engine on a file system under a fault: plain, sabotaged, or with one sync left out."""
     spec, injection = engine.spec, SPECS[fault].injection
     for settings, workload in itertools.product(spec.all_settings(), engine.workloads):
-        # Other workloads roll back, which volatile settings may not be able to, and no injection knows their events.
-        if not is_default(workload) and (injection or spec.is_volatile(settings)):
-            continue
-        if not spec.skills >= workload_named(workload).NEEDS:
+        if not _is_offered(spec, settings, workload, fault):
             continue
         name = settings_name(settings)
         plain = Scenario(
@@ -207,13 +183,16 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             processor=Processor(engine.spec.processor),
         )  # fmt: skip
         yield plain
-        yield from tunings.tuned(engine, plain)
+        yield from tunings.variants(engine, plain)
         if filesystem.unsafe.get(fault):
             # There is no promise that a program could break.
             continue
         # Controls: a sync that does nothing must break the promise of strict settings, and a fault that does not
         # affect the engine must break the promise of a program on top of it. A dishonest disk leaves none to break.
-        if name in spec.strict and fault in FORGETTING_FAULTS:
+        # Under kills, syncs can be swallowed only by supervision, which does not see a descriptor that syncs by itself;
+        # a program has no other control.
+        is_swallowable = injection is not Injection.KILLCUT or engine.own_driver
+        if name in spec.strict and fault in FORGETTING_FAULTS and is_swallowable:
             yield replace(plain, shim=Shim.EATMYDATA)
         for word, program in spec.programs.items():
             if name in program.settings and injection in program.injections:
@@ -224,6 +203,19 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
                 yield replace(plain, shim=f"{DROP_PREFIX}{kind}")
 
 
+def _is_offered(spec: Spec, settings: Mapping[str, str], workload: str, fault: str) -> bool:
+    """Return whether an engine's settings are measured with a workload under a fault."""
+    # Other workloads roll back, which volatile settings may not be able to, and no injection knows their events.
+    # A later life needs transactions that do not depend on how a walk went on before the cut.
+    is_alone = SPECS[fault].injection or SPECS[fault].later_count
+    if not is_default(workload) and (is_alone or spec.is_volatile(settings)):
+        return False
+    # A kill alone may damage volatile settings, and then nothing goes on.
+    if SPECS[fault].injection is Injection.KILLCUT and spec.is_volatile(settings):
+        return False
+    return spec.skills >= workload_named(workload).NEEDS
+
+
 def _options(filesystem: FileSystem, fault: str) -> str:
     options = (filesystem.mount_options, filesystem.options_by_fault.get(fault, ""))
     return ",".join(option for option in options if option)
@@ -232,7 +224,7 @@ def _options(filesystem: FileSystem, fault: str) -> str:
 def is_unprotected(scenario: Scenario) -> bool:
     """Return whether nothing is promised for these settings on this file system when the power goes."""
     is_unsafe = bool(unsafe(scenario.filesystem, scenario.fault))
-    return is_unsafe or named(scenario.engine).spec.is_unprotected(scenario.settings)
+    return is_unsafe or engine_named(scenario.engine).spec.is_unprotected(scenario.settings)
 
 
 def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
@@ -254,13 +246,13 @@ def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
         is_measured = scenario.workload_name in QUICK
         return is_measured and scenario.fault == DEFAULT_FAULTS[0] and _has_own_promise(scenario)
     is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
-    is_wanted = is_control or not named(scenario.engine).spec.is_volatile(scenario.settings)
+    is_wanted = is_control or not engine_named(scenario.engine).spec.is_volatile(scenario.settings)
     return scenario.fault in DEFAULT_FAULTS and is_wanted and not scenario.dropped_sync
 
 
 def _has_own_promise(scenario: Scenario) -> bool:
     """Return whether the engine promises something under these settings that no equal settings show as well."""
-    same_as = named(scenario.engine).spec.same_as
+    same_as = engine_named(scenario.engine).spec.same_as
     return settings_name(scenario.settings) not in same_as and not is_unprotected(scenario)
 
 
@@ -270,7 +262,7 @@ def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
     if not is_default(scenario.workload_name):
         is_measured = scenario.workload_name in MEASURED
         return is_measured and scenario.fault in DEFAULT_FAULTS and _has_own_promise(scenario)
-    spec, name = named(scenario.engine).spec, settings_name(scenario.settings)
+    spec, name = engine_named(scenario.engine).spec, settings_name(scenario.settings)
     is_shown = name in spec.cross_checks or name in controls(scenario.engine, scenario.fault)
     if spec.is_unprotected(scenario.settings) and scenario.fault not in _BARE_FAULTS and not is_shown:
         return False
@@ -289,7 +281,9 @@ def select(patterns: Sequence[str]) -> list[Scenario]:
     # Most patterns name one engine on one file system; the scenarios of the others need not be listed.
     pairs = itertools.product(engines(), filesystems())
     named_ones = (pair for pair in pairs if any(_may_name(pattern, *pair) for pattern in patterns))
-    scenarios = {one.id: one for one in itertools.chain.from_iterable(itertools.starmap(_of_pair, named_ones))}
+    scenarios = {
+        scenario.id: scenario for scenario in itertools.chain.from_iterable(itertools.starmap(_of_pair, named_ones))
+    }
     chosen = set[str]()
     for pattern in patterns:
         has_dot = "." in pattern.split("-", 2)[-1]
@@ -305,7 +299,7 @@ def _may_name(pattern: str, engine: Engine, filesystem: FileSystem) -> bool:
     return literal.startswith(beginning) or beginning.startswith(literal)
 
 
-def configured(
+def configure(
     scenarios: Iterable[Scenario],
     wanted: Profile,
     device: Device = DEVICES[DEFAULT_DEVICE],
@@ -321,21 +315,21 @@ def configured(
     are tuned with; engines that do not know a setting are unaffected by it, but some engine must know it.
     """
     asked = tuning or {}
-    found = [
+    configured = [
         replace(
             scenario,
             workload=replace(scenario.workload, transaction_count=wanted.transactions_of(scenario), think_ms=think_ms),
             device=device,
             seed=seed,
-            tuning=tunings.configured(scenario, asked, library),
+            tuning=tunings.tuning_of(scenario, asked, library),
         )
         for scenario in scenarios
     ]
-    known = sorted({name for scenario in found for name in tunings.known(scenario)})
+    known = sorted({name for scenario in configured for name in tunings.known_options(scenario)})
     for name in asked:
         if name not in known:
             raise UsageError(f"unknown tuning {name!r}; {choices(name, known)}")
-    return found
+    return configured
 
 
 def _why_none(pattern: str) -> str:
@@ -344,8 +338,8 @@ def _why_none(pattern: str) -> str:
     if len(parts) == 3 and (reason := _why_no_part(pattern, *parts)):
         return reason
     # A pattern that names no file system means the ones that are measured by default.
-    on = [found for found in filesystems() if found.word in pattern] or default_filesystems()
-    ids = [one.id for one in _near(engines(), on, parts[-1])]
+    on = [filesystem for filesystem in filesystems() if filesystem.word in pattern] or default_filesystems()
+    ids = [scenario.id for scenario in _near(engines(), on, parts[-1])]
     inside = [f"*{pattern}*"] if any(fnmatchcase(name, f"*{pattern}*") for name in ids) else []
     guess = (inside or get_close_matches(pattern, ids, 1) or ids)[0]
     all_of_them = "`rig plan '*'` lists them all, '*.*' those with a tuning"
@@ -355,21 +349,23 @@ def _why_none(pattern: str) -> str:
 def _why_no_part(pattern: str, engine_word: str, filesystem_word: str, rest: str) -> str:
     settings, _, fault = rest.rpartition("_")
     meant = [engine for engine in engines() if fnmatchcase(engine.name, engine_word)]
-    on = [found for found in filesystems() if fnmatchcase(found.word, filesystem_word)]
-    names = sorted({one.settings_name for one in _near(meant, on, settings)}, key=lambda name: (len(name), name))
+    on = [filesystem for filesystem in filesystems() if fnmatchcase(filesystem.word, filesystem_word)]
+    names = sorted(
+        {scenario.settings_name for scenario in _near(meant, on, settings)}, key=lambda name: (len(name), name)
+    )
     reasons = (
         *(tunings.why_not(engine, settings, fault) for engine in meant),
         _unknown("engine", engine_word, pattern, [engine.name for engine in engines()]),
-        _unknown("file system", filesystem_word, pattern, [found.word for found in filesystems()]),
+        _unknown("file system", filesystem_word, pattern, [filesystem.word for filesystem in filesystems()]),
         _unknown("settings", settings or "*", pattern, names),
         _unknown("fault", fault, pattern, FAULTS),
-        *(why_not(*pair, fault) for pair in itertools.product(meant, on) if fault in SPECS),
+        *(obstacles.why_not(*pair, fault) for pair in itertools.product(meant, on) if fault in SPECS),
     )
     return next(filter(None, reasons), "")
 
 
 def _near(meant: Iterable[Engine], on: Iterable[FileSystem], settings: str) -> list[Scenario]:
-    return [one for one in scenarios_of(meant, on) if not one.tuned or "." in settings]
+    return [scenario for scenario in scenarios_of(meant, on) if not scenario.tuned or "." in settings]
 
 
 def _unknown(what: str, word: str, pattern: str, known: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 They are not multiplied with the rest of the matrix: only settings with a promise of their own, the default workload and
 cuts of one recording. Each tuning has the control of swallowed syncs, and mutants of the syncs that only it makes.
+
+A noisy neighbour has a word in the same place, is measured only if it is named, and leaves the engine as it is.
 """
 
 from __future__ import annotations
@@ -9,53 +11,61 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rig.contract.arms import SPECS
+from rig.contract.faultspecs import SPECS
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.scenario import Scenario, is_default, name_of
-from rig.engines import Engine, named, settings_name
+from rig.contract.scenario import NEIGHBOUR, Scenario, is_default, name_of
+from rig.engines import Engine, engine_named, settings_name
 from rig.engines.syncs import kinds
-from rig.filesystems import unsafe
+from rig.filesystems import Served, filesystem_named, unsafe
 
 FAULTS = ("oscrash", "powercut", "recoverycut", "torn")
+NEIGHBOUR_FAULTS = ("oscrash", "powercut", "torn")
 MUTATION_FAULTS = ("powercut", "torn")
 
 
-def tuned(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
+def variants(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
     """Yield a scenario once more with each tuning that has a word, its control, and mutants of syncs that are new."""
     spec, name = engine.spec, settings_name(plain.settings)
     is_bare = spec.is_unprotected(plain.settings) or bool(unsafe(plain.filesystem, plain.fault))
     if plain.fault not in FAULTS or not is_default(plain.workload_name) or is_bare or name in spec.same_as:
         return
+    is_served = isinstance(filesystem_named(plain.filesystem), Served)
+    if plain.fault in NEIGHBOUR_FAULTS and not spec.is_witness and not is_served:
+        yield replace(plain, tuned=NEIGHBOUR)
+        if name in spec.strict:
+            yield replace(plain, tuned=NEIGHBOUR, shim=Shim.EATMYDATA)
     for word, tuning in spec.tunings.items():
         if tuning.why_not(plain.settings):
             continue
-        found = replace(plain, tuning={**plain.tuning, **tuning.values}, tuned=word)
-        yield found
+        tuned = replace(plain, tuning={**plain.tuning, **tuning.values}, tuned=word)
+        yield tuned
         if name in spec.strict:
-            yield replace(found, shim=Shim.EATMYDATA)
+            yield replace(tuned, shim=Shim.EATMYDATA)
         if plain.fault in MUTATION_FAULTS:
             usual = kinds(engine, plain.settings)
-            new = (kind for kind in kinds(engine, {**found.tuning, **found.settings}) if kind not in usual)
-            yield from (replace(found, shim=f"{DROP_PREFIX}{kind}") for kind in new)
+            new = (kind for kind in kinds(engine, {**tuned.tuning, **tuned.settings}) if kind not in usual)
+            yield from (replace(tuned, shim=f"{DROP_PREFIX}{kind}") for kind in new)
 
 
 def is_nightly(scenario: Scenario) -> bool:
     """Return whether a tuned scenario represents its tuning at night, or is the control of one that does."""
-    spec = named(scenario.engine).spec
+    if scenario.tuned == NEIGHBOUR:
+        return False
+    spec = engine_named(scenario.engine).spec
     chosen = spec.tunings[scenario.tuned].nightly
     return bool(chosen) and (scenario.shim == Shim.EATMYDATA or settings_name(scenario.settings) in chosen)
 
 
-def configured(scenario: Scenario, tuning: Mapping[str, str], library: str) -> dict[str, str]:
+def tuning_of(scenario: Scenario, tuning: Mapping[str, str], library: str) -> dict[str, str]:
     """Return the tuning of a scenario, with the options in `tuning` that its engine knows and with the user's build."""
-    own = {name: value for name, value in tuning.items() if name in known(scenario)}
-    build = {"library": library} if library and named(scenario.engine).part("builds") else {}
+    own = {name: value for name, value in tuning.items() if name in known_options(scenario)}
+    build = {"library": library} if library and engine_named(scenario.engine).part("builds") else {}
     return {**scenario.tuning, **own, **build}
 
 
-def known(scenario: Scenario) -> set[str]:
+def known_options(scenario: Scenario) -> set[str]:
     """Return the tuning options that a scenario's engine knows."""
-    tunings = named(scenario.engine).spec.tunings.values()
+    tunings = engine_named(scenario.engine).spec.tunings.values()
     return {*scenario.tuning, *(name for tuning in tunings for name in tuning.values)}
 
 
@@ -65,15 +75,16 @@ def why_not(engine: Engine, wanted: str, fault: str) -> str:
     Empty if these are not settings with a tuning that has a word, or the fault does not exist.
     """
     spec = engine.spec
-    offered = ((settings, word) for settings in spec.all_settings() for word in spec.tunings)
-    meant = (one for one in offered if name_of(one[0], tuned=one[1]) == wanted.partition("+")[0])
+    offered = ((settings, word) for settings in spec.all_settings() for word in (*spec.tunings, NEIGHBOUR))
+    meant = (option for option in offered if name_of(option[0], tuned=option[1]) == wanted.partition("+")[0])
     for settings, word in meant if fault in SPECS else ():
-        if reason := spec.tunings[word].why_not(settings):
+        if word != NEIGHBOUR and (reason := spec.tunings[word].why_not(settings)):
             return f"{engine.name} cannot be measured with {word} at {settings_name(settings)}: {reason}"
         if usual := spec.same_as.get(settings_name(settings)):
             return f"{settings_name(settings)} is the same as {usual}, so {word} is measured only with that"
         if spec.is_unprotected(settings):
             return f"{settings_name(settings)} promises nothing, so it is not measured with {word}"
-        if fault not in FAULTS:
-            return f"{engine.name} with {word} is measured only under {', '.join(FAULTS)}, not under {fault}"
+        faults = NEIGHBOUR_FAULTS if word == NEIGHBOUR else FAULTS
+        if fault not in faults:
+            return f"{engine.name} with {word} is measured only under {', '.join(faults)}, not under {fault}"
     return ""

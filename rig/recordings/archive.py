@@ -21,7 +21,8 @@ from pathlib import Path
 import zstandard
 
 from rig.contract.errors import RecordingError
-from rig.contract.results import LogFacts, RecordingFacts
+from rig.contract.messages import decode
+from rig.contract.results import RecordingFacts
 from rig.faults import LogFile, Logs
 from rig.host.files import atomic_write
 
@@ -47,13 +48,9 @@ class Recording:
     facts: RecordingFacts
 
     @contextmanager
-    def unpacked(self) -> Iterator[LogFile]:
+    def unpack(self) -> Iterator[LogFile]:
         """Unpack the logs, for the duration of a `with` block, to a sparse file of the size of a recording disk."""
-        # The name is unique because two processes may use one recording.
-        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix="log.")
-        os.close(descriptor)
-        path = Path(name)
-        try:
+        with scratch(self.folder) as path:
             traces_bytes = [facts.trace_bytes for facts in self.facts.logs]
             made = file_of(path, self.facts.disks_mib, traces_bytes, self.facts.logs[0].unit_bytes)
             for rank, (begin_bytes, facts) in enumerate(zip(made.log_begins_bytes, self.facts.logs, strict=True)):
@@ -61,21 +58,30 @@ class Recording:
                 if facts.trace_bytes:
                     self._unpack(trace_name(rank), path, *made.traces[rank], facts.trace_digest)
             yield made
-        finally:
-            path.unlink(missing_ok=True)
 
     def _unpack(self, name: str, path: Path, begin_bytes: int, size_bytes: int, expected: str) -> None:
         archive = self.folder / name
         _unpack(archive.read_bytes(), path, archive, begin_bytes)
         # A truncated frame unpacks without an error, but to less data.
         if digest(path, size_bytes, begin_bytes) != expected:
-            raise RecordingError(f"{archive} is damaged: not what was recorded; remove the folder to record again")
+            raise _damage_error(archive, "not what was recorded")
 
     @contextmanager
-    def opened(self) -> Iterator[Logs]:
+    def open(self) -> Iterator[Logs]:
         """Unpack and open the logs for the duration of a `with` block."""
-        with self.unpacked() as file, file.opened() as logs:
+        with self.unpack() as file, file.open() as logs:
             yield logs
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """Give an empty file for the duration of a `with` block; its name is unique, as two processes may use a folder."""
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix="log.")
+    os.close(descriptor)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def archive_name(rank: int) -> str:
@@ -122,9 +128,9 @@ def write(
 def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts, traces: Sequence[bytes] = ()) -> Recording:
     """Store a sound recording, durably."""
     for rank, log in enumerate(logs):
-        atomic_write(folder / archive_name(rank), packed(log))
+        atomic_write(folder / archive_name(rank), pack(log))
     for rank, trace in enumerate(traces):
-        atomic_write(folder / trace_name(rank), packed(trace))
+        atomic_write(folder / trace_name(rank), pack(trace))
     atomic_write(folder / _FACTS, json.dumps(asdict(facts), indent=1).encode())
     return Recording(folder, facts)
 
@@ -136,27 +142,23 @@ def load(folder: Path) -> Recording | None:
         return None
     try:
         known = json.loads(path.read_text())
-        logs = [LogFacts(**log) for log in known["logs"]]
-        reached = [tuple(one) for one in known["reached"]]
-        before = {"disk_mib": _DISK_MIB_BEFORE, "second_disk_mib": (len(logs) - 1) * _SECOND_DISK_MIB_BEFORE}
-        facts = RecordingFacts(**{**before, **known, "logs": logs, "reached": reached})
-        recording = Recording(folder, facts)
+        second_mib = (len(known["logs"]) - 1) * _SECOND_DISK_MIB_BEFORE
+        before = {"disk_mib": _DISK_MIB_BEFORE, "second_disk_mib": second_mib}
+        facts = decode(RecordingFacts, before | known)
     except (ValueError, TypeError, KeyError) as error:
-        raise RecordingError(f"{path} is damaged: {error!r}; remove the folder to record again") from None
+        raise _damage_error(path, f"{error!r}") from None
+    logs = facts.logs
     if any(log.unit_bytes not in {0, *_UNITS_BYTES} for log in logs):
-        raise RecordingError(f"{path} is damaged: no disk has such a unit; remove the folder to record again")
-    if (size := recording.facts.disk_mib) not in _DISKS_MIB:
-        raise RecordingError(f"{path} is damaged: no disk has {size!r} MiB; remove the folder to record again")
+        raise _damage_error(path, "no disk has such a unit")
+    if facts.disk_mib not in _DISKS_MIB:
+        raise _damage_error(path, f"no disk has {facts.disk_mib} MiB")
     if not 1 <= len(logs) == len(facts.disks_mib) <= _LOGS_MAX or min(facts.disks_mib) < 1:
-        raise RecordingError(
-            f"{path} is damaged: it lists {len(logs)} logs, and disks of {facts.disks_mib} MiB; "
-            "remove the folder to record again"
-        )
+        raise _damage_error(path, f"it lists {len(logs)} logs, and disks of {facts.disks_mib} MiB")
     names = [archive_name(rank) for rank in range(len(logs))]
     for name in names + [trace_name(rank) for rank, log in enumerate(logs) if log.trace_bytes]:
         if not (folder / name).exists():
             raise RecordingError(f"{folder} has facts but no {name}; remove the folder to record again")
-    return recording
+    return Recording(folder, facts)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -165,18 +167,18 @@ def remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def packed(part: bytes) -> bytes:
+def pack(part: bytes) -> bytes:
     """Return a part of a recording, compressed."""
     return zstandard.ZstdCompressor().compress(part)
 
 
 def digest(path: Path, size_bytes: int, begin_bytes: int = 0) -> str:
     """Return the digest of a log at its place in an unpacked recording."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     with path.open("rb") as file:
         file.seek(begin_bytes)
-        found.update(file.read(size_bytes))
-    return found.hexdigest()
+        hasher.update(file.read(size_bytes))
+    return hasher.hexdigest()
 
 
 def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int) -> None:
@@ -191,4 +193,8 @@ def _unpack(data: bytes, path: Path, archive: Path, begin_bytes: int) -> None:
                 )
             file.truncate(RECORDING_BYTES)
     except zstandard.ZstdError as error:
-        raise RecordingError(f"{archive} is damaged: {error}; remove the folder to record again") from None
+        raise _damage_error(archive, str(error)) from None
+
+
+def _damage_error(path: Path, why: str) -> RecordingError:
+    return RecordingError(f"{path} is damaged: {why}; remove the folder to record again")

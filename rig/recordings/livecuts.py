@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from rig.contract.arms import SPECS
 from rig.contract.errors import LegalityError, RecordingError
+from rig.contract.faultspecs import SPECS
 from rig.contract.geometry import CHUNK_BYTES
 from rig.contract.injections import Injection
 from rig.contract.results import LiveFinding
@@ -47,7 +47,7 @@ class RecordedRound:
     """One round: the log as recorded, and what remained of the disk."""
 
     number: int
-    told: Mapping[str, Any]
+    facts: Mapping[str, Any]
     log: bytes
     device: ByteArray
 
@@ -63,45 +63,47 @@ class LiveCut:
     unflushed_count: int
 
 
-def rounds(told: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int) -> Iterator[RecordedRound]:
+def rounds(facts: Mapping[str, Any], parts: Sequence[bytes], disk_mib: int) -> Iterator[RecordedRound]:
     """Yield the rounds of a recording of live cuts, whose parts alternate between a log and the disk that it left."""
-    for number, (one, log, filled) in enumerate(zip(told["rounds"], parts[::2], parts[1::2], strict=True), start=1):
+    for number, (round_facts, log, filled) in enumerate(
+        zip(facts["rounds"], parts[::2], parts[1::2], strict=True), start=1
+    ):
         device: ByteArray = np.zeros(disk_mib << 20, dtype=np.uint8)
         for place in range(0, len(filled), _OFFSET_BYTES + CHUNK_BYTES):
             offset = int.from_bytes(filled[place : place + _OFFSET_BYTES], "little")
             data = filled[place + _OFFSET_BYTES : place + _OFFSET_BYTES + CHUNK_BYTES]
             device[offset : offset + CHUNK_BYTES] = np.frombuffer(data, dtype=np.uint8)
-        yield RecordedRound(number, one, log, device)
+        yield RecordedRound(number, round_facts, log, device)
 
 
-def proven(scenario: Scenario, told: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
+def proven(scenario: Scenario, facts: Mapping[str, Any], parts: Sequence[bytes]) -> list[LiveFinding]:
     """Check every round of a recording against its log; raise LegalityError for the first that fails."""
     try:
         injection, disk_mib = SPECS[scenario.fault].injection, filesystem_named(scenario.filesystem).disk_mib_min
-        return [prove(injection, one).finding for one in rounds(told, parts, disk_mib)]
+        return [prove(injection, recorded).finding for recorded in rounds(facts, parts, disk_mib)]
     except LegalityError as error:
         raise LegalityError(f"the rig is wrong and {scenario.id} is void: {error}") from error
 
 
-def prove(injection: Injection, one: RecordedRound) -> LiveCut:
+def prove(injection: Injection, recorded: RecordedRound) -> LiveCut:
     """Return the result of a live cut; raise LegalityError if no honest disk could have left this content."""
     with TemporaryDirectory(prefix="rig-") as name:
         whole, until_cut = Path(name, "whole"), Path(name, "until-cut")
-        whole.write_bytes(one.log)
-        with WriteLog.open(whole, device_bytes=len(one.device)) as log:
-            unflushed_count = write_log_until_cut(log, one.told["counts"], until_cut)
+        whole.write_bytes(recorded.log)
+        with WriteLog.open(whole, device_bytes=len(recorded.device)) as log:
+            unflushed_count = write_log_until_cut(log, recorded.facts["counts"], until_cut)
             timeline = Timeline(log.marks)
             entry = _cut_entry(log)
-            acked, issued = timeline.acked(entry), timeline.issued(entry)
-            acked_after = timeline.acked(log.entry_count) - acked
+            acked, issued = timeline.acked_count(entry), timeline.issued_count(entry)
+            acked_after = timeline.acked_count(log.entry_count) - acked
             if injection is Injection.SERVERCRASH:  # the client went on: all that was acknowledged to it must be there
-                acked, issued = timeline.acked(log.entry_count), timeline.issued(log.entry_count)
-        with WriteLog.open(until_cut, device_bytes=len(one.device)) as log:
-            state = _proven_state(injection, one, log)
-    found = one.told["finding"]
+                acked, issued = timeline.acked_count(log.entry_count), timeline.issued_count(log.entry_count)
+        with WriteLog.open(until_cut, device_bytes=len(recorded.device)) as log:
+            state = _proven_state(injection, recorded, log)
+    finding = recorded.facts["finding"]
     live = LiveFinding(
-        state=f"live-{one.number}", acked=acked, issued=issued, acked_after=acked_after,
-        kind=found["kind"], recovered=found["recovered"], detail=found["detail"], files=found["files"],
+        state=f"live-{recorded.number}", acked=acked, issued=issued, acked_after=acked_after,
+        kind=finding["kind"], recovered=finding["recovered"], detail=finding["detail"], files=finding["files"],
     )  # fmt: skip
     return LiveCut(live, state, unflushed_count)
 
@@ -127,7 +129,7 @@ def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], 
         raise LegalityError(f"{count} writes had completed unflushed, but the log holds {len(batch)} for that time")
     begins = [*log.header_offset_bytes.tolist(), log.end_bytes]
     parts = [log.bytes_at(begins[0], begins[cut] - begins[0])]
-    parts += [log.bytes_at(begins[one], begins[one + 1] - begins[one]) for one in batch[:count].tolist()]
+    parts += [log.bytes_at(begins[entry], begins[entry + 1] - begins[entry]) for entry in batch[:count].tolist()]
     head = bytearray(log.bytes_at(0, log.sector_bytes))
     magic, version, _, sector_bytes = SUPERBLOCK.unpack_from(head)
     SUPERBLOCK.pack_into(head, 0, magic, version, cut + count, sector_bytes)
@@ -135,25 +137,28 @@ def write_log_until_cut(log: WriteLog, counts: Mapping[str, Mapping[str, int]], 
     return count
 
 
-def _proven_state(injection: Injection, one: RecordedRound, log: WriteLog) -> CrashState | None:
+def _proven_state(injection: Injection, recorded: RecordedRound, log: WriteLog) -> CrashState | None:
     keeps_cache = injection is Injection.LIVECUT_DROP
-    checker = Checker(log, len(one.device), is_replay=keeps_cache)
-    answer = checker.check(one.device, log.entry_count, Rule.SEEN if keeps_cache else Rule.WHOLE)
+    checker = Checker(log, len(recorded.device), is_replay=keeps_cache)
+    answer = checker.check(recorded.device, log.entry_count, Rule.SEEN if keeps_cache else Rule.WHOLE)
     if answer.legality is Legality.ILLEGAL or (keeps_cache and answer.legality is Legality.UNDECIDED):
-        raise LegalityError(f"what the cut of round {one.number} left is not what an honest disk leaves: {answer}")
+        raise LegalityError(f"what the cut of round {recorded.number} left is not what an honest disk leaves: {answer}")
     tail = epochs(log)[-1]
-    there = [entry for entry in tail.batch if keeps_cache or _is_there(log, entry, one.device)]
+    there = [entry for entry in tail.batch if keeps_cache or _is_there(log, entry, recorded.device)]
     state = make_state(tail, len(tail.fuas), whole=there)
-    (made,) = (content.copy() for content in contents(log, [state], len(one.device)))
-    if not np.array_equal(made, one.device):
+    (made,) = (content.copy() for content in contents(log, [state], len(recorded.device)))
+    if not np.array_equal(made, recorded.device):
         if answer.legality is Legality.UNDECIDED:
             return None
-        sector = int(np.flatnonzero(made != one.device)[0]) // 512
+        sector = int(np.flatnonzero(made != recorded.device)[0]) // 512
         raise LegalityError(
-            f"what the cut of round {one.number} left differs in sector {sector} from {state.id}, the planned state"
+            f"what the cut of round {recorded.number} left differs in sector {sector} from {state.id}, "
+            "the planned state"
         )
     if is_told(log, state) and parse_state(state.id, log, epochs(log)) != state:
-        raise LegalityError(f"{state.id}, which the cut of round {one.number} left, is not a crash state of its log")
+        raise LegalityError(
+            f"{state.id}, which the cut of round {recorded.number} left, is not a crash state of its log"
+        )
     return state
 
 
@@ -164,7 +169,7 @@ def _is_there(log: WriteLog, entry: int, device: ByteArray) -> bool:
 
 def _cut_entry(log: WriteLog) -> int:
     """Return the entry just after the mark of the cut."""
-    found = [mark.entry_index for mark in log.marks if mark.text.startswith("inject-")]
-    if len(found) != 1:
-        raise RecordingError(f"the log has {len(found)} cuts instead of one; the recording is void")
-    return found[0] + 1
+    entries = [mark.entry_index for mark in log.marks if mark.text.startswith("inject-")]
+    if len(entries) != 1:
+        raise RecordingError(f"the log has {len(entries)} cuts instead of one; the recording is void")
+    return entries[0] + 1

@@ -5,6 +5,8 @@ of the disk in that state as one epoch, then what dm-log-writes saw until the di
 models, crash states, their contents and the verifier need no special case. The recording is void, and never kept,
 unless a replay of all of it equals the guest's final disk.
 
+If the recovered database worked on, the recording is one of a later life, and has the marks of its transactions.
+
 Recoveries cannot be repeated bit for bit, so the recordings are kept in `recoveries/` of their scenario: one `NAME.zst`
 each, `NAME.trace.zst` with its block trace (`rig.faults.log.submissions`; recordings of earlier versions have none),
 and `index.json`, written last, which lists them. Each is identified by the address of the crash state that was
@@ -15,11 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +28,15 @@ import zstandard
 
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
+from rig.contract.messages import decode
+from rig.contract.results import LiveFinding
 from rig.faults import Address, CrashState, LogError, LogFile, Logs, StateIdError, WriteLog, everything_unflushed_lost
 from rig.faults.log.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig.faults.log.submissions import one_by_one
 from rig.faults.states.rendering import contents
 from rig.host.files import atomic_write
 from rig.recordings import archive
+from rig.recordings.timeline import Timeline
 
 _BLOCK_BYTES = 4096
 _INDEX = "index.json"
@@ -48,6 +52,10 @@ class Recovery:
     state: str
     # Where the files of the database were afterwards: (offset, length) in bytes, sorted.
     files: tuple[tuple[int, int], ...]
+    # For a later life: how many transactions the database showed at the end of each life before it.
+    lives: tuple[int, ...] = ()
+    # How the engine failed when it worked on after its recovery; such a life has no recording.
+    failure: LiveFinding | None = None
 
     @property
     def address(self) -> Address:
@@ -63,6 +71,8 @@ class OpenRecovery:
     logs: Logs
     # The address of the crash state that was recovered from.
     state: str
+    # As in `Recovery`.
+    lives: tuple[int, ...] = ()
 
     @property
     def log(self) -> WriteLog:
@@ -79,6 +89,17 @@ class OpenRecovery:
         """Return the FLUSH after the content that was recovered from; the recovery wrote everything later."""
         return int(np.flatnonzero(self.log.flags & EntryFlag.FLUSH)[0])
 
+    @cached_property
+    def life(self) -> Timeline | None:
+        """Return when things happened in a later life; None if the database only recovered."""
+        # The first mark names the crash state.
+        return Timeline(self.log.marks[1:]) if self.lives else None
+
+    @property
+    def begin_entry(self) -> int:
+        """Return the entry after which the recording is cut: a later life once the database has shown its content."""
+        return self.life.setup.entry_index if self.life else self.first_entry
+
     def start(self) -> CrashState:
         """Return the state of this log in which no write of the recovery has reached the disk."""
         return everything_unflushed_lost(self.log, self.logs.epochs, self.first_entry + 1)
@@ -87,7 +108,7 @@ class OpenRecovery:
 def self_contained(address: str, state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int) -> bytes:
     """Return the log of a recovery from a state of a log, preceded by a mark for its address and by its content."""
     _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
-    (disk,) = (one.copy() for one in contents(log, [state], device_bytes))
+    (disk,) = (content.copy() for content in contents(log, [state], device_bytes))
     used = np.flatnonzero(disk.reshape(-1, _BLOCK_BYTES).any(axis=1))
     runs = np.split(used, np.flatnonzero(np.diff(used) != 1) + 1) if len(used) else []
     mark = _name(address).encode()
@@ -119,10 +140,10 @@ class Recoveries:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)
         if trace:
-            atomic_write(self._trace_path(text), _compressed(one_by_one(content_before(log)) + trace))
-        atomic_write(path, _compressed(log))
+            atomic_write(self._trace_path(text), _compress(one_by_one(content_before(log)) + trace))
+        atomic_write(path, _compress(log))
         try:
-            with self.opened(text) as made:
+            with self.open(text) as made:
                 disk = made.log.replay(made.log.entry_count, self.device_bytes).reshape(-1, geometry.CHUNK_BYTES)
         except RecordingError:
             self.remove(text)
@@ -138,7 +159,7 @@ class Recoveries:
 
     def write_index(self, recoveries: Sequence[Recovery]) -> None:
         """Write the list of all recoveries of the scenario; each must have been saved."""
-        text = json.dumps([asdict(one) for one in recoveries], indent=1)
+        text = json.dumps([asdict(recovery) for recovery in recoveries], indent=1)
         self._folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self._folder / _INDEX, text.encode())
 
@@ -148,37 +169,28 @@ class Recoveries:
         if not path.exists():
             return None
         try:
-            rows = json.loads(path.read_text())
-            found = [Recovery(str(row["state"]), tuple((int(a), int(b)) for a, b in row["files"])) for row in rows]
-            for one in found:
-                Address.parse(one.state)
-            return found
+            recoveries = [decode(Recovery, row) for row in json.loads(path.read_text())]
+            for recovery in recoveries:
+                Address.parse(recovery.state)
+            return recoveries
         except (ValueError, TypeError, KeyError, StateIdError) as error:
-            raise RecordingError(
-                f"{path} is damaged: {error!r}; remove the scenario's folder to measure it again"
-            ) from None
+            raise _damage_error(path, f"{error!r}") from None
 
     @contextmanager
-    def opened(self, text: str) -> Iterator[OpenRecovery]:
+    def open(self, text: str, lives: tuple[int, ...] = ()) -> Iterator[OpenRecovery]:
         """Unpack the recovery from a state for the duration of a `with` block; raise RecordingError if damaged."""
         path, trace_path = self._path(text), self._trace_path(text)
         # The content of a disk, plus the guest's disk to which the log is written.
-        data = _decompressed(path, 2 * self.device_bytes, text)
-        traces = [_decompressed(trace_path, _TRACE_BYTES_MAX, text)] if trace_path.exists() else []
-        descriptor, name = tempfile.mkstemp(dir=self._folder, prefix="log.")
-        os.close(descriptor)
-        unpacked = Path(name)
-        try:
+        data = _decompress(path, 2 * self.device_bytes, text)
+        traces = [_decompress(trace_path, _TRACE_BYTES_MAX, text)] if trace_path.exists() else []
+        with archive.scratch(self._folder) as unpacked:
             file = archive.write([data], unpacked, [self._disk_mib], traces, self._unit_bytes)
-            with _checked(file, path, text) as logs:
-                yield OpenRecovery(logs, text)
-        finally:
-            unpacked.unlink(missing_ok=True)
+            with _open_checked(file, path, text) as logs:
+                yield OpenRecovery(logs, text, lives)
 
     def remove_leftovers(self) -> None:
         """Remove the unpacked logs of killed processes; the caller must ensure that no process uses them."""
-        for path in self._folder.glob("log.*"):
-            path.unlink(missing_ok=True)
+        archive.remove_leftovers(self._folder)
 
     def _path(self, text: str) -> Path:
         return self._folder / f"{_name(text)}.zst"
@@ -188,15 +200,15 @@ class Recoveries:
 
 
 @contextmanager
-def _checked(file: LogFile, path: Path, text: str) -> Iterator[Logs]:
+def _open_checked(file: LogFile, path: Path, text: str) -> Iterator[Logs]:
     with ExitStack() as stack:
         try:
-            logs = stack.enter_context(file.opened())
+            logs = stack.enter_context(file.open())
         except LogError as error:
-            raise _damaged(path, error) from None
+            raise _damage_error(path, error) from None
         log = logs.first
         if [mark.text for mark in log.marks][:1] != [_name(text)] or not (log.flags & EntryFlag.FLUSH).any():
-            raise _damaged(path, f"not the recovery from {text}")
+            raise _damage_error(path, f"not the recovery from {text}")
         yield logs
 
 
@@ -213,24 +225,24 @@ def content_before(log: bytes) -> Iterator[tuple[int, int]]:
         place += (1 + sector_count) * sector_bytes
 
 
-def _compressed(part: bytes) -> bytes:
+def _compress(part: bytes) -> bytes:
     return zstandard.ZstdCompressor(write_checksum=True).compress(part)
 
 
-def _decompressed(path: Path, bytes_max: int, text: str) -> bytes:
+def _decompress(path: Path, bytes_max: int, text: str) -> bytes:
     """Return what an archive holds; raise RecordingError if it is gone, damaged, or larger than any can be."""
     try:
         packed = path.read_bytes()
         if not 0 <= (size := zstandard.frame_content_size(packed)) <= bytes_max:
-            raise _damaged(path, f"it claims to hold {size} bytes")
+            raise _damage_error(path, f"it claims to hold {size} bytes")
         return zstandard.ZstdDecompressor().decompress(packed)
     except FileNotFoundError:
         raise RecordingError(f"{path} is gone: the recovery from {text}; remove the scenario's folder") from None
     except zstandard.ZstdError as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
 
-def _damaged(path: Path, why: object) -> RecordingError:
+def _damage_error(path: Path, why: object) -> RecordingError:
     return RecordingError(f"{path} is damaged: {why}; remove the scenario's folder to measure it again")
 
 

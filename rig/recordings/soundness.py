@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rig.contract.arms import SPECS, FaultClass
 from rig.contract.errors import RecordingError
+from rig.contract.faultspecs import SPECS, FaultClass
 from rig.contract.geometry import CHUNK_BYTES, disk_digest
 from rig.contract.injections import Injection
 from rig.contract.results import LogFacts, RecordingFacts
@@ -38,14 +38,14 @@ class Origin:
     qemu_version: str
 
 
-def log_count(told: Mapping[str, Any]) -> int:
+def log_count(report: Mapping[str, Any]) -> int:
     """Return how many of the parts that the guest handed over are logs; these come first."""
-    return len(_disks(told))
+    return len(_disks(report))
 
 
-def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: Logs) -> RecordingFacts:
+def facts_of(scenario: Scenario, origin: Origin, report: Mapping[str, Any], logs: Logs) -> RecordingFacts:
     """Return the facts of a sound recording; raise RecordingError or LogError with what voids it."""
-    require_sound(scenario, told, logs)
+    require_sound(scenario, report, logs)
     timeline = Timeline(logs.first.marks)
     counts = [_counts(log) for log in logs.all]
     return RecordingFacts(
@@ -56,31 +56,33 @@ def facts_of(scenario: Scenario, origin: Origin, told: Mapping[str, Any], logs: 
         template=origin.template,
         image=origin.image,
         qemu_version=origin.qemu_version,
-        kernel=told["kernel"],
-        engine_version=f"{told['settings']['version']} {told['settings'].get('source_id', '')}".strip(),
-        settings=told["settings"],
+        kernel=report["kernel"],
+        engine_version=f"{report['settings']['version']} {report['settings'].get('source_id', '')}".strip(),
+        settings=report["settings"],
         seed=scenario.seed,
         transaction_count=len(timeline.acks),
         busy_virtual_ns=timeline.busy_ns,
         span_virtual_ns=timeline.end.time_ns - timeline.setup.time_ns,
-        flush_count=sum(one.flush for one in counts),
-        written_bytes=sum(one.written_bytes for one in counts),
-        user_bytes=told["user_bytes"],
+        flush_count=sum(count.flush for count in counts),
+        written_bytes=sum(count.written_bytes for count in counts),
+        user_bytes=report["user_bytes"],
         reproduced=None,
-        syncs=told["syncs"],
-        live=told["live"],
-        clock=told.get("clock", []),
-        reached=[(word, *timeline.span(ending, number)) for ending, number, word in told.get("reached", [])],
-        skipped=told.get("skipped", {}),
-        filesystem=told["filesystem"],
+        syncs=report["syncs"],
+        live=report["live"],
+        clock=report.get("clock", []),
+        reached=[(word, *timeline.span(ending, number)) for ending, number, word in report.get("reached", [])],
+        skipped=report.get("skipped", {}),
+        filesystem=report["filesystem"],
+        steps=timeline.steps,
+        error_count=sum(moment.kind == "error" for moment in timeline.moments),
         latencies_virtual_ns=[ack.time_ns - begin.time_ns for begin, ack in timeline.turns],
-        fua_count=sum(one.fua for one in counts),
+        fua_count=sum(count.fua for count in counts),
     )
 
 
 def _log_facts(logs: Logs) -> list[LogFacts]:
     file = logs.file
-    found = [
+    facts = [
         LogFacts(
             archive.digest(log.path, log.end_bytes, log.begin_bytes), log.end_bytes, log.entry_count, log.unit_bytes
         )
@@ -88,27 +90,27 @@ def _log_facts(logs: Logs) -> list[LogFacts]:
     ]
     for rank, (begin_bytes, length_bytes) in enumerate(file.traces):
         traced = archive.digest(file.path, length_bytes, begin_bytes)
-        found[rank] = replace(found[rank], trace_digest=traced, trace_bytes=length_bytes)
-    return found
+        facts[rank] = replace(facts[rank], trace_digest=traced, trace_bytes=length_bytes)
+    return facts
 
 
-def require_sound(scenario: Scenario, told: Mapping[str, Any], logs: Logs) -> None:
+def require_sound(scenario: Scenario, report: Mapping[str, Any], logs: Logs) -> None:
     """Raise RecordingError or LogError if something voids the recording."""
     void = f"the recording of {scenario.id} is void"
-    if told["root_reads"]:
-        raise RecordingError(f"{void}: {told['root_reads']} reads went to the host's disk while it was made")
+    if report["root_reads"]:
+        raise RecordingError(f"{void}: {report['root_reads']} reads went to the host's disk while it was made")
     # The rounds of live cuts are checked separately, see `rig.recordings.livecuts`.
-    if "rounds" not in told:
-        for disk, log in zip(_disks(told), logs.all, strict=True):
+    if "rounds" not in report:
+        for disk, log in zip(_disks(report), logs.all, strict=True):
             _require_same_disk(void, disk, log)
     if len(logs.all) > 1:
         # Raises LogError if the marks of the two differ.
         _ = logs.pair
     for name, asked in {**scenario.tuning, **scenario.settings}.items():
-        if told["settings"].get(name) != asked:
-            raise RecordingError(f"{void}: {name} was set to {asked} and reads back {told['settings'].get(name)}")
-    require_mounted(void, scenario.filesystem, told["filesystem"]["mount"])
-    require_attributes(void, scenario.filesystem, told["filesystem"].get("attributes", ""))
+        if report["settings"].get(name) != asked:
+            raise RecordingError(f"{void}: {name} was set to {asked} and reads back {report['settings'].get(name)}")
+    require_mounted(void, scenario.filesystem, report["filesystem"]["mount"])
+    require_attributes(void, scenario.filesystem, report["filesystem"].get("attributes", ""))
     acks = sum(mark.text.startswith("ack-") for mark in logs.first.marks)
     spec = SPECS[scenario.fault]
     must_finish = not spec.injection or spec.fault_class is FaultClass.CLOCK or spec.injection is Injection.TWODISK
@@ -123,18 +125,18 @@ def require_mounted(void: str, word: str, options: str) -> None:
             raise RecordingError(f"{void}: it should be mounted with {option}, and the kernel lists {options}")
 
 
-def require_attributes(void: str, word: str, found: str) -> None:
+def require_attributes(void: str, word: str, attributes: str) -> None:
     """Raise RecordingError if files lack the attribute, read back, that makes the file system what its word says."""
     filesystem = filesystem_named(word)
-    if isinstance(filesystem, Attributed) and found != filesystem.attributes:
+    if isinstance(filesystem, Attributed) and attributes != filesystem.attributes:
         raise RecordingError(
-            f"{void}: all files should have the attribute {filesystem.attributes}, and read back {found!r}"
+            f"{void}: all files should have the attribute {filesystem.attributes}, and read back {attributes!r}"
         )
 
 
-def _disks(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _disks(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the guest's report on each disk, the first disk first."""
-    return [told, *([told["second"]] if "second" in told else [])]
+    return [report, *([report["second"]] if "second" in report else [])]
 
 
 def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> None:

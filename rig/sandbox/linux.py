@@ -29,25 +29,25 @@ _CAPABILITY_VERSION = 0x20080522
 def system_call(number: int, *arguments: object) -> int:
     """Make a system call by its number; integers, bytes and ctypes values are its arguments."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    return _checked(_libc.syscall(ctypes.c_long(number), *words))
+    return _check(_libc.syscall(ctypes.c_long(number), *words))
 
 
 def unshare(flags: int) -> None:
     """Move this process into new namespaces."""
-    _checked(_libc.unshare(ctypes.c_int(flags)))
+    _check(_libc.unshare(ctypes.c_int(flags)))
 
 
 def mount_at(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    """Make a mount, bind one, or change one; the words are those of mount(2)."""
+    """Make a mount, bind one, or change one; the words are as in mount(2)."""
     words = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
-    _checked(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
+    _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
 
 
 def make_root(folder: str) -> None:
     """Make a mount point the root directory of this process's mount namespace, and detach the old root."""
     os.chdir(folder)
     system_call(_SYS_PIVOT_ROOT, b".", b".")
-    _checked(_libc.umount2(b".", ctypes.c_int(MNT_DETACH)))
+    _check(_libc.umount2(b".", ctypes.c_int(MNT_DETACH)))
     os.chdir("/")
 
 
@@ -84,10 +84,10 @@ def filter_system_calls(program: bytes) -> None:
 
 def _prctl(option: int, *arguments: int) -> None:
     words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
-    _checked(_libc.prctl(ctypes.c_int(option), *words))
+    _check(_libc.prctl(ctypes.c_int(option), *words))
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

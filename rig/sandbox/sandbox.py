@@ -1,6 +1,6 @@
 """The sandbox of machines, as the host side sees it: what one is granted, and which layers this host has.
 
-Five layers, each of which holds without the others: no new privileges and no capabilities; limits on resources; a
+Five layers; each holds without the others: no new privileges and no capabilities; limits on resources; a
 filter of system calls; Landlock; namespaces. What they keep out is in docs/explanation/security.md. `launcher.py`
 applies them in a process of its own.
 """
@@ -27,7 +27,7 @@ _PROBE_LIMIT_S = 20
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 # What a dynamically linked program of the system needs.
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin")
-# The same of a program elsewhere, beside its folder.
+# The same of a program elsewhere, next to its folder.
 _AROUND = ("lib", "lib64", "libexec", "share/qemu")
 LAYERS = ("namespaces", "Landlock", "seccomp", "another user")
 # Set by `rig --require-sandbox`; a test runner sets it by itself.
@@ -81,7 +81,7 @@ class Sandbox:
         may_lack = [*LAYERS] if says else []
         if not says and not os.environ.get(REQUIRED):
             may_lack = [*lacking(), *without]
-        paths = [one for one in self.paths if Path(one[0]).exists()]
+        paths = [entry for entry in self.paths if Path(entry[0]).exists()]
         orders = {
             "system_calls": self.system_calls,
             "paths": paths,

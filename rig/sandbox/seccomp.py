@@ -1,6 +1,6 @@
 """The system calls that a machine may make, and the BPF program that refuses all others (x86-64).
 
-The numbers are those of asm/unistd_64.h. The lists are measured, see docs/explanation/security.md.
+The numbers are as in asm/unistd_64.h. The lists are measured, see docs/explanation/security.md.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _instructions(allowed: Sequence[int]) -> list[bytes]:
         _if(_ANY_BIT, _NEW_NAMESPACES, [_instruction(_RETURN, refused)]),
         [_instruction(_RETURN, _ALLOW if _CLONE in allowed else refused)],
     ]
-    return [one for part in parts for one in part]
+    return [instruction for part in parts for instruction in part]
 
 
 def _if(test: int, value: int, then: list[bytes], otherwise: list[bytes] | None = None) -> list[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rig.contract.errors import UsageError
-from rig.engines import Engine, Sharing, engines, found, settings_name
+from rig.engines import Engine, Sharing, engines, find_engine, settings_name
 from rig.speed.trials.loads import Load
 
 
@@ -34,7 +34,7 @@ def arms_of(patterns: Sequence[str], loads: Sequence[Load], changed: Mapping[str
     engine. Without patterns: every distinct setting of the default engine that promises something when a process dies,
     with the settings that lose nothing first. `changed` are settings that are not part of a name, such as a page size.
     """
-    chosen = [one for pattern in patterns for one in _named(pattern)] if patterns else _usual(_default())
+    chosen = [arm for pattern in patterns for arm in _arms_named(pattern)] if patterns else _usual(_default())
     chosen = list({(engine.name, settings_name(settings)): (engine, settings) for engine, settings in chosen}.values())
     several = len({engine.name for engine, _ in chosen}) > 1 or any(engine != _default() for engine, _ in chosen)
     made = []
@@ -53,22 +53,22 @@ def arms_of(patterns: Sequence[str], loads: Sequence[Load], changed: Mapping[str
 
 def _usual(engine: Engine) -> list[tuple[Engine, Mapping[str, str]]]:
     spec = engine.spec
-    names = [settings_name(one) for one in spec.all_settings() if not spec.is_volatile(one)]
+    names = [settings_name(settings) for settings in spec.all_settings() if not spec.is_volatile(settings)]
     first = [name for name in spec.strict if name in names]
     rest = [name for name in names if name not in spec.same_as and name not in first]
     return [(engine, spec.settings_named(name)) for name in (*first, *rest)]
 
 
-def _named(pattern: str) -> list[tuple[Engine, Mapping[str, str]]]:
+def _arms_named(pattern: str) -> list[tuple[Engine, Mapping[str, str]]]:
     word, dash, rest = pattern.partition("-")
-    engine = found(word) if dash else _default()
+    engine = find_engine(word) if dash else _default()
     if engine is None:
-        names = ", ".join(one.name for one in _measurable())
+        names = ", ".join(engine.name for engine in _measurable())
         raise UsageError(f"unknown engine {word!r} in {pattern!r}; there are: {names}")
     if engine not in _measurable():
         raise UsageError(f"the transactions of {engine.name} are its own: it has no settings to compare by speed")
     wanted = rest if dash else pattern
-    matching = [one for one in engine.spec.all_settings() if fnmatchcase(settings_name(one), wanted)]
+    matching = [settings for settings in engine.spec.all_settings() if fnmatchcase(settings_name(settings), wanted)]
     if not matching:
         names = ", ".join(map(settings_name, engine.spec.all_settings()))
         raise UsageError(f"no settings of {engine.name} match {wanted!r}; there are: {names}")
@@ -82,8 +82,8 @@ def _tuning(engine: Engine, changed: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _default() -> Engine:
-    return next(one for one in _measurable() if one.spec.is_default)
+    return next(engine for engine in _measurable() if engine.spec.is_default)
 
 
 def _measurable() -> list[Engine]:
-    return [one for one in engines() if not one.own_driver]
+    return [engine for engine in engines() if not engine.own_driver]

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,31 +44,31 @@ class OnDisk:
     def survey(self) -> Survey:
         """Measure a sync, and return the facts about the place."""
         place = self._place
-        found = probe(self._scratch, place.disks)
-        described = [disks.described(disk) for disk in place.disks]
+        probed = probe(self._scratch, place.disks)
+        described = [disks.describe(disk) for disk in place.disks]
         return Survey(
-            place.filesystem, place.options, described, _versions(), found, (*place.warnings, *found.warnings)
+            place.filesystem, place.options, described, _versions(), probed, (*place.warnings, *probed.warnings)
         )
 
-    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
+    def obstacles(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         """Return which trials cannot be carried out here, and why."""
-        return {arm: why for arm, one in orders.items() if (why := trial.hindrance(one, str(self._scratch)))}
+        return {arm: why for arm, order in orders.items() if (why := trial.obstacle(order, str(self._scratch)))}
 
-    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
+    def carry_out(self, orders: TrialOrders) -> dict[str, Any]:
         """Carry out a trial in a process of its own; return its facts, or `error` with the reason."""
         folder = self._scratch / "trial"
         folder.mkdir()
-        message = {"orders": orders.message, "directory": str(folder), "disks": list(map(str, self._place.disks))}
+        message = {"orders": asdict(orders), "directory": str(folder), "disks": list(map(str, self._place.disks))}
         command = [sys.executable, "-m", trial.__name__]
         try:
             text = json.dumps(message).encode()
-            told = processes.run(command, timeout_s=_TRIAL_LIMIT_S, input=text, env=self.environment)
+            output = processes.run(command, timeout_s=_TRIAL_LIMIT_S, input=text, env=self.environment)
         except HostError as error:
             return {"error": str(error)}
         finally:
             shutil.rmtree(folder)
-        found: dict[str, Any] = json.loads(told)
-        return found
+        facts: dict[str, Any] = json.loads(output)
+        return facts
 
 
 @contextmanager

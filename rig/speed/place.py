@@ -48,14 +48,16 @@ class Place:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what a reader of the figures needs to know about the place."""
-        found = []
+        warnings = []
         if not self.disks:
-            found.append(f"no disk can be seen below {self.filesystem}: its flushes are not counted")
+            warnings.append(f"no disk can be seen below {self.filesystem}: its flushes are not counted")
         if lying := sorted(_LYING & set(self.options)):
-            found.append(f"{self.filesystem} is mounted with {', '.join(lying)}: a sync does not reach the disk")
-        through = [disk.name for disk in map(disks.described, self.disks) if disk.write_cache == "write through"]
-        found += [f"{name} says that it has no volatile cache, so the kernel sends it no flushes" for name in through]
-        return tuple(found)
+            warnings.append(f"{self.filesystem} is mounted with {', '.join(lying)}: a sync does not reach the disk")
+        through = [disk.name for disk in map(disks.describe, self.disks) if disk.write_cache == "write through"]
+        warnings += [
+            f"{name} says that it has no volatile cache, so the kernel sends it no flushes" for name in through
+        ]
+        return tuple(warnings)
 
 
 def place_of(folder: Path, mounts: Path = _MOUNTS) -> Place:
@@ -70,12 +72,12 @@ def mounts_in(text: str) -> list[Mount]:
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
     """Return the mount that holds a path: the one with the longest mount point; of several mounts there, the last."""
-    found = None
+    nearest = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
-        if inside and (found is None or len(mount.point) >= len(found.point)):
-            found = mount
-    return found
+        if inside and (nearest is None or len(mount.point) >= len(nearest.point)):
+            nearest = mount
+    return nearest
 
 
 def _place(folder: Path, mounts: list[Mount], seen: set[str]) -> Place:
@@ -101,8 +103,8 @@ def _below(mount: Mount, path: str, mounts: list[Mount], seen: set[str]) -> tupl
         # In a container the upper layer is outside the tree that this process sees.
         upper = next((word.partition("=")[2] for word in mount.options if word.startswith("upperdir=")), "")
         return _lower(upper, f"{mount.kind} at {mount.point}", mounts, seen) if upper else ()
-    found = disks.disks_of(_device(mount, path))
-    files = [(disk, disks.backing_file(disk)) for disk in found]
+    below = disks.disks_of(_device(mount, path))
+    files = [(disk, disks.backing_file(disk)) for disk in below]
     whole = [(disk,) if not file else _lower(file, disk.name, mounts, seen) for disk, file in files]
     return tuple(disk for each in whole for disk in each)
 
@@ -131,9 +133,9 @@ def _mount(line: str) -> Mount:
     if not dash or len(left) < 6 or len(right) < 3:
         raise ValueError(f"no line of mountinfo: {line!r}")
     options = dict.fromkeys([*left[5].split(","), *right[2].split(",")])
-    return Mount(_unescaped(left[4]), right[0], _unescaped(right[1]), tuple(map(_unescaped, options)))
+    return Mount(_unescape(left[4]), right[0], _unescape(right[1]), tuple(map(_unescape, options)))
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     """Return a word whose blanks and backslashes are written as three octal digits."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)

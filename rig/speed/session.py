@@ -16,11 +16,11 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from rig.contract.errors import EngineError, UsageError
-from rig.engines import named
+from rig.contract.messages import decode
+from rig.engines import engine_named
 from rig.host.progress import Progress
 from rig.speed.arms import Arm
-from rig.speed.speeds import WARM_UP, ArmFacts, Reads, Space, Speeds, Trial
-from rig.speed.trials import disks
+from rig.speed.speeds import WARM_UP, ArmFacts, Speeds, Trial
 from rig.speed.trials.disks import Disk
 from rig.speed.trials.probe import SyncProbe
 from rig.speed.trials.replication import NEEDED_BYTES_MIN, Figure, Metric, Replication
@@ -66,10 +66,10 @@ class Bench(Protocol):
     def survey(self) -> Survey:
         """Measure a sync, and return the facts about the bench."""
 
-    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
+    def obstacles(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
         """Return why trials cannot be carried out here, by arm; arms whose trials can are left out."""
 
-    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
+    def carry_out(self, orders: TrialOrders) -> dict[str, Any]:
         """Carry out a trial in an empty directory; return its facts, or `error` with the reason."""
 
 
@@ -97,25 +97,25 @@ def of_document(parts: Sequence[Replication], seed: int, scale: float) -> SpeedP
     load = f"scale {scale:g}"
     return SpeedPlan(
         experiment=parts[0].name,
-        metrics=list(dict.fromkeys(metric for one in parts for metric in one.metrics)),
+        metrics=list(dict.fromkeys(metric for part in parts for metric in part.metrics)),
         arms={
             arm: (
                 TrialOrders(
-                    named(one.engine).module, seed, {}, workload=one.carry_out.__module__, arm=arm, scale=scale
+                    engine_named(part.engine).module, seed, {}, workload=part.carry_out.__module__, arm=arm, scale=scale
                 ),
-                ArmFacts(one.engine, {}, load, one.bases.get(arm, one.arms[0]), {}),
+                ArmFacts(part.engine, {}, load, part.bases.get(arm, part.arms[0]), {}),
             )
-            for one in parts
-            for arm in one.arms
+            for part in parts
+            for arm in part.arms
         },
-        needed_bytes=max(NEEDED_BYTES_MIN, *(round(one.needed_bytes * scale) for one in parts)),
+        needed_bytes=max(NEEDED_BYTES_MIN, *(round(part.needed_bytes * scale) for part in parts)),
         document=parts[0].file,
-        figures=[figure for one in parts for figure in one.figures],
-        absent={row: why for one in parts for row, why in one.absent.items()},
+        figures=[figure for part in parts for figure in part.figures],
+        absent={row: why for part in parts for row, why in part.absent.items()},
     )
 
 
-def narrowed(plan: SpeedPlan, patterns: Sequence[str]) -> SpeedPlan:
+def narrow(plan: SpeedPlan, patterns: Sequence[str]) -> SpeedPlan:
     """Return a plan with only the arms that match the patterns, and the arms that these are compared with.
 
     Raise UsageError for a pattern that matches no arm.
@@ -131,16 +131,16 @@ def narrowed(plan: SpeedPlan, patterns: Sequence[str]) -> SpeedPlan:
 
 def _require_agreement(workloads: Sequence[Replication]) -> None:
     """Raise UsageError if workloads of a document name an arm twice, or a metric or the document's file in two ways."""
-    said: dict[str, tuple[object, str]] = {}
-    for one in workloads:
-        parts: list[tuple[str, object]] = [(f"its arm {arm}", one) for arm in one.arms]
-        parts += [(f"its metric {metric.name}", metric) for metric in one.metrics]
-        for what, meant in [*parts, ("its file", one.file)]:
-            first, whose = said.setdefault(what, (meant, one.engine))
+    meanings: dict[str, tuple[object, str]] = {}
+    for workload in workloads:
+        parts: list[tuple[str, object]] = [(f"its arm {arm}", workload) for arm in workload.arms]
+        parts += [(f"its metric {metric.name}", metric) for metric in workload.metrics]
+        for what, meant in [*parts, ("its file", workload.file)]:
+            first, whose = meanings.setdefault(what, (meant, workload.engine))
             if first != meant:
                 raise UsageError(
-                    f"the document {one.name} cannot be measured: {what} is one thing in {whose}, and another "
-                    f"in {one.engine}"
+                    f"the document {workload.name} cannot be measured: {what} is one thing in {whose}, and another "
+                    f"in {workload.engine}"
                 )
 
 
@@ -149,40 +149,36 @@ def measure(plan: SpeedPlan, bench: Bench, repeats: int, seed: int, progress: Pr
 
     Raise UsageError if no arm can be carried out there, EngineError for a trial that failed.
     """
-    hindered = bench.hindrances({arm: orders for arm, (orders, _) in plan.arms.items()})
+    hindered = bench.obstacles({arm: orders for arm, (orders, _) in plan.arms.items()})
     arms = [name for name in plan.arms if name not in hindered]
     if not arms:
         raise UsageError("nothing can be measured here: " + "; ".join(dict.fromkeys(hindered.values())))
     survey = bench.survey()
-    for line in (*survey.warnings, *_left_out(hindered)):
+    for line in (*survey.warnings, *_omissions(hindered)):
         progress.says(f"warning: {line}")
-    progress.planned(len(arms) * (repeats + 1))
+    progress.expect(len(arms) * (repeats + 1))
     trials, read_back = [], dict[str, Mapping[str, str]]()
     for number, name in schedule(arms, repeats, seed):
-        told = _carried_out(plan, name, bench, is_watched=number == WARM_UP)
-        read_back[name] = told.pop("read_back")
-        trials.append(_trial(told, number, name))
-        progress.judged(1)
+        facts = _carry_out(plan, name, bench, is_watched=number == WARM_UP)
+        read_back[name] = facts.pop("read_back")
+        trials.append(decode(Trial, facts | {"round": number, "arm": name}))
+        progress.advance(1)
     if survey.virtual:
-        agreed = {(one.round, one.arm): one for name in arms for one in _agreeing(plan, name, bench, trials, progress)}
-        trials = [agreed.get((one.round, one.arm), one) for one in trials]
+        agreed = {
+            (trial.round, trial.arm): trial for name in arms for trial in _agreeing(plan, name, bench, trials, progress)
+        }
+        trials = [agreed.get((trial.round, trial.arm), trial) for trial in trials]
     return Speeds(
         experiment=plan.experiment,
         document=plan.document,
         metrics=plan.metrics,
-        versions=survey.versions,
-        filesystem=survey.filesystem,
-        options=survey.options,
-        disks=survey.disks,
-        virtual=survey.virtual,
-        probe=survey.probe,
-        warnings=survey.warnings,
+        **vars(survey),
         seed=seed,
         repeats=repeats,
         arms={name: replace(plan.arms[name][1], read_back=read_back[name]) for name in arms},
         trials=trials,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        figures=[one for one in plan.figures if {one.arm, one.base} <= set(arms)],
+        figures=[figure for figure in plan.figures if {figure.arm, figure.base} <= set(arms)],
         absent={**plan.absent, **hindered},
     )
 
@@ -196,7 +192,7 @@ def schedule(arms: Sequence[str], repeats: int, seed: int) -> Iterator[tuple[int
         yield from ((number, name) for name in order)
 
 
-def _left_out(hindered: Mapping[str, str]) -> Iterator[str]:
+def _omissions(hindered: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each reason for which arms are left out."""
     for why in dict.fromkeys(hindered.values()):
         arms = [arm for arm, reason in hindered.items() if reason == why]
@@ -214,29 +210,21 @@ def _agreeing(plan: SpeedPlan, name: str, bench: Bench, trials: Sequence[Trial],
         usual = statistics.mode(trial.wall_ns for trial in seen)
         same = [trial for trial in seen if trial.wall_ns == usual]
         if len(same) >= len(first):
-            return [replace(trial, round=found.round) for trial, found in zip(same, first, strict=False)]
+            return [replace(trial, round=counterpart.round) for trial, counterpart in zip(same, first, strict=False)]
         progress.says(f"the runs of {name} differ, so it runs again")
-        told = _carried_out(plan, name, bench, is_watched=False)
-        del told["read_back"]
-        seen.append(_trial(told, len(seen), name))
+        facts = _carry_out(plan, name, bench, is_watched=False) | {"round": len(seen), "arm": name}
+        seen.append(decode(Trial, facts, allow_more=True))
     return first
 
 
-def _carried_out(plan: SpeedPlan, name: str, bench: Bench, *, is_watched: bool) -> dict[str, Any]:
+def _carry_out(plan: SpeedPlan, name: str, bench: Bench, *, is_watched: bool) -> dict[str, Any]:
     orders, facts = plan.arms[name]
-    found = bench.carried_out(replace(orders, watched=is_watched))
-    if "error" in found:
-        raise EngineError(f"{name} could not be measured: {found['error']}")
+    answer = bench.carry_out(replace(orders, watched=is_watched))
+    if "error" in answer:
+        raise EngineError(f"{name} could not be measured: {answer['error']}")
     for setting, asked in facts.settings.items():
         # An engine ignores settings that it does not know, so a setting that is not read back was not set either.
-        back = found["read_back"].get(setting, "nothing")
+        back = answer["read_back"].get(setting, "nothing")
         if back != asked:
             raise EngineError(f"{name}: {setting}={asked} was asked for, {back} was read back; nothing is measured")
-    return found
-
-
-def _trial(told: dict[str, Any], number: int, name: str) -> Trial:
-    disk = disks.Counters(**told["disk"]) if told["disk"] else None
-    reads = Reads(**told["reads"]) if told.get("reads") else None
-    space = Space(**told["space"]) if told["space"] else None
-    return Trial(**{**told, "disk": disk, "reads": reads, "space": space, "round": number, "arm": name})
+    return answer

@@ -102,8 +102,8 @@ def _next(seed: int, number: int, last: Step, cards: tuple[Card, ...]) -> Step:
     happened, held_until = _events(seed, number, last)
     draft = _Draft(f"life {seed} {number}", number, last)
     part = number % FLOOD_EVERY - _FLOOD_AT
-    _FLOODS.get(part, _dealt(f"cards {seed}", number, cards)[0])(draft)
-    content = _copy(last.content)
+    _FLOODS.get(part, _deal(f"cards {seed}", number, cards)[0])(draft)
+    content = {name: dict(rows) for name, rows in last.content.items()}
     operations = tuple(draft.operations)
     apply(content, operations)
     return Step(operations, happened, content, draft.has_index, held_until)
@@ -302,7 +302,7 @@ _EVENTS: tuple[EventKind | None, ...] = (
 assert len(_EVENTS) == ROUND
 
 
-def _dealt(label: str, number: int, cards: Sequence[_Any]) -> tuple[_Any, int]:
+def _deal(label: str, number: int, cards: Sequence[_Any]) -> tuple[_Any, int]:
     """Return the card of a transaction, and how many of its kind were dealt before; each round deals every card."""
     round_, place = divmod(number - 1, len(cards))
     order = list(cards)
@@ -314,25 +314,25 @@ def _dealt(label: str, number: int, cards: Sequence[_Any]) -> tuple[_Any, int]:
 def _events(seed: int, number: int, last: Step) -> tuple[tuple[Event, ...], int]:
     """Return what happens before a transaction, and how long a snapshot is held from then on."""
     choice = random.Random(f"event {seed} {number}")
-    kind, rank = _dealt(f"events {seed}", number, _EVENTS)
-    held_until, found = last.held_until, list[Event]()
+    kind, rank = _deal(f"events {seed}", number, _EVENTS)
+    held_until, events = last.held_until, list[Event]()
     if held_until and (number >= held_until or kind in ALONE):
         # While a snapshot is held, a checkpoint cannot be completed.
-        found += [Event(EventKind.CHECKPOINT, seed + number), Event(EventKind.DROP)]
+        events += [Event(EventKind.CHECKPOINT, seed + number), Event(EventKind.DROP)]
         held_until = 0
     if kind is EventKind.ROLLBACK:
-        found.append(Event(kind, operations=_rolled_back(seed, number, rank, last)))
+        events.append(Event(kind, operations=_rollback_operations(seed, number, rank, last)))
     elif kind and not (kind is EventKind.HOLD and held_until):
         # Events of a kind take turns through the variants of an engine, from one that the seed draws.
-        found.append(Event(kind, seed + rank))
+        events.append(Event(kind, seed + rank))
     if kind is EventKind.HOLD and not held_until:
         held_until = number + choice.randint(*_HELD)
-    if found and choice.random() < _IDLE_SHARE:
-        found.append(Event(EventKind.IDLE))
-    return tuple(found), held_until
+    if events and choice.random() < _IDLE_SHARE:
+        events.append(Event(EventKind.IDLE))
+    return tuple(events), held_until
 
 
-def _rolled_back(seed: int, number: int, rank: int, last: Step) -> tuple[Operation, ...]:
+def _rollback_operations(seed: int, number: int, rank: int, last: Step) -> tuple[Operation, ...]:
     draft = _Draft(f"rolled back {seed} {number}", number, last)
     _ROLLED_BACK[(seed + rank) % len(_ROLLED_BACK)](draft)
     draft.do(Verb.ROLL_BACK)
@@ -341,10 +341,6 @@ def _rolled_back(seed: int, number: int, rank: int, last: Step) -> tuple[Operati
 
 def _item(number: int, key: int, body: str) -> Row:
     return number, f"name-{key}", body
-
-
-def _copy(content: Content) -> Draft:
-    return {name: dict(rows) for name, rows in content.items()}
 
 
 class _Texts:

@@ -129,16 +129,18 @@ def within(
     Without schema changes other tables never exist, without savepoints a part that is rolled back is not begun, and
     without rollback a transaction that ends with one does nothing.
     """
-    found = tuple(operations)
+    kept = tuple(operations)
     if Skill.SCHEMA not in skills:
         names = {"", *(table.name for table in tables)}
-        found = tuple(one for one in found if one.verb not in _SCHEMA_VERBS and one.table in names)
-    ending = tuple(one for one in found[-1:] if one.verb is Verb.ROLL_BACK)
+        kept = tuple(
+            operation for operation in kept if operation.verb not in _SCHEMA_VERBS and operation.table in names
+        )
+    ending = tuple(operation for operation in kept[-1:] if operation.verb is Verb.ROLL_BACK)
     if ending and Skill.ROLLBACK not in skills:
         return ()
     if Skill.SAVEPOINTS not in skills:
-        return (*effective(found[: len(found) - len(ending)]), *ending)
-    return found
+        return (*effective(kept[: len(kept) - len(ending)]), *ending)
+    return kept
 
 
 def models(
@@ -150,11 +152,11 @@ def models(
     """Return the content after p transactions for every p from 0 to `transaction_count`."""
     content: Draft = {table.name: {} for table in tables}
     apply(content, initial)
-    found = [_copy(content)]
+    contents = [_copy(content)]
     for number in range(1, transaction_count + 1):
         apply(content, transaction(number))
-        found.append(_copy(content))
-    return tuple(found)
+        contents.append(_copy(content))
+    return tuple(contents)
 
 
 def _apply_one(content: Draft, operation: Operation) -> None:

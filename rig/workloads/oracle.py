@@ -111,19 +111,21 @@ class Oracle:
                 return Finding(FindingKind.PREFIX, recovered=count)
         counts = [self._last_prefix(content, part) for part in parts]
         if counts and None not in counts:
-            return _split(parts, [count for count in counts if count is not None])
+            return _split_finding(parts, [count for count in counts if count is not None])
         every = (*self._models, content)
         # Whether a table exists says something only where it may be missing.
-        names = {name for one in every for name in one}
-        changing = frozenset(name for name in names if not all(name in one for one in every))
+        names = {name for names in every for name in names}
+        changing = frozenset(name for name in names if not all(name in names for names in every))
         if changing not in self._histories:
             self._histories[changing] = _History(self._models, self._transaction, changing)
         return _Diagnosis(self._histories[changing], content).finding
 
     def _last_prefix(self, content: Content, part: frozenset[str]) -> int | None:
         """Return the most transactions after which these tables were as found; None if they never were."""
-        found = _within(content, part)
-        counts = (count for count in reversed(range(len(self._models))) if _within(self._models[count], part) == found)
+        present = _within(content, part)
+        counts = (
+            count for count in reversed(range(len(self._models))) if _within(self._models[count], part) == present
+        )
         return next(counts, None)
 
 
@@ -131,7 +133,7 @@ def _within(content: Content, part: frozenset[str]) -> Content:
     return {name: rows for name, rows in content.items() if name in part}
 
 
-def _split(parts: Sequence[frozenset[str]], counts: Sequence[int]) -> Finding:
+def _split_finding(parts: Sequence[frozenset[str]], counts: Sequence[int]) -> Finding:
     words = (f"{', '.join(sorted(part))} after {count}" for part, count in zip(parts, counts, strict=True))
     detail = f"each database is a prefix, but not of the same transactions: {'; '.join(words)}"
     return Finding(FindingKind.SPLIT, min(counts), detail)
@@ -152,8 +154,8 @@ class _History:
 
     def flat(self, content: Content) -> dict[_Place, Row]:
         """Return a content as one mapping."""
-        found = {(table, key): row for table, rows in content.items() for key, row in rows.items()}
-        return found | {(table, _EXISTS_KEY): _EXISTS for table in content if table in self._changing}
+        flat = {(table, key): row for table, rows in content.items() for key, row in rows.items()}
+        return flat | {(table, _EXISTS_KEY): _EXISTS for table in content if table in self._changing}
 
     @cached_property
     def versions(self) -> dict[_Place, list[tuple[int, Row | None]]]:
@@ -162,17 +164,17 @@ class _History:
         for place, row in self.models[0].items():
             versions[place].append((0, row))
         for number in range(1, len(self.models)):
-            for place in self.written(number):
+            for place in self.written_places(number):
                 versions[place].append((number, self.models[number].get(place)))
         return dict(versions)
 
-    def written(self, number: int) -> set[_Place]:
+    def written_places(self, number: int) -> set[_Place]:
         """Return the places that a transaction wrote. With a table its rows go, and whether it exists changes."""
         before, after = self.models[number - 1], self.models[number]
         operations = effective(self._transaction(number))
-        tables = {one.table for one in operations if one.made}
+        tables = {operation.table for operation in operations if operation.made}
         of_tables = {place for place in before.keys() | after.keys() if place[0] in tables}
-        rows = {(one.table, one.key) for one in operations if not one.made}
+        rows = {(operation.table, operation.key) for operation in operations if not operation.made}
         return rows | {place for place in of_tables if before.get(place) != after.get(place)}
 
 
@@ -205,21 +207,21 @@ class _Diagnosis:
         """Return the first row in which the content differs from the nearest model."""
         nearest = min(range(len(self._models)), key=lambda count: len(_differences(self._content, self._models[count])))
         place = min(_differences(self._content, self._models[nearest]))
-        expected, found = self._models[nearest].get(place), self._content.get(place)
-        return f"{_named(place)} (nearest model {nearest}): expected {_shown(expected)}, found {_shown(found)}"
+        expected, row = self._models[nearest].get(place), self._content.get(place)
+        return f"{_place_name(place)} (nearest model {nearest}): expected {_row_text(expected)}, found {_row_text(row)}"
 
     def _foreign(self) -> str:
         for place, row in self._content.items():
             if not any(model.get(place) == row for model in self._models):
-                return f"{_named(place)} holds {_shown(row)}, which no transaction wrote"
+                return f"{_place_name(place)} holds {_row_text(row)}, which no transaction wrote"
         return ""
 
     def _top(self) -> int:
         """Return the last transaction with any visible effect."""
         top = 0
         for place, versions in self._history.versions.items():
-            found = self._content.get(place)
-            top = max(top, next(number for number, row in versions if row == found))
+            current = self._content.get(place)
+            top = max(top, next(number for number, row in versions if row == current))
         while top + 1 < len(self._models) and self._has_begun(top + 1):
             top += 1
         return top
@@ -228,15 +230,16 @@ class _Diagnosis:
         """Whether some row is as the transaction leaves it and not as it found it."""
         before, after = self._models[number - 1], self._models[number]
         return any(
-            self._content.get(place) == after.get(place) != before.get(place) for place in self._history.written(number)
+            self._content.get(place) == after.get(place) != before.get(place)
+            for place in self._history.written_places(number)
         )
 
     def _visible_and_undone(self, top: int) -> tuple[set[int], set[int]]:
         """Return the transactions up to `top` with a visible row, and those with a row that is older than theirs."""
         visible, undone = set(), set()
         for place, versions in self._history.versions.items():
-            found = self._content.get(place)
-            seen = max(number for number, row in versions if row == found and number <= top)
+            current = self._content.get(place)
+            seen = max(number for number, row in versions if row == current and number <= top)
             visible.add(seen)
             undone |= {number for number, _ in versions if seen < number <= top}
         return visible, undone
@@ -246,12 +249,12 @@ def _differences(content: _Flat, model: _Flat) -> list[_Place]:
     return [place for place in model.keys() | content.keys() if model.get(place) != content.get(place)]
 
 
-def _named(place: _Place) -> str:
+def _place_name(place: _Place) -> str:
     table, key = place
     return table if key == _EXISTS_KEY else f"{table}/{key}"
 
 
-def _shown(row: Row | None) -> str:
+def _row_text(row: Row | None) -> str:
     if row is None:
         return "nothing"
     text = repr(row)

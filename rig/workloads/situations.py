@@ -20,7 +20,11 @@ _OWN_EVENTS = (EventKind.IDLE, EventKind.REOPEN, EventKind.OTHER_PROCESS, EventK
 BUSY = "a writer found another at work and tried again"
 OTHER_WRITER = "the next commit was that of another process"
 OTHER_THREAD = "the next commit was that of another thread"
-OF_WRITERS = (BUSY, OTHER_WRITER, OTHER_THREAD)
+EARLY = "a commit began before the last one was acknowledged"
+CHECKPOINTED = "a commit went on while another connection checkpointed"
+WAITED = "a writer waited while another connection checkpointed"
+READ = "a commit went on while another connection opened and read"
+OF_WRITERS = (BUSY, OTHER_WRITER, OTHER_THREAD, EARLY, CHECKPOINTED, WAITED, READ)
 
 
 # Another process has committed and ended without closing the database.
@@ -29,14 +33,14 @@ AFTER_ANOTHER = f"{EventKind.REOPEN} after another process"
 
 def of_transaction(operations: Sequence[Operation]) -> tuple[str, ...]:
     """Return the situations that a transaction is."""
-    verbs = {one.verb for one in operations}
-    found = {
+    verbs = {operation.verb for operation in operations}
+    holds = {
         ONE_ROW: len(operations) == 1 and verbs <= ROW_VERBS,
-        SCHEMA: any(one.made for one in operations) and bool(verbs & ROW_VERBS),
+        SCHEMA: any(operation.made for operation in operations) and bool(verbs & ROW_VERBS),
         KEPT: Verb.RELEASE in verbs,
         UNDONE: Verb.ROLL_BACK_TO in verbs,
     }
-    return tuple(word for word, is_so in found.items() if is_so)
+    return tuple(word for word, is_so in holds.items() if is_so)
 
 
 def of_event(kind: str, variant: str = "") -> str:

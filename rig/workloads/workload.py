@@ -47,6 +47,15 @@ class Workload(Protocol):
         """Return what happens just before transaction `number`."""
 
 
+# Far enough from each other that no life has the seed of another scenario's life.
+_SEED_STEP = 1_000_003
+
+
+def seed_of_life(seed: int, rank: int) -> int:
+    """Return the seed of a life, so that a transaction that is made again looks different; the first has rank 0."""
+    return seed + rank * _SEED_STEP
+
+
 @cache
 def workload_named(name: str) -> Workload:
     """Return a workload; raise UsageError naming the choices."""
@@ -61,10 +70,17 @@ class Work:
     """One workload with its seed and length, as an engine with these skills carries it out."""
 
     def __init__(
-        self, name: str, seed: int, transaction_count: int, skills: Collection[Skill] = frozenset(Skill)
+        self,
+        name: str,
+        seed: int,
+        transaction_count: int,
+        skills: Collection[Skill] = frozenset(Skill),
+        lives: tuple[int, ...] = (),
     ) -> None:
+        """Take `lives`, how many transactions the database showed at the end of each life but the last."""
         self._workload = workload_named(name)
         self._seed = seed
+        self._lives = lives
         self._count = transaction_count
         self._skills = skills
         # The tables that exist from the start, and all that may ever exist.
@@ -83,7 +99,7 @@ class Work:
         if number <= self.creates:
             made = (Operation(Verb.MAKE_TABLE, table.name, made=table) for table in self.first_tables)
             return (*made, *self.initial)
-        return self._within(self._workload.transaction(self._seed, number - self.creates))
+        return self._within(self._workload.transaction(self._seed_of(number), number - self.creates))
 
     def events(self, number: int) -> tuple[Event, ...]:
         """Return what happens just before transaction `number`."""
@@ -107,7 +123,12 @@ class Work:
 
     def user_bytes(self, issued: int) -> int:
         """Return the bytes of keys and values that the first `issued` transactions pass to the engine."""
-        return sum(one.user_bytes for number in range(1, issued + 1) for one in self.transaction(number))
+        return sum(operation.user_bytes for number in range(1, issued + 1) for operation in self.transaction(number))
+
+    def _seed_of(self, number: int) -> int:
+        """Return the seed of the life that carried out a transaction: the last that began with fewer."""
+        rank = max((rank for rank, shown in enumerate(self._lives, 1) if shown < number), default=0)
+        return seed_of_life(self._seed, rank)
 
     def _within(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
         return within(operations, self._skills, self.first_tables)

@@ -1,5 +1,6 @@
 """Several writers at a time: the ledger, with processes and threads that all want to commit the next transaction.
 
+Meanwhile another connection checkpoints, and yet another opens, reads and closes (`rig.guest.programs.writers`).
 The writer that gets the engine's write lock reads which transaction was the last and carries out the next one. So the
 engine decides which writer commits what. The content after p commits does not depend on which writers made them, so it
 is judged as always. If the content equals the model after p commits, each writer has a prefix of its own commits, in

@@ -19,7 +19,7 @@ from rig.contract.errors import HostError
 from rig.engines.builds import Library
 from rig.engines.sqlite import builds as libraries
 from rig.host import processes
-from rig.host.cache import cache_folder, locked
+from rig.host.cache import cache_folder, lock
 from rig.host.files import atomic_write
 
 _FETCH_LIMIT_S = 300
@@ -83,7 +83,7 @@ def for_the_guest() -> dict[str, Library]:
     return {word: _library(word) for word in IN_THE_GUEST}
 
 
-def patched(patch: Path) -> Library:
+def patch_build(patch: Path) -> Library:
     """Return a build with a change."""
     return libraries.library(str(shared_library(PLANTED_IN, patch)))
 
@@ -95,10 +95,10 @@ def shared_library(version: str, patch: Path | None = None) -> Path:
     """
     words = [f"sqlite-{version}", AMALGAMATIONS[version].package_sha256[:16]]
     if patch:
-        # What is said above the change is no part of it.
+        # The comment above the change is no part of it.
         words += [patch.stem, _sha256(patch.read_bytes().partition(b"--- a/")[2])[:16]]
     path = cache_folder() / "builds" / f"{'-'.join(words)}.so"
-    with locked(path):
+    with lock(path):
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="building.") as scratch:
                 _compile(source(version), patch, Path(scratch)).rename(path)
@@ -109,7 +109,7 @@ def source(version: str) -> Path:
     """Return the `sqlite3.c` of a release; fetch it if the cache has none."""
     release = AMALGAMATIONS[version]
     path = cache_folder() / "builds" / f"sqlite-{version}-{release.package_sha256[:16]}.c"
-    with locked(path):
+    with lock(path):
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetching.") as scratch:
                 fetch = ["npm", "pack", "--silent", f"--pack-destination={scratch}", release.package]
@@ -126,7 +126,7 @@ def source(version: str) -> Path:
 def apsw_of_the_host(version: str) -> Path:
     """Return a folder to put on the path of this Python, with APSW and the SQLite inside it."""
     folder = cache_folder() / "builds" / f"apsw-{version}-{sys.implementation.cache_tag}"
-    with locked(folder):
+    with lock(folder):
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching.") as scratch:
                 wanted = Path(scratch, "requirements")
@@ -155,7 +155,11 @@ def apply(patch: Path, code: Path) -> None:
 def _library(word: str) -> Library:
     if word.startswith("apsw"):
         return libraries.library(word)
-    return libraries.library(str(shared_library(word))) if word in AMALGAMATIONS else patched(PLANTED / f"{word}.patch")
+    return (
+        libraries.library(str(shared_library(word)))
+        if word in AMALGAMATIONS
+        else patch_build(PLANTED / f"{word}.patch")
+    )
 
 
 def _amalgamation(package: bytes, member: str) -> bytes:

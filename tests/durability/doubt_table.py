@@ -19,8 +19,8 @@ from pathlib import Path
 from rig.analysis.dossiers import control_settings
 from rig.analysis.judging.outcome import DOUBTFUL_SHARE_MAX
 from rig.campaign.record import record
-from rig.contract.arms import SPECS
 from rig.contract.errors import RigError
+from rig.contract.faultspecs import SPECS
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile, epochs
 from rig.machines.guests import Source, guests
@@ -57,14 +57,14 @@ def main(folder: Path, patterns: list[str]) -> int:
     """Record what is missing, print a line for each group of recordings, and return the exit code."""
     nightly = matrix.profile("nightly")
     wanted = matrix.select(patterns) if patterns else matrix.default_scenarios(nightly, control_settings)
-    scenarios = {one.recording_key: one for one in matrix.configured(wanted, matrix.profile("quick"))}
+    scenarios = {one.recording_key: one for one in matrix.configure(wanted, matrix.profile("quick"))}
     groups: dict[str, list[Doubt]] = defaultdict(list)
     with guests() as source:
         for key, scenario in sorted(scenarios.items(), key=lambda item: item[1].id):
             if SPECS[scenario.fault].is_cross_check:
                 continue
             try:
-                found = doubt(scenario, archive.load(folder / key) or _recorded(source, scenario, folder / key))
+                found = doubt(scenario, archive.load(folder / key) or _record(source, scenario, folder / key))
             except RigError as error:
                 sys.stderr.write(f"{scenario.id}: not measured\n{error}\n")
                 continue
@@ -82,13 +82,13 @@ def main(folder: Path, patterns: list[str]) -> int:
     return int(not shares or max(shares) > DOUBTFUL_SHARE_MAX)
 
 
-def _recorded(source: Source, scenario: Scenario, folder: Path) -> Recording:
+def _record(source: Source, scenario: Scenario, folder: Path) -> Recording:
     return record(scenario, source.of(scenario).recorder, folder)
 
 
 def doubt(scenario: Scenario, recording: Recording) -> Doubt:
     """Return what is doubtful in a recording, over all its disks."""
-    with recording.unpacked() as file:
+    with recording.unpack() as file:
         judged, alone = _doubtful(file), _doubtful(replace(file, traces=()))
     return Doubt(
         scenario, sum(count for count, _ in judged), sum(doubtful for _, doubtful in judged),
@@ -98,7 +98,7 @@ def doubt(scenario: Scenario, recording: Recording) -> Doubt:
 
 def _doubtful(file: LogFile) -> list[tuple[int, int]]:
     found = []
-    with file.opened() as logs:
+    with file.open() as logs:
         for log in logs.all:
             setup = Timeline(log.marks).setup.entry_index
             reached = [epoch for epoch in epochs(log) if epoch.end > setup]

@@ -2,8 +2,8 @@
 
     python -m tests.durability.planted_table [NAME ...]
 
-NAME is a patch in `planted/`; without names all are measured. The last lines count, for each workload, the bugs of
-which at least one crash state shows something. A bug that loses something even while the power stays is marked, and
+NAME is a patch in `planted/`; without names all are measured. The last lines count, for each workload, the bugs
+that at least one crash state shows. A bug that loses something even while the power stays is marked, and
 not counted. What broke the promise goes to the standard error.
 """
 
@@ -24,7 +24,7 @@ _WORKLOADS = ("ledger", "life")
 
 def main(names: list[str]) -> None:
     """Measure the patches with these names, or all, and print a line for each as soon as it is known."""
-    wanted = [one for one in planting.planted() if not names or one.name in names]
+    wanted = [one for one in planting.all_planted() if not names or one.name in names]
     libraries = planting.libraries(wanted)
     _say("planted", "needs", "measured", *_WORKLOADS)
     _say(*["---"] * (3 + len(_WORKLOADS)))
@@ -40,7 +40,7 @@ def main(names: list[str]) -> None:
             if not planting.needs_cut(one, library, folder / "alone"):
                 kind = "needs no cut"
             counts[kind, ""] += 1
-            found = {workload: _found(one, workload, library.name, source, folder) for workload in _WORKLOADS}
+            found = {workload: _measure(one, workload, library.name, source, folder) for workload in _WORKLOADS}
             counts.update((kind, workload) for workload, seen in found.items() if any(each.first for each in seen))
             remark = "" if kind == "bug" else f" ({kind})"
             _say(
@@ -50,9 +50,9 @@ def main(names: list[str]) -> None:
         _say(f"all of kind {kind}", "", "", *[f"{counts[kind, name]} of {counts[kind, '']}" for name in _WORKLOADS])
 
 
-def _found(one: Planted, workload: str, library: str, source: Source, folder: Path) -> list[Found]:
+def _measure(one: Planted, workload: str, library: str, source: Source, folder: Path) -> list[Found]:
     try:
-        found = planting.measured(planting.scenarios(one, workload, library), source, folder / workload)
+        found = planting.measure(planting.scenarios(one, workload, library), source, folder / workload)
     except HostError as error:
         sys.stderr.write(f"{one.name} {one.settings} {workload}: not measured\n{error}\n\n")
         return []

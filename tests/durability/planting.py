@@ -74,11 +74,11 @@ class Found:
         return counted + ("" if self.result == "kept" else f" ({self.result})")
 
 
-def planted() -> list[Planted]:
+def all_planted() -> list[Planted]:
     """Return all patches, by name."""
     from tests.durability import builds
 
-    return [_read(path) for path in sorted(builds.PLANTED.glob("*.patch"))]
+    return [_parse(path) for path in sorted(builds.PLANTED.glob("*.patch"))]
 
 
 def libraries(wanted: Sequence[Planted]) -> dict[str, Library]:
@@ -86,7 +86,7 @@ def libraries(wanted: Sequence[Planted]) -> dict[str, Library]:
     from tests.durability import builds
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(lambda one: builds.patched(one.patch), wanted)
+        found = pool.map(lambda one: builds.patch_build(one.patch), wanted)
         return dict(zip((one.name for one in wanted), found, strict=True))
 
 
@@ -94,10 +94,10 @@ def scenarios(one: Planted, workload: str, library: str, profile: Profile = PROF
     """Return the scenarios of a patch under a workload, one for each fault."""
     variant = "" if workload == DEFAULT_WORKLOAD else f".{workload}"
     chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{fault}" for fault in one.faults])
-    return matrix.configured(chosen, profile, library=library)
+    return matrix.configure(chosen, profile, library=library)
 
 
-def worked(one: Planted, library: Library, folder: Path) -> Finding:
+def work_through(one: Planted, library: Library, folder: Path) -> Finding:
     """Carry out the workload `life` on this machine, without any cut; return what the database shows at its end."""
     from rig.guest.programs.connections import Connections
     from rig.guest.site import Site
@@ -111,18 +111,18 @@ def worked(one: Planted, library: Library, folder: Path) -> Finding:
         for event in work.events(number):
             connections.happen(event)
         connections.commit(work.transaction(number))
-        connections.acknowledged()
+        connections.note_acknowledgement()
     connections.close()
     return work.oracle().judge(site.open_database)
 
 
 def needs_cut(one: Planted, library: Library, folder: Path) -> bool:
     """Whether all of `life` is there at its end as long as the power stays, so that only a cut can show the bug."""
-    found = worked(one, library, folder)
+    found = work_through(one, library, folder)
     return (FindingKind.PREFIX, PROFILE.transaction_count) == (found.kind, found.recovered)
 
 
-def measured(wanted: Sequence[Scenario], source: Source, folder: Path, profile: Profile = PROFILE) -> list[Found]:
+def measure(wanted: Sequence[Scenario], source: Source, folder: Path, profile: Profile = PROFILE) -> list[Found]:
     """Measure the scenarios of a patch in a new run directory. Their controls are left to the tests of the matrix."""
     from rig.campaign import campaign
     from rig.store import Run
@@ -133,16 +133,16 @@ def measured(wanted: Sequence[Scenario], source: Source, folder: Path, profile: 
     if len(results) < len(wanted) or damaged:
         # A build that cannot even be recorded is no finding of a power cut.
         raise HostError("\n".join([*run.failures().values(), *map(str, damaged)]))
-    return [_found(result, profile) for result in results]
+    return [_found_of(result, profile) for result in results]
 
 
-def _found(result: MeasuredScenario, profile: Profile) -> Found:
+def _found_of(result: MeasuredScenario, profile: Profile) -> Found:
     from rig.analysis.judging.metrics import outcome
     from rig.analysis.judging.outcome import judge
-    from rig.analysis.judging.promises import promise_for
+    from rig.analysis.judging.promises import promise_of
 
     seen = outcome(result)
-    promise = promise_for(result.engine, result.settings, result.fault, result.shim)
+    promise = promise_of(result.scenario)
     judgement = judge(seen, promise, profile.exposure_min)
     breaking = {verdict.state for verdict in judgement.broken_by}
     in_order = sorted(result.verdicts, key=lambda verdict: (verdict.entry, verdict.state))
@@ -150,11 +150,17 @@ def _found(result: MeasuredScenario, profile: Profile) -> Found:
     shown = [f"{one.state}: {one.kind}, lost {one.lost}; {one.detail}" for one in judgement.broken_by[:_SHOWN_MAX]]
     reasons = "\n".join([*judgement.reasons, *shown])
     return Found(
-        result.fault, judgement.result, seen.state_count, seen.exposure_count, len(judgement.broken_by), first, reasons
+        result.scenario.fault,
+        judgement.result,
+        seen.state_count,
+        seen.exposure_count,
+        len(judgement.broken_by),
+        first,
+        reasons,
     )
 
 
-def _read(path: Path) -> Planted:
+def _parse(path: Path) -> Planted:
     head, _, _ = path.read_text().partition("--- a/")
     said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
     faults = (said["Fault"],) if "Fault" in said else FAULTS

@@ -28,7 +28,7 @@ def main(ids: Sequence[str], say: Callable[[str], object]) -> None:
     say("| scenario | recording | log, MiB | states | states/s: emulated, user mode | median ms in user mode |")
     say("|---|---|---|---|---|---|")
     with guests() as source, tempfile.TemporaryDirectory() as scratch:
-        for scenario in matrix.configured(matrix.select(ids), matrix.profile("quick")):
+        for scenario in matrix.configure(matrix.select(ids), matrix.profile("quick")):
             machines = source.of(scenario)
             begin_s = time.perf_counter()
             recorded = record.record(scenario, machines.recorder, Path(scratch, scenario.id))

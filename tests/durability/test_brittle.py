@@ -19,7 +19,7 @@ _LIMIT_S = 1500
 def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the rig as a user does who has these engines installed."""
     return subprocess.run(
-        [Path(sys.executable).with_name("rig"), "run", *words, "--run-dir", folder],
+        [Path(sys.executable).with_name("rig"), "run", *words, "--no-explain", "--run-dir", folder],
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "engines"), "COLUMNS": "140"},
         capture_output=True, text=True, check=False, timeout=_LIMIT_S,
     )  # fmt: skip

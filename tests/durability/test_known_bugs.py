@@ -51,8 +51,8 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     from rig.campaign.replay import replay
     from rig.store import Run
 
-    def measured(version: str) -> tuple[Row, str]:
-        (scenario,) = matrix.configured(
+    def measure(version: str) -> tuple[Row, str]:
+        (scenario,) = matrix.configure(
             matrix.select(["sqlite-ext4-truncate_full_powercut"]), _LOOK, library=guests_builds[version].name
         )
         run = Run.create(tmp_path / version, {"library": version})
@@ -62,19 +62,19 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
         assert ({}, []) == (run.failures(), damaged)
         summary = summarise(results, _LOOK.exposure_min)
         (row,) = summary.rows
-        assert version == row.outcome.scenario.recording.engine_version.split()[0]
+        assert version == row.outcome.measured.recording.engine_version.split()[0]
         text = table_text(summary)
         record_property(f"sqlite {version}", f"{row.outcome.losing_count} of {row.outcome.database_count} states lose")
         print(text)  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
         return row, text
 
-    bad, text = measured("3.8.5")
+    bad, text = measure("3.8.5")
     assert (Result.BROKEN, 1, 0) == (bad.judgement.result, bad.outcome.lost_max, bad.outcome.damage.count), text
     assert "3.8.5 has the known bug truncate-not-synced" in text
     worst = bad.judgement.broken_by[0]
     again = replay(Run.open(tmp_path / "3.8.5"), worst.scenario, worst.state, machines_with_builds)
     assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
-    good, text = measured("3.8.9")
+    good, text = measure("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
     assert good.outcome.exposure_count >= _LOOK.exposure_min, text
     assert "known bug" not in text
@@ -91,11 +91,11 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
     from rig.campaign import campaign
     from rig.store import Run
 
-    def measured(library: str) -> tuple[Row, str]:
+    def measure(library: str) -> tuple[Row, str]:
         chosen = matrix.select(["sqlite-ext4-wal_full.rough_powercut", "sqlite-ext4-wal_full.rough+eatmydata_powercut"])
         scenarios = [
             replace(one, workload=replace(one.workload, transaction_count=28, think_ms=300))
-            for one in matrix.configured(chosen, _LOOK, library=library)
+            for one in matrix.configure(chosen, _LOOK, library=library)
         ]
         run = Run.create(tmp_path / (library or "guest"), {"library": library})
         campaign.Campaign(run, _LOOK, machines_with_builds, campaign.Silent()).measure(scenarios)
@@ -104,15 +104,15 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
         summary = summarise(results, _LOOK.exposure_min)
         row = next(row for row in summary.rows if row.outcome.settings_name == "wal_full.rough")
         text = table_text(summary, 400)
-        version = row.outcome.scenario.recording.engine_version.split()[0]
+        version = row.outcome.measured.recording.engine_version.split()[0]
         record_property(f"sqlite {version}", f"{row.outcome.losing_count} of {row.outcome.database_count} states lose")
         print(text)  # noqa: T201 - pytest captures it, and shows it with -rA, with -s and on failure
         return row, text
 
-    bad, text = measured("")
+    bad, text = measure("")
     assert Result.BROKEN == bad.judgement.result, text
     assert "3.46.1 has the known bug wal-savepoint" in text
-    good, text = measured(guests_builds["apsw==3.51.2.0"].name)
+    good, text = measure(guests_builds["apsw==3.51.2.0"].name)
     assert (Result.KEPT, 0) == (good.judgement.result, good.outcome.losing_count), text
     assert "wal-savepoint" not in text
 

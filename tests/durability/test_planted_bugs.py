@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rig.engines.builds import Library
     from rig.machines.guests import Machines
 
-_ALL = {one.name: one for one in planting.planted()}
+_ALL = {one.name: one for one in planting.all_planted()}
 _BUG, _TWIN = _ALL["close-unsynced"], _ALL["twin-partial-checkpoint-synced"]
 _RECOVERY_BUG = _ALL["hot-rollback-unsynced"]
 # Two rounds of `life`.
@@ -52,7 +52,7 @@ def test_a_patch_that_no_longer_applies_is_named(tmp_path: Path) -> None:
     patch = tmp_path / "of-another-release.patch"
     patch.write_text("--- a/sqlite3.c\n+++ b/sqlite3.c\n@@ -1 +1 @@\n-not in any release\n+either\n")
     with pytest.raises(HostError, match=r"of-another-release\.patch does not apply to this release of SQLite"):
-        builds.patched(patch)
+        builds.patch_build(patch)
 
 
 @pytest.mark.parametrize("one", [_BUG, _TWIN], ids=lambda one: one.name)
@@ -65,14 +65,14 @@ def test_a_patched_build_loses_nothing_while_the_power_stays(
 def test_life_finds_a_planted_bug_and_nothing_in_a_harmless_change(
     machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
 ) -> None:
-    def found(one: Planted) -> Found:
+    def find(one: Planted) -> Found:
         cut = replace(one, faults=("powercut",))
         wanted = planting.scenarios(cut, "life", guests_builds[one.name].name, _LOOK)
-        (found,) = planting.measured(wanted, machines_with_builds, tmp_path / one.name, _LOOK)
+        (found,) = planting.measure(wanted, machines_with_builds, tmp_path / one.name, _LOOK)
         return found
 
     # What the ledger finds is left to chance: it too closes its last connection once, at its end.
-    bug, twin = found(_BUG), found(_TWIN)
+    bug, twin = find(_BUG), find(_TWIN)
     assert "broken" == bug.result, bug.reasons
     assert "kept" == twin.result, twin.reasons
 
@@ -81,5 +81,5 @@ def test_a_recovery_that_does_not_sync_what_it_restores_is_found(
     machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
 ) -> None:
     wanted = planting.scenarios(_RECOVERY_BUG, "ledger", guests_builds[_RECOVERY_BUG.name].name)
-    (found,) = planting.measured(wanted, machines_with_builds, tmp_path / "run")
+    (found,) = planting.measure(wanted, machines_with_builds, tmp_path / "run")
     assert "broken" == found.result, found.reasons

@@ -44,14 +44,14 @@ class Frail:
         self._attempt(os.ftruncate, self._end)
 
     def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
-        self._append([["table", table.name, 0, []] for table in tables] + [_packed(row) for row in rows])
+        self._append([["table", table.name, 0, []] for table in tables] + [_pack(row) for row in rows])
 
     def commit(self, operations: Sequence[Operation]) -> None:
         if self._conduct == "rash":
             self._native.grieve(b"segfault", b"for no reason", self._file)
         if self._conduct == "doze":
             self._native.grieve(b"sleep", b"for no reason", self._file)
-        self._append([_packed(operation) for operation in operations])
+        self._append([_pack(operation) for operation in operations])
 
     def content(self, tables: Sequence[Table]) -> Content:
         return {table.name: dict(self._rows[table.name]) for table in tables if table.name in self._rows}
@@ -117,5 +117,5 @@ def is_mapped(name: str) -> bool:  # noqa: ARG001 - no file is
     return False
 
 
-def _packed(operation: Operation) -> list[Any]:
+def _pack(operation: Operation) -> list[Any]:
     return [str(operation.verb), operation.table, operation.key, list(operation.row)]

@@ -1,4 +1,4 @@
-/* Read the log of the engine `frail`, and come to grief over damage as the setting `conduct` says. */
+/* Read the log of the engine `frail`, and fail on damage as the setting `conduct` says. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

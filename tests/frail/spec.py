@@ -2,7 +2,7 @@
 
 from rig.engines import Spec
 
-# "rash" and "doze" come to grief on a sound disk; "litter" leaves files behind whenever it is opened.
+# "rash" and "doze" fail on a sound disk; "litter" leaves files behind whenever it is opened.
 _CONDUCTS = (
     "segfault", "abort", "illegal", "exit", "spin", "deaf", "babble", "sleep", "eat", "keep", "daemon", "rash", "doze",
     "litter",

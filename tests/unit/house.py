@@ -14,7 +14,7 @@ PACKAGES = ("analysis", "faults", "rig")
 
 
 @cache
-def tracked() -> tuple[Path, ...]:
+def tracked_files() -> tuple[Path, ...]:
     """The files that git tracks or the next `git add` would add, so the rules hold before a commit too."""
     listing = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -26,11 +26,11 @@ def tracked() -> tuple[Path, ...]:
 
 
 def modules() -> list[Path]:
-    return [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES]
+    return [path for path in tracked_files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES]
 
 
 def python_files() -> list[Path]:
-    return [path for path in tracked() if path.suffix == ".py"]
+    return [path for path in tracked_files() if path.suffix == ".py"]
 
 
 @cache

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
+from rig.contract.devices import DEVICES
 from rig.contract.results import (
     LiveFinding,
     LogFacts,
@@ -15,6 +18,7 @@ from rig.contract.results import (
     Verdict,
     VerdictKind,
 )
+from rig.contract.scenario import Scenario, WorkloadSpec
 
 SECOND_NS = 1_000_000_000
 
@@ -62,7 +66,7 @@ def sqlite(journal_mode: str, synchronous: str) -> dict[str, str]:
     return {"journal_mode": journal_mode, "synchronous": synchronous}
 
 
-def measured(
+def measured_scenario(
     settings: Mapping[str, str],
     verdicts: Iterable[Verdict],
     fault: str = "powercut",
@@ -110,26 +114,24 @@ def measured(
         epochs_sampled=epochs_sampled,
         instant_count=sum(row.instant_weight_ns > 0 for row in rows),
     )
-    return MeasuredScenario(
-        id=f"sqlite-ext4-{name}_{fault}",
-        engine="sqlite",
-        filesystem="ext4",
-        settings=dict(settings),
-        fault=fault,
-        device="ssd-sata",
-        shim=shim,
-        recording=recording,
-        plan=plan,
-        verdicts=rows,
-    )
+    return MeasuredScenario(Scenario("sqlite", "ext4", dict(settings), fault, shim=shim), recording, plan, rows)
+
+
+def changed(measured: MeasuredScenario, **fields: Any) -> MeasuredScenario:
+    """Return the same results for a scenario with other fields; a device and a workload are given by name."""
+    if "device" in fields:
+        fields["device"] = DEVICES[fields["device"]]
+    if "workload" in fields:
+        fields["workload"] = WorkloadSpec(name=fields["workload"])
+    return replace(measured, scenario=replace(measured.scenario, **fields))
 
 
 def controls_that_fire(fault: str = "powercut") -> list[MeasuredScenario]:
     """Return the control scenarios of a group; each loses, and one shows damage."""
     losing = [verdict(VerdictKind.LOST_SUFFIX, 3, "lost"), verdict(VerdictKind.CORRUPT, 0, "corrupt")]
     return [
-        measured(sqlite("delete", "off"), losing, fault),
-        measured(sqlite("wal", "off"), losing[:1], fault),
+        measured_scenario(sqlite("delete", "off"), losing, fault),
+        measured_scenario(sqlite("wal", "off"), losing[:1], fault),
     ]
 
 
@@ -162,11 +164,11 @@ def matrix(fault: str = "powercut", seed: int = 1) -> list[MeasuredScenario]:
         rows = _rows(random.Random(f"{seed}{settings}{fault}"), 220, lost_max, damage_percent)
         busy_virtual_ns = int(40 * (0.0002 + 0.001 * flushes + 0.0001 * len(journal_mode)) * SECOND_NS)
         scenarios.append(
-            measured(settings, rows, fault, busy_virtual_ns=busy_virtual_ns, flush_count=int(40 * flushes))
+            measured_scenario(settings, rows, fault, busy_virtual_ns=busy_virtual_ns, flush_count=int(40 * flushes))
         )
     sabotaged = _rows(random.Random(seed), 120, 31, 0)
     scenarios.append(
-        measured(
+        measured_scenario(
             sqlite("wal", "full"), sabotaged, fault, "eatmydata", busy_virtual_ns=25 * SECOND_NS // 1000, flush_count=0
         )
     )

@@ -11,15 +11,18 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.unit.host.test_host import alive
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def checkout(folder: Path, recipe: str) -> list[str]:
-    """Make a checkout whose tests are one line of shell, and return the command that checks it."""
+def checkout(folder: Path, recipe: str, goal: str = "test") -> list[str]:
+    """Make a checkout with one goal that is a line of shell, and return the command that checks it."""
     shutil.copytree(ROOT / ".ci", folder / ".ci")
-    (folder / "Makefile").write_text(f"test:\n\t{recipe}\nrest:\n\t@:\n")
+    recipes = dict.fromkeys(("test", "docs", "rest"), "@:") | {goal: recipe}
+    (folder / "Makefile").write_text("".join(f"{name}:\n\t{line}\n" for name, line in recipes.items()))
     return [str(folder / ".ci" / "check")]
 
 
@@ -38,11 +41,12 @@ def ends(pid: str) -> bool:
     return not alive(int(pid))
 
 
-def test_the_check_is_as_green_as_the_tests_where_nothing_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("goal", ["test", "docs", "rest"])
+def test_the_check_is_as_green_as_each_goal_where_nothing_is_left(tmp_path: Path, goal: str) -> None:
     for code in (0, 7):
         folder = tmp_path / str(code)
         folder.mkdir()
-        command = checkout(folder, f"@echo ran; sleep 0.1 & exit {code}")
+        command = checkout(folder, f"@echo ran; sleep 0.1 & exit {code}", goal)
         done = subprocess.run(command, env=temporary(folder), capture_output=True, text=True, check=False, timeout=60)
         # make returns 2 if a recipe fails.
         assert ((2 if code else 0), "ran\n") == (done.returncode, done.stdout)

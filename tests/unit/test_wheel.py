@@ -25,7 +25,7 @@ def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return wheels.contents(wheels.wheel(source, tmp_path_factory.mktemp("wheel")))
 
 
-def shipped(source: Path) -> dict[str, bytes]:
+def files_for_users(source: Path) -> dict[str, bytes]:
     """The repository's files for users, by their place in the wheel."""
     links = {source / name: f"rig/{name}" for name in LINKED}
     found = {}
@@ -40,7 +40,7 @@ def test_the_wheel_holds_what_the_repository_has_for_users_and_nothing_else(
     built: dict[str, bytes], source: Path
 ) -> None:
     info = {name for name in built if name.partition("/")[0].endswith(".dist-info")}
-    expected = shipped(source)
+    expected = files_for_users(source)
     assert expected == {name: content for name, content in built.items() if name not in info}
     # Some names are checked explicitly, because an empty repository would make an empty wheel.
     assert {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 from rig.host import processes
 from rig.images.image import Image
 from rig.machines import accelerator, usermode
@@ -14,12 +14,12 @@ from rig.machines.template import Template
 _LIMIT_S = 120
 
 
-def furnished(folder: Path, image: Image, *templates: Template) -> Path:
+def furnish_cache(folder: Path, image: Image, *templates: Template) -> Path:
     """Copy an image, the kernel of user-mode machines and templates into a cache, whose folder is returned."""
     # Where KVM does not work, to find that out takes twenty seconds.
     accelerator.best_accelerator(image)
-    usermode.hindrance(image, Processor.PLAIN)
-    kernel = usermode.built()
+    usermode.obstacle(image, Processor.PLAIN)
+    kernel = usermode.build()
     folder.mkdir(parents=True, exist_ok=True)
     for note in (accelerator.note_of(image), usermode.note_of(kernel)):
         if note.exists():

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rig.campaign.record import record
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 from rig.contract.scenario import Scenario
 from rig.host import cache
 from rig.images import image as vm_image
+from rig.images import recipes
 from rig.images.image import Image
 from rig.machines import usermode
 from rig.machines.argv import Role
@@ -35,7 +36,7 @@ def interruptible() -> None:
 
 @pytest.fixture(scope="session")
 def image() -> Image:
-    return vm_image.build(vm_image.recipe())
+    return vm_image.build(recipes.recipe())
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +74,7 @@ def recorded(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Ca
     def make(scenario: Scenario) -> Recording:
         # If our code changes while the tests run, the template and hence the recording change too.
         name = f"{recorder.identity}-{scenario.recording_key}"
-        with cache.locked(shared / name):
+        with cache.lock(shared / name):
             if archive.load(shared / name) is None:
                 record(scenario, recorder, shared / name)
         # Each worker unpacks its own copy, because a recording's folder has only one place for that.

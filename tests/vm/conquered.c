@@ -67,7 +67,8 @@ static void files(const char *given, const char *secret, const char *folder, con
     snprintf(path, sizeof path, "%s/planted", folder);
     say("write into the user's folder", open(path, O_WRONLY | O_CREAT, 0600));
     say("write beside its own program", open("planted", O_WRONLY | O_CREAT, 0600));
-    say("write into /tmp", open("/tmp/planted", O_WRONLY | O_CREAT, 0600));
+    say("write into /tmp", open("/tmp/rig-planted", O_WRONLY | O_CREAT, 0600));
+    unlink("/tmp/rig-planted");
     say("replace its own program", unlink("/proc/self/exe"));
     snprintf(path, sizeof path, "/proc/self/fd/%s", given);
     say("write into a file that it may read", open(path, O_RDWR));

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from rig.campaign import verification
 from rig.campaign.session import READY_LIMIT_S, STATE_LIMIT_S, VerifierSession
+from rig.campaign.verdicts import verdict
+from rig.campaign.verification import StateCheck
+from rig.contract.clocks import Clock
 from rig.contract.findings import Finding
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario, WorkloadSpec
@@ -22,7 +24,6 @@ from rig.filesystems.ext import DISK_MIB
 from rig.machines.pool import Clones
 from rig.planning import cuts, matrix
 from rig.planning.matrix import Profile
-from rig.planning.verdicts import verdict
 from rig.recordings.archive import RECORDING_BYTES, Recording
 from rig.recordings.timeline import Timeline
 
@@ -51,8 +52,8 @@ class Entry:
 
 
 @contextmanager
-def opened(recording: Recording) -> Iterator[tuple[Path, WriteLog]]:
-    with recording.opened() as logs:
+def open_recording(recording: Recording) -> Iterator[tuple[Path, WriteLog]]:
+    with recording.open() as logs:
         yield logs.first.path, logs.first
 
 
@@ -96,6 +97,20 @@ def content_sha256(log: WriteLog, state: CrashState) -> str:
     return hashlib.sha256(device.tobytes()).hexdigest()
 
 
+def check(
+    scenario: Scenario,
+    machines: Clones,
+    log: WriteLog,
+    states: Sequence[CrashState],
+    clocks: Sequence[Clock | None] = (),
+    *,
+    reference: Clones | None = None,
+) -> Generator[Finding, None, None]:
+    """Check states of a log, each under the clock of the same rank, if there are any."""
+    cuts = list(zip(states, clocks or [None] * len(states), strict=True))
+    return StateCheck(scenario, log).findings(cuts, machines, reference)
+
+
 def findings(
     scenario: Scenario,
     machines: Clones,
@@ -105,7 +120,7 @@ def findings(
 ) -> list[Finding]:
     """Verify states and return one finding for each, in order."""
     found: list[Finding] = []
-    for finding in verification.check(scenario, machines, log, states):
+    for finding in check(scenario, machines, log, states):
         found.append(finding)
         also(len(found) - 1)
     assert len(states) == len(found)
@@ -139,7 +154,7 @@ def kinds(found: Iterable[Finding]) -> list[tuple[str, int | None]]:
 
 def verdicts(scenario: Scenario, recording: Recording, verifier: Clones, profile: Profile) -> list[Verdict]:
     """Cut the power at instants all over a recording, and judge as a campaign does."""
-    with opened(recording) as (_, log):
+    with open_recording(recording) as (_, log):
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(scenario, profile, Logs(log), timeline).cuts)
         found = findings(scenario, verifier, log, [group[0].state for group in groups])
@@ -150,7 +165,7 @@ def verdicts(scenario: Scenario, recording: Recording, verifier: Clones, profile
 def two_agree(first: list[bytes], again: Callable[[], list[bytes]]) -> bool:
     """Whether two of up to nine recordings of a scenario are equal, bit for bit.
 
-    On a busy host with QEMU 7.2, recordings may differ by a few virtual nanoseconds (`rig.machines.machine.started`),
+    On a busy host with QEMU 7.2, recordings may differ by a few virtual nanoseconds (`rig.machines.machine.start`),
     so the rig too records until two are equal.
     """
     found = [first]

@@ -47,10 +47,10 @@ class Heard:
     def says(self, text: str) -> None:
         self.said.append(text)
 
-    def planned(self, cut_count: int) -> None:
+    def expect(self, cut_count: int) -> None:
         self.planned_count += cut_count
 
-    def judged(self, cut_count: int) -> None:
+    def advance(self, cut_count: int) -> None:
         self.judged_count += cut_count
 
 
@@ -79,7 +79,8 @@ def rows(run: Run) -> dict[str, Counter[str]]:
 def whole(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return a run that was not interrupted."""
     run, heard = measure(tmp_path_factory.mktemp("whole") / "run", machines)
-    assert ({}, []) == (run.failures(), heard.said)
+    assert {} == run.failures()
+    assert [] == [line for line in heard.said if not line.startswith("recording ")]
     assert heard.planned_count == heard.judged_count > 0
     return run
 
@@ -95,7 +96,7 @@ def copy_of(run: Run, folder: Path) -> Run:
 def test_every_planned_cut_has_one_verdict(whole: Run) -> None:
     results, damaged = whole.results()
     assert [] == damaged
-    assert sorted(IDS) == [result.id for result in results]
+    assert sorted(IDS) == [result.scenario.id for result in results]
     for result in results:
         assert result.plan.state_count == len(result.verdicts) > TINY.states_max // 2
         assert SHORT.transaction_count == result.recording.transaction_count
@@ -111,6 +112,21 @@ def test_measuring_again_measures_nothing_and_changes_nothing(whole: Run, machin
     assert before == {path: path.read_bytes() for path in sorted(whole.folder.rglob("*")) if path.is_file()}
 
 
+def test_a_campaign_may_stop_at_the_first_failure_and_keeps_what_it_judged(
+    whole: Run, machines: Machines, tmp_path: Path
+) -> None:
+    def fails(scenario: Scenario, verdict: Verdict) -> bool:
+        return scenario.id == IDS[0] and verdict.lost > 0
+
+    run, heard = copy_of(whole, tmp_path / "run"), Heard()
+    campaign.Campaign(run, TINY, machines, heard, fails=fails).measure(SCENARIOS)
+    (said,) = heard.said
+    assert said.startswith(f"stopped at the first failure: {IDS[0]} ")
+    verdicts, _ = run.verdicts(IDS[0])
+    assert any(verdict.lost for verdict in verdicts)
+    assert sum(len(run.verdicts(name)[0]) for name in IDS) < sum(len(whole.verdicts(name)[0]) for name in IDS)
+
+
 _CHILD = """
 import os, sys
 from pathlib import Path
@@ -120,8 +136,8 @@ from rig.machines.guests import guests
 from rig.store import Run
 
 class Told(t.Heard):
-    def judged(self, cut_count):
-        super().judged(cut_count)
+    def advance(self, cut_count):
+        super().advance(cut_count)
         os.write(1, b"%d\\n" % self.judged_count)
 
 with guests() as source:
@@ -165,10 +181,10 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_nothing_disturbed(
     assert rows(whole) == rows(run)
     results, damaged = run.results()
     assert [] == damaged
-    assert whole.results()[0] == [replace(r, verdicts=ordered(r.verdicts, whole, r.id)) for r in results]
+    assert whole.results()[0] == [replace(r, verdicts=in_order_of(r.verdicts, whole, r.scenario.id)) for r in results]
 
 
-def ordered(verdicts: tuple[Verdict, ...], like: Run, scenario: str) -> tuple[Verdict, ...]:
+def in_order_of(verdicts: tuple[Verdict, ...], like: Run, scenario: str) -> tuple[Verdict, ...]:
     wanted = like.verdicts(scenario)[0]
     # Which of the states with known files were opened depends on how the work was divided.
     mine, theirs = ([repr(replace(one, opened=True)) for one in found] for found in (verdicts, wanted))
@@ -232,7 +248,7 @@ def test_a_campaign_that_is_stopped_by_an_error_leaves_no_machine(
     """A bug is not the failure of a scenario: it stops everything at once."""
 
     class Broken(Heard):
-        def judged(self, cut_count: int) -> None:
+        def advance(self, cut_count: int) -> None:
             raise ZeroDivisionError(cut_count)
 
     run = copy_of(whole, tmp_path / "run")

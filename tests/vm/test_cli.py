@@ -92,14 +92,15 @@ def test_a_run_begins_with_what_decides_its_outcome(
     ran: Ran, recorder: Template, verifier: Template, user_mode: UserMode, image: Image
 ) -> None:
     lines = ran[1].stderr.splitlines()
-    assert "4 scenarios from 4 recordings: profile quick, device ssd-sata, seed 1, the guest's own builds" in lines
+    (scope,) = [line for line in lines if line.startswith("4 scenarios from 4 recordings, up to ")]
+    assert scope.endswith(": profile quick, device ssd-sata, seed 1, the guest's own builds")
     (digests,) = [line for line in lines if line.startswith("image ")]
     in_user_mode = any(line.startswith("crash states are checked in user-mode machines") for line in lines)
     checking = user_mode.identity if in_user_mode else verifier.identity
     assert image.folder.name in digests
     assert f"templates: recorder {recorder.identity}, verifier {verifier.identity}, checker {checking}; QEMU" in digests
     # How many lines of progress there are depends on how busy the host is.
-    assert len([line for line in lines if not line.endswith("judged so far")]) < 7
+    assert len([line for line in lines if not line.endswith("judged so far")]) < 9
 
 
 @pytest.mark.representative
@@ -129,7 +130,7 @@ def test_report_rewrites_the_same_bytes(ran: Ran) -> None:
 def test_advice_rests_on_the_run_and_is_refused_beyond_it(
     ran: Ran,
 ) -> None:
-    """A real run of one strict setting with its controls: that setting is advised, and what is faster is told."""
+    """A real run of one strict setting with its controls: that setting is advised, and what is faster is named."""
     folder, _ = ran
     asked = ("advise", "--run-dir", folder, "--fault", "powercut", "--max-lost", "0")
     result = rig(*asked, "--format", "json", cwd=folder.parent)
@@ -367,7 +368,7 @@ def test_a_broken_promise_fails_its_test_with_a_line_to_paste_that_shows_it_agai
     for line in replays:
         _, _, scenario, _, option, folder = shlex.split(line, comments=True)
         assert (broken, "--run-dir", str(tmp_path / "a run")) == (scenario, option, folder)
-        kind, _, difference = line.partition("  # ")[2].partition(", lost ")
+        kind, _, difference = line.partition("  # ")[2].partition(", ")
         assert VerdictKind(kind) is not VerdictKind.DURABLE
         assert difference.partition(": ")[2], "the first difference, or the engine's words"
     environment = {**os.environ, "PATH": f"{RIG.parent}{os.pathsep}{os.environ['PATH']}"}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rig.campaign import record, verification
-from rig.contract.arms import CLOCK_FAULTS
+from rig.campaign import record
+from rig.campaign.verdicts import verdict
 from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
+from rig.contract.faultspecs import CLOCK_FAULTS
 from rig.contract.findings import Finding
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
@@ -21,11 +22,10 @@ from rig.guest.programs.clock import first_wrong
 from rig.machines.pool import Clones
 from rig.machines.template import Template
 from rig.planning import cuts, matrix
-from rig.planning.verdicts import verdict
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
-from tests.vm.samples import Recorder, entries_of, kinds, opened, scenario_of, write_log
+from tests.vm.samples import Recorder, check, entries_of, kinds, open_recording, scenario_of, write_log
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=0)
 _BLOCK = 4096
@@ -35,7 +35,7 @@ def under(
     clocks: list[Clock | None], scenario: Scenario, template: Clones, log: WriteLog, states: list[CrashState]
 ) -> list[Finding]:
     """Verify each state under the clock of the same rank."""
-    return list(verification.check(scenario, template, log, states, clocks))
+    return list(check(scenario, template, log, states, clocks))
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
@@ -46,7 +46,7 @@ def test_the_workload_reads_the_right_time_first_and_then_the_wrong_one_while_th
     plain, wrong = recorded(scenario_of("wal_full")), recorded(scenario)
     assert is_wrong(fault, wrong.facts.clock), wrong.facts.clock
     assert not plain.facts.clock
-    with opened(plain) as (_, log), opened(wrong) as (_, wrong_log):
+    with open_recording(plain) as (_, log), open_recording(wrong) as (_, wrong_log):
         lengths_ns = [
             timeline.end.time_ns - timeline.setup.time_ns
             for timeline in (Timeline(log.marks), Timeline(wrong_log.marks))
@@ -63,9 +63,9 @@ def test_a_recording_under_a_clock_that_stands_still_is_the_same_again(recorder:
     assert made.facts.reproduced
 
 
-def judged(scenario: Scenario, template: Clones, made: Recording) -> list[tuple[Clock | None, Verdict]]:
+def judge(scenario: Scenario, template: Clones, made: Recording) -> list[tuple[Clock | None, Verdict]]:
     """Verify a few cuts of a recording; return each verdict with the clock that its machine came back with."""
-    with opened(made) as (_, log):
+    with open_recording(made) as (_, log):
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
         found = under(
@@ -84,7 +84,7 @@ def test_where_the_last_writer_wins_all_is_lost_that_was_acknowledged_behind_a_c
 ) -> None:
     scenario = scenario_of("wal_full+lastwriter", fault=fault)
     first = first_wrong(scenario.seed, scenario.workload.transaction_count)
-    verdicts = [verdict for _, verdict in judged(scenario, checker, recorded(scenario))]
+    verdicts = [verdict for _, verdict in judge(scenario, checker, recorded(scenario))]
     assert {VerdictKind.DURABLE, VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in verdicts}
     # A clock that stands still lets one transaction through, because it was right until then.
     last = max(verdict.recovered for verdict in verdicts if verdict.recovered is not None)
@@ -99,7 +99,7 @@ def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_bac
     checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of("wal_full+lastwriter", fault="clockjump")
-    found = judged(scenario, checker, recorded(scenario))
+    found = judge(scenario, checker, recorded(scenario))
     for clock, one in found:
         is_lost = clock is Clock.AHEAD and one.acked > 0
         assert is_lost is (one.kind.is_damage or one.lost > 0), one
@@ -108,7 +108,7 @@ def test_books_that_are_closed_by_the_clock_are_lost_to_a_machine_that_comes_bac
 
 def test_a_program_that_trusts_the_clock_loses_nothing_under_a_right_one(checker: Clones, recorded: Recorder) -> None:
     scenario = replace(scenario_of("wal_full"), shim="lastwriter")
-    found = judged(scenario, checker, recorded(scenario))
+    found = judge(scenario, checker, recorded(scenario))
     assert {(None, VerdictKind.DURABLE)} == {(clock, verdict.kind) for clock, verdict in found}
     assert 8 == max(verdict.acked for _, verdict in found)
 
@@ -117,7 +117,7 @@ def test_what_full_promises_holds_under_every_clock_and_the_verifier_judged_unde
     checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of("wal_full", fault="clockback")
-    with opened(recorded(scenario)) as (path, log):
+    with open_recording(recorded(scenario)) as (path, log):
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
         clocks = [group[0].clock for group in groups]
@@ -146,7 +146,7 @@ def test_a_wrong_clock_alone_damages_no_file_system_and_hides_no_damage(
         pages = [payload[begin : begin + _BLOCK] for begin in range(0, len(payload), _BLOCK)]
         return b"".join(b"\x55" + page[1:] if page[:1] == b"\x0d" and note in page else page for page in pages)
 
-    with opened(recorded(scenario)) as (_, honest):
+    with open_recording(recorded(scenario)) as (_, honest):
         entries = [replace(entry, payload=spoilt(entry.payload)) for entry in entries_of(honest)]
     with WriteLog.open(write_log(tmp_path / "log", entries)) as log:
         split, timeline = epochs(log), Timeline(log.marks)

@@ -14,14 +14,15 @@ from rig.faults.states.damage import Discarded, Unreadable
 from rig.faults.states.state import landable, make_state
 from rig.filesystems.ext import DISK_MIB
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.recordings.timeline import Timeline
 from tests.unit.faults.disks import ONE_DISK
-from tests.vm.samples import Recorder, content_sha256, findings, opened, scenario_of
+from tests.vm.samples import Recorder, content_sha256, findings, open_recording, scenario_of
 
 FAULTS = [fault for fault in ONE_DISK if fault not in {Fault.POWERCUT, Fault.TORN, Fault.DISCARD}]
 
 
-def planned(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
+def plan_states(fault: Fault, log: WriteLog, states_max: int) -> list[CrashState]:
     first_entry = Timeline(log.marks).setup.entry_index
     return list(plan(fault, Logs(log), first_entry=first_entry, states_max=states_max, seed=1).states)
 
@@ -38,8 +39,8 @@ def sha256_in_guest(settings: str, template: Template, log: WriteLog, states: li
 
 
 def test_the_disk_in_the_guest_holds_lies_and_damages_byte_for_byte(verifier: Template, recorded: Recorder) -> None:
-    with opened(recorded(scenario_of("wal_full"))) as (_, log):
-        states = [state for fault in FAULTS for state in planned(fault, log, 3)]
+    with open_recording(recorded(scenario_of("wal_full"))) as (_, log):
+        states = [state for fault in FAULTS for state in plan_states(fault, log, 3)]
         states.sort(key=lambda state: (state.base_end, state.id))
         assert any(extent.literal for state in states for extent in state.extents(log)), "nothing literal is tried"
         expected = [content_sha256(log, state) for state in states]
@@ -47,17 +48,17 @@ def test_the_disk_in_the_guest_holds_lies_and_damages_byte_for_byte(verifier: Te
     assert len(set(expected)) > len(states) // 2
 
 
-def test_a_range_that_cannot_be_read_is_an_error_to_whoever_reads_it_and_to_nobody_else(
-    verifier: Template, recorded: Recorder
+def test_a_range_that_cannot_be_read_is_an_error_to_its_reader_and_to_nobody_else(
+    user_mode: UserMode, recorded: Recorder
 ) -> None:
     scenario = scenario_of("wal_full")
-    with opened(recorded(scenario)) as (_, log):
+    with open_recording(recorded(scenario)) as (_, log):
         tail = epochs(log)[-1]
         whole = make_state(tail, len(tail.fuas), whole=landable(tail))
         # The superblock of the file system, and the last block of the disk that was ever written.
         superblock = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(0, 4096),))
         elsewhere = make_state(tail, len(tail.fuas), whole=whole.whole, damages=(Unreadable(unused_offset(log), 4096),))
-        found = findings(scenario, verifier, log, [whole, superblock, elsewhere, whole])
+        found = findings(scenario, user_mode, log, [whole, superblock, elsewhere, whole])
     assert ["prefix", "file-system-damage", "prefix", "prefix"] == [one.kind for one in found]
     assert "Input/output error" in found[1].detail
     assert found[0].recovered == found[2].recovered == found[3].recovered == scenario.workload.transaction_count
@@ -72,12 +73,12 @@ def unused_offset(log: WriteLog) -> int:
 
 @pytest.mark.parametrize("settings", ["delete_full"])
 def test_a_file_system_mounted_with_discard_sends_them_and_survives_them_late(
-    settings: str, verifier: Template, recorded: Recorder
+    settings: str, user_mode: UserMode, recorded: Recorder
 ) -> None:
     scenario = replace(scenario_of(settings), mount_options="discard")
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(Fault.DISCARD, log, 20)
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(Fault.DISCARD, log, 20)
         assert any(isinstance(damage, Discarded) for state in states for damage in state.damages)
         assert any(extent.literal for state in states for extent in state.extents(log))
-        found = findings(scenario, verifier, log, states)
+        found = findings(scenario, user_mode, log, states)
     assert {"prefix"} == {one.kind for one in found}

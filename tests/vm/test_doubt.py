@@ -26,7 +26,7 @@ _SPEC = {
     '("always",)': '("always_overwritten", "always_raced")',
     '("always", "never"),\n    warm': "(),\n    warm",
 }
-# The log, with a block beside it that is written past the page cache; with O_DSYNC Linux writes it with FUA. It is
+# The log, and a block next to it that is written past the page cache; with O_DSYNC Linux writes it with FUA. It is
 # written again only when the log is closed. Either FUA follows a plain write at the end of the setup, without a FLUSH
 # between them; or after the setup the two are in flight together.
 _OPEN = "    return AppendLog(directory, settings)"
@@ -95,13 +95,13 @@ def doubtful(folder: Path, scenario_id: str) -> Iterator[list[bool]]:
     run = Run.open(folder)
     recording = archive.load(run.recording_folder(run.scenario(scenario_id)))
     assert recording
-    with recording.unpacked() as file:
+    with recording.unpack() as file:
         for one in (file, replace(file, traces=())):
             yield _doubtful(one)
 
 
 def _doubtful(file: LogFile) -> list[bool]:
-    with file.opened() as logs:
+    with file.open() as logs:
         setup = Timeline(logs.first.marks).setup.entry_index
         return [epoch.doubtful for epoch in epochs(logs.first) if epoch.end > setup]
 

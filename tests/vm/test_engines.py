@@ -16,16 +16,16 @@ from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.promises import promise_for, violates
 from rig.analysis.judging.protocol import compare
 from rig.campaign import campaign
+from rig.campaign.verdicts import live_verdicts
 from rig.contract.errors import UsageError
 from rig.contract.findings import FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
-from rig.engines import named
+from rig.engines import engine_named
 from rig.images import image, recipes
 from rig.machines.guests import guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile
-from rig.planning.verdicts import live_verdicts
 from rig.store import Run
 
 # In a shorter run a database without syncs is always damaged, and so never comes back whole with a loss.
@@ -42,14 +42,14 @@ FEW = replace(TINY, states_max=12, instants=6, side_states_max=12)
 def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_image(
     name: str, tmp_path: Path
 ) -> None:
-    strict = named(name).spec.strict[0]
+    strict = engine_named(name).spec.strict[0]
     bare = dossier_of(name).CONTROLS.must_lose["powercut"]
     wanted = [f"{name}-ext4-{settings}_powercut" for settings in (strict, f"{strict}+eatmydata", *bare)]
     scenarios = [replace(scenario, workload=WORKLOAD) for scenario in matrix.select(wanted)]
     run = Run.create(tmp_path, {"scenarios": wanted})
     with guests() as source:
         campaign.Campaign(run, TINY, source, campaign.Silent()).measure(scenarios)
-        assert recipes.of_engine(named(name)).digest in source.of(scenarios[0]).recorder.image
+        assert recipes.of_engine(engine_named(name)).digest in source.of(scenarios[0]).recorder.image
     results, damaged = run.results(wanted)
     assert ({}, []) == (run.failures(), damaged)
     summary = summarise(results, TINY.exposure_min)
@@ -59,7 +59,7 @@ def test_an_engine_keeps_its_strictest_promise_and_its_controls_fire_in_its_own_
     judged = {row.outcome.scenario.id: row for row in summary.rows}
     kept = judged[f"{name}-ext4-{strict}_powercut"]
     assert Result.KEPT is kept.judgement.result, kept.judgement.reasons
-    assert [""] * len(results) == [compare(row.outcome.scenario).difference for row in summary.rows]
+    assert [""] * len(results) == [compare(row.outcome.measured).difference for row in summary.rows]
 
 
 def test_rocksdb_closes_all_column_families_as_one(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ ERRORS = {"lmdb": "after (Disk|Panic)?Error: ", "leveldb": "after IOError: ", "r
 def test_an_engine_names_the_error_of_the_disk_and_loses_nothing_and_the_control_does(
     name: str, fault: str, tmp_path: Path
 ) -> None:
-    strict = named(name).spec.strict[0]
+    strict = engine_named(name).spec.strict[0]
     bare = dossier_of(name).CONTROLS.must_lose[fault]
     wanted = [f"{name}-ext4-{settings}_{fault}" for settings in (strict, *bare)]
     run = Run.create(tmp_path, {"scenarios": wanted})
@@ -99,9 +99,9 @@ def test_an_engine_names_the_error_of_the_disk_and_loses_nothing_and_the_control
     judged = {row.outcome.scenario.id: row for row in summary.rows}
     kept = judged[wanted[0]]
     assert () == kept.judgement.broken_by
-    seen = [one["detail"] for one in kept.outcome.scenario.recording.live]
+    seen = [one["detail"] for one in kept.outcome.measured.recording.live]
     assert seen, "no error was seen"
-    assert not [one for one in kept.outcome.scenario.recording.live if one["kind"] == FindingKind.KEPT_OPEN]
+    assert not [one for one in kept.outcome.measured.recording.live if one["kind"] == FindingKind.KEPT_OPEN]
     assert [] == [words for words in seen if not re.search(ERRORS[name], words)]
 
 
@@ -122,7 +122,7 @@ def test_lmdb_with_a_writable_map_dies_where_space_ends_and_the_report_calls_tha
 
 def test_a_package_that_does_not_exist_is_named_with_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIG_CACHE", str(tmp_path))
-    odd = replace(image.recipe(), name="odd", packages=("no-such-log",))
+    odd = replace(recipes.recipe(), name="odd", packages=("no-such-log",))
     words = "the guest image odd cannot be built: Debian trixie has no package 'no-such-log'"
     with pytest.raises(UsageError, match=words):
         image.build(odd)

@@ -12,16 +12,16 @@ import pytest
 from rig.analysis.judging.controls import check_controls
 from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.promises import promise_for, violates
-from rig.contract.arms import ERROR_FAULTS
+from rig.campaign.verdicts import live_verdicts
+from rig.contract.faultspecs import ERROR_FAULTS
 from rig.contract.injections import Injection
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.faults import EntryFlag
 from rig.guest.programs.injections import Stage, strikes
-from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
-from rig.planning.verdicts import live_verdicts
-from tests.vm.samples import Recorder, opened, scenario_of, verdicts
+from tests.vm.samples import Recorder, open_recording, scenario_of, verdicts
 
 _PROFILE = replace(matrix.profile("quick"), states_max=24, instants=8)
 
@@ -40,7 +40,7 @@ def breaks(scenario: Scenario, found: list[Verdict]) -> list[Verdict]:
 @pytest.mark.parametrize("fault", ERROR_FAULTS)
 @pytest.mark.parametrize("settings", ["delete_full", "wal_full"])
 def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
-    settings: str, fault: str, recorded: Recorder, verifier: Template
+    settings: str, fault: str, recorded: Recorder, user_mode: UserMode
 ) -> None:
     scenario = brief(settings, fault)
     recording = recorded(scenario)
@@ -49,7 +49,7 @@ def test_the_engine_sees_the_error_and_nothing_that_it_acknowledged_is_lost(
     assert {VerdictKind.DURABLE} == {verdict.kind for verdict in live}
     assert all("after SQLITE_" in verdict.detail for verdict in live)
     assert scenario.workload.transaction_count == recording.facts.transaction_count
-    found = verdicts(scenario, recording, verifier, _PROFILE)
+    found = verdicts(scenario, recording, user_mode, _PROFILE)
     assert max(verdict.acked for verdict in found) == scenario.workload.transaction_count
     assert [] == breaks(scenario, found)
     assert not any(verdict.kind.is_infrastructure for verdict in found)
@@ -68,7 +68,7 @@ def trap() -> int:
 @pytest.mark.representative
 @pytest.mark.parametrize(("settings", "loses"), [("wal_full", True), ("delete_full", False)])
 def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_cut_breaks_the_promise(
-    *, settings: str, loses: bool, recorded: Recorder, verifier: Template
+    *, settings: str, loses: bool, recorded: Recorder, user_mode: UserMode
 ) -> None:
     """The pages of a failed sync count as written: a WAL is recovered from them, and the frames that follow, or a
     checkpoint of it, come after a hole on the disk."""
@@ -78,7 +78,7 @@ def test_a_wal_that_only_memory_held_is_recovered_after_reopening_and_the_next_c
     recording = recorded(scenario)
     (reopened,) = [one for one in recording.facts.live if one["state"].startswith("reopen-3.")]
     assert ("prefix", 3 if loses else 2) == (reopened["kind"], reopened["recovered"])
-    broken = breaks(scenario, verdicts(scenario, recording, verifier, _PROFILE))
+    broken = breaks(scenario, verdicts(scenario, recording, user_mode, _PROFILE))
     assert loses is bool(broken)
     assert all(verdict.kind.is_damage or verdict.recovered == 2 for verdict in broken)
 
@@ -96,7 +96,7 @@ def test_an_engine_without_a_journal_is_found_damaged_where_space_ends_and_the_r
 
 def test_an_outage_begins_and_ends_without_syncing_anything(recorded: Recorder) -> None:
     scenario = brief("wal_off", "ioerror-fsync")
-    with opened(recorded(scenario)) as (_, log):
+    with open_recording(recorded(scenario)) as (_, log):
         begin, end = (
             next(mark.entry_index for mark in log.marks if mark.text.startswith(kind)) for kind in ("inject", "heal")
         )
@@ -109,10 +109,7 @@ def test_a_recording_that_no_strike_fell_into_turns_the_control_red(recorded: Re
     fired = []
     for transaction_count in (1, 6):
         scenario = brief("wal_full", "ioerror-fsync", transaction_count)
-        result = MeasuredScenario(
-            scenario.id, scenario.engine, scenario.filesystem, scenario.settings, scenario.fault, scenario.device.name,
-            scenario.shim, recorded(scenario).facts, PlanFacts(0, 0, 0, 0, 0), (),
-        )  # fmt: skip
+        result = MeasuredScenario(scenario, recorded(scenario).facts, PlanFacts(0, 0, 0, 0, 0), ())
         controls = {control.name: control.fired for control in check_controls([outcome(result)])}
         fired.append(controls["errors"])
     assert [False, True] == fired

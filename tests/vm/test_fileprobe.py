@@ -36,8 +36,8 @@ def test_a_file_is_where_fiemap_says_where_the_rig_relies_on_that(word: str, fig
     assert found["file_bytes"] == found["found_bytes"] == found["right_bytes"]
 
 
-# Not btrfs: its check does not repair a block whose checksum is wrong in both copies. That of f2fs corrects the hash of
-# a name and calls the file system sound all the same, so it is the second repair that shows that the first one worked.
+# Not btrfs: its check does not repair a block whose checksum is wrong in both copies. F2fs corrects the hash of a
+# name and calls the file system sound all the same, so it is the second repair that shows that the first one worked.
 @pytest.mark.parametrize(
     ("word", "complaint"), [("ext4", "fails checksum"), ("xfs", "bad CRC for inode"), ("f2fs", "Mismatch hash_code")]
 )

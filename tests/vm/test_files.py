@@ -10,6 +10,7 @@ from rig.campaign import campaign
 from rig.contract.results import VerdictKind
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.store import Run
 from tests.vm.samples import SHORT
@@ -21,14 +22,14 @@ IDS = tuple(f"{name}_powercut" for name in (*KEPT, *LOST))
 
 
 @pytest.fixture(scope="module")
-def run(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(recorder: Template, verifier: Template, user_mode: UserMode, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return a run of a few patterns, each of eight transactions."""
     found = Run.create(tmp_path_factory.mktemp("files") / "run", {"scenarios": list(IDS)})
     scenarios = [
         replace(one, workload=replace(SHORT, name=one.workload_name, transaction_count=12, think_ms=1000))
         for one in matrix.select(IDS)
     ]
-    campaign.Campaign(found, TINY, Machines(recorder, verifier), campaign.Silent()).measure(scenarios)
+    campaign.Campaign(found, TINY, Machines(recorder, verifier, user_mode), campaign.Silent()).measure(scenarios)
     assert {} == found.failures()
     return found
 
@@ -52,7 +53,7 @@ def kinds(run: Run, name: str) -> set[VerdictKind]:
 
 def test_how_a_file_system_was_made_and_mounted_is_read_back(run: Run) -> None:
     results, errors = run.results()
-    read_back = {one.filesystem: one.recording.filesystem for one in results}
+    read_back = {one.scenario.filesystem: one.recording.filesystem for one in results}
 
     assert [] == errors
     assert "nobarrier" in read_back["ext3.nobarrier"]["mount"]

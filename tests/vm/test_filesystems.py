@@ -13,18 +13,17 @@ from rig.campaign.record import record
 from rig.contract.scenario import Scenario
 from rig.faults import EntryFlag, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
 from rig.filesystems import filesystem_named
-from rig.images import needs
-from rig.machines.guests import guests
-from rig.machines.template import Template
+from rig.images import recipes
+from rig.machines.guests import Machines, guests
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import SHORT, Entry, findings, opened, write_log
+from tests.vm.samples import SHORT, Entry, findings, open_recording, write_log
 
 _RUN_BYTES = 1 << 16
 _UUID = uuid.UUID("12345678-1234-1234-1234-123456789abc")
-# XFS: the number of an inode, that of the first file, in the inode itself. Btrfs: the beginning of the database.
+# XFS: the number of an inode, the first file's, in the inode itself. Btrfs: the beginning of the database.
 # f2fs: the number of the database's inode, twice, and that it was synced, at the end of the inode.
 _BROKEN = {
     "xfs": (131).to_bytes(8, "big") + _UUID.bytes,
@@ -44,11 +43,11 @@ def test_what_was_synced_survives_and_a_flipped_bit_is_the_file_systems(word: st
     scenario = scenario_on(word)
     with guests() as source:
         machines = source.of(scenario)
-        assert needs.recipe_of(scenario).digest in machines.verifier.image
+        assert recipes.recipe_of(scenario).digest in machines.verifier.image
         record(scenario, machines.recorder, tmp_path / "recording")
         recording = archive.load(tmp_path / "recording")
         assert recording
-        _survives_and_breaks(scenario, recording, machines.verifier, tmp_path)
+        _survives_and_breaks(scenario, recording, machines, tmp_path)
 
 
 def test_the_attribute_of_the_directory_reaches_every_file_of_the_database_and_is_read_back(tmp_path: Path) -> None:
@@ -62,22 +61,24 @@ def test_the_attribute_of_the_directory_reaches_every_file_of_the_database_and_i
     assert not {"nodatacow", "nodatasum"} & set(recording.facts.filesystem["mount"].split(","))
 
 
-def _survives_and_breaks(scenario: Scenario, recording: Recording, verifier: Template, tmp_path: Path) -> None:
+def _survives_and_breaks(scenario: Scenario, recording: Recording, machines: Machines, tmp_path: Path) -> None:
     word = scenario.filesystem
     assert filesystem_named(word).disk_mib_min == recording.facts.disk_mib
-    with opened(recording) as (_, log):
+    with open_recording(recording) as (_, log):
         timeline = Timeline(log.marks)
         states = plan(Fault.POWERCUT, Logs(log), first_entry=timeline.setup.entry_index, states_max=12, seed=1).states
-        found = findings(scenario, verifier, log, states)
+        found = findings(scenario, machines.checker, log, states)
         disk = log.replay(log.entry_count, log.device_bytes).tobytes()
     assert {"prefix"} == {finding.kind for finding in found}
-    assert all(timeline.acked(state.instant) <= (one.recovered or 0) for state, one in zip(states, found, strict=True))
+    assert all(
+        timeline.acked_count(state.instant) <= (one.recovered or 0) for state, one in zip(states, found, strict=True)
+    )
     assert len({one.recovered for one in found}) > 2, "all cuts are alike"
 
     path = write_log(tmp_path / "log", disk_then_flips(disk, _BROKEN[word]))
     with WriteLog.open(path, device_bytes=len(disk)) as log:
         whole, broken = (everything_unflushed_lost(log, epochs(log), end) for end in flushes(log))
-        sound, damaged = findings(scenario, verifier, log, [whole, broken])
+        sound, damaged = findings(scenario, machines.verifier, log, [whole, broken])
     assert ("prefix", 8) == (sound.kind, sound.recovered)
     assert ("file-system-damage", None) == (damaged.kind, damaged.recovered)
     assert f"{word} counted " in damaged.detail

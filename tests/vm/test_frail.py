@@ -15,6 +15,7 @@ import pytest
 
 from rig.campaign import session, verification
 from rig.campaign.record import record
+from rig.campaign.verdicts import live_verdicts
 from rig.contract.errors import EngineError
 from rig.contract.findings import Finding
 from rig.contract.injections import Injection
@@ -31,11 +32,10 @@ from rig.machines.argv import Role
 from rig.machines.machine import Machine
 from rig.machines.template import Template, template
 from rig.planning import matrix
-from rig.planning.verdicts import live_verdicts
 from rig.recordings.archive import Recording
 from tests.unit.guest import frailty
 from tests.vm import caches
-from tests.vm.samples import SHORT, findings, opened
+from tests.vm.samples import SHORT, findings, open_recording
 
 _MAGIC = b"FRAL"
 _SECTOR = 512
@@ -46,8 +46,8 @@ def _frail(
     tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template
 ) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("frail")
-    caches.furnished(folder / "cache", image, recorder, verifier)
-    with frailty.installed(folder), pytest.MonkeyPatch.context() as patch:
+    caches.furnish_cache(folder / "cache", image, recorder, verifier)
+    with frailty.install(folder), pytest.MonkeyPatch.context() as patch:
         patch.setenv("RIG_CACHE", str(folder / "cache"))
         yield
 
@@ -106,11 +106,11 @@ def last_record(log: WriteLog) -> int:
     return -(-disk.rindex(_MAGIC) // _SECTOR) * _SECTOR
 
 
-def judged(conduct: str, verifier: Template, recording: Recording, damage: type[Zeros | Unreadable]) -> list[Finding]:
+def judge(conduct: str, verifier: Template, recording: Recording, damage: type[Zeros | Unreadable]) -> list[Finding]:
     """Judge the whole disk, the damaged one and the whole one again, in one machine."""
     _clones.clear()
     counted = _Counted(verifier.spec, verifier.folder, verifier.identity)
-    with opened(recording) as (_, log):
+    with open_recording(recording) as (_, log):
         states = [whole_and(log), whole_and(log, damage(last_record(log), 4096)), whole_and(log)]
         found = findings(scenario_of(conduct), counted, log, states)
     # On a busy host, whether an engine is stuck or only slow takes a second machine.
@@ -140,10 +140,10 @@ def judged(conduct: str, verifier: Template, recording: Recording, damage: type[
         ("daemon", "kept-open", "the engine kept files open after it had closed the database; it said: frail: "),
     ],
 )
-def test_an_engine_that_comes_to_grief_over_damage_is_told_by_name_at_the_cost_of_one_state(
+def test_an_engine_that_fails_over_damage_is_told_by_name_at_the_cost_of_one_state(
     conduct: str, kind: str, words: str, verifier_of_frail: Template, recording: Recording
 ) -> None:
-    found = judged(conduct, verifier_of_frail, recording, Zeros)[1]
+    found = judge(conduct, verifier_of_frail, recording, Zeros)[1]
     assert kind == found.kind, found
     assert found.detail.startswith(words), found.detail
     assert (7 if kind == "kept-open" else None) == found.recovered
@@ -156,7 +156,7 @@ def test_an_engine_is_not_stuck_while_its_machine_waits_for_a_processor(
     # As if the machine had had a thousandth of the time that the guest counted.
     monkeypatch.setattr(session, "_STUCK_SHARE", 1000)
     monkeypatch.setattr(verification, "_PATIENCE", 1)
-    with opened(recording) as (_, log):
+    with open_recording(recording) as (_, log):
         states = [whole_and(log), whole_and(log, Zeros(last_record(log), 4096)), whole_and(log)]
         found = findings(scenario_of("spin"), verifier_of_frail, log, states)
     assert ["prefix", "hang", "prefix"] == [one.kind for one in found]
@@ -164,7 +164,7 @@ def test_an_engine_is_not_stuck_while_its_machine_waits_for_a_processor(
 
 
 def test_a_file_that_cannot_be_read_is_no_different(verifier_of_frail: Template, recording: Recording) -> None:
-    found = judged("abort", verifier_of_frail, recording, Unreadable)[1]
+    found = judge("abort", verifier_of_frail, recording, Unreadable)[1]
     assert "died" == found.kind
     assert "frail: Input/output error at byte" in found.detail
 
@@ -194,7 +194,7 @@ def recorded_under_errors(conduct: str, recorder: Template, folder: Path) -> lis
         ("eat", "out-of-memory", "the engine took too much memory: it took "),
     ],
 )
-def test_an_engine_that_comes_to_grief_over_a_failing_disk_is_told_by_name_and_opened_again_by_another_process(
+def test_an_engine_that_fails_over_a_failing_disk_is_told_by_name_and_opened_again_by_another_process(
     conduct: str, kind: str, words: str, recorder_of_frail: Template, tmp_path: Path
 ) -> None:
     live = recorded_under_errors(conduct, recorder_of_frail, tmp_path)
@@ -235,14 +235,14 @@ def test_files_that_an_engine_keeps_after_an_error_are_told_and_hinder_nobody(
         ("doze", "processkill", Shim.NONE, "the sample of transactions"),
     ],
 )
-def test_an_engine_that_comes_to_grief_on_a_sound_disk_is_an_error_of_one_line_that_says_what_to_do(  # noqa: PLR0917
+def test_an_engine_that_fails_on_a_sound_disk_is_an_error_of_one_line_that_says_what_to_do(  # noqa: PLR0917
     conduct: str, fault: str, shim: Shim, what: str, recorder_of_frail: Template, tmp_path: Path
 ) -> None:
     with pytest.raises(EngineError) as caught:
         record(replace(scenario_of(conduct, fault), shim=shim), recorder_of_frail, tmp_path)
-    grief = {"rash": "died by SIGSEGV", "doze": r"got stuck: it computed for \d s of 10\d\d\d s"}[conduct]
+    failure = {"rash": "died by SIGSEGV", "doze": r"got stuck: it computed for \d s of 10\d\d\d s"}[conduct]
     assert re.fullmatch(
-        f"{what} failed, and nothing was wrong with the disk: the engine {grief}; it said: frail: for no reason; "
+        f"{what} failed, and nothing was wrong with the disk: the engine {failure}; it said: frail: for no reason; "
         "run its transactions without the rig, or report it to its authors",
         str(caught.value),
     ), caught.value

@@ -20,13 +20,12 @@ PROC = Path("/proc")
 _GONE_LIMIT_S = 5
 _HOLD = """
 import sys, time
-from rig.contract.processors import Processor
-from rig.images import image; from rig.machines import usermode
+from rig.contract.orders import Processor; from rig.images import image, recipes; from rig.machines import usermode
 from rig.machines.argv import Role
 from rig.machines.template import template
 
 _, kind, ending = sys.argv
-guest = image.build(image.recipe())
+guest = image.build(recipes.recipe())
 with (
     template(Role.VERIFIER, guest) if kind == "emulated" else usermode.user_mode(guest, (), Processor.PLAIN) as made,
     made.clone() as machine,
@@ -65,7 +64,7 @@ def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
         assert child.stdout
         machine = int(child.stdout.readline() or "0")
         assert machine, "the child did not get a clone"
-        # The machine has no variable of ours. Its launcher has, and so would what is started beside it.
+        # The machine has no variable of ours. Its launcher has, and so would a program that it starts.
         started = set(descendants(PROC / str(machine)))
         if ending.startswith("SIG"):
             assert len(started) > (kind == "user-mode")
@@ -74,12 +73,12 @@ def test_no_machine_and_no_folder_outlives_a_program_that_ends_by(
         child.wait(20)
     assert (child.returncode == 0) is (ending == "end")
 
-    def left() -> list[Path]:
+    def leftovers() -> list[Path]:
         return [process for process in {*started, *launchers_of(tmp_path)} if process.exists()]
 
     deadline = time.monotonic() + _GONE_LIMIT_S
-    while left() and time.monotonic() < deadline:
+    while leftovers() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert [] == left()
+    assert [] == leftovers()
     assert [] == [path.name for path in tmp_path.iterdir()]
     assert [] == [path for path in set(SHARED_MEMORY.iterdir()) - shared_memory if "rig" in path.name]

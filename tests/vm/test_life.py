@@ -12,6 +12,7 @@ from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines.sqlite import situations as of_sqlite
 from rig.engines.sqlite.spec import SPEC
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.recordings import archive
@@ -34,7 +35,7 @@ def test_a_life_is_recorded_twice_the_same_bit_for_bit(recorder: Template, recor
     scenario = scenario_of("wal_full.life")
     recording = recorded(scenario)
     told, parts = record.run(scenario, recorder)
-    with recording.unpacked() as file:
+    with recording.unpack() as file:
         kept = [file.path.read_bytes()[: len(parts[0])]]
     assert parts == kept or two_agree(kept, lambda: record.run(scenario, recorder)[1])
     assert 0 == told["root_reads"]
@@ -43,11 +44,11 @@ def test_a_life_is_recorded_twice_the_same_bit_for_bit(recorder: Template, recor
 
 @pytest.mark.parametrize(("settings_name", "lost_max"), [("wal_full.life", 0), ("delete_full.life", 1)])
 def test_a_life_is_cut_without_a_false_alarm(
-    settings_name: str, lost_max: int, recorded: Recorder, verifier: Template
+    settings_name: str, lost_max: int, recorded: Recorder, user_mode: UserMode
 ) -> None:
     scenario = scenario_of(settings_name)
     recording = recorded(scenario)
-    found = verdicts(scenario, recording, verifier, _PROFILE)
+    found = verdicts(scenario, recording, user_mode, _PROFILE)
     assert {VerdictKind.DURABLE} | ({VerdictKind.LOST_SUFFIX} if lost_max else set()) == {one.kind for one in found}
     assert lost_max == max(one.lost for one in found)
     reached = {word for word, _, _ in recording.facts.reached}
@@ -64,8 +65,8 @@ def test_a_life_is_cut_without_a_false_alarm(
     assert 2 * len(cut & every) > len(reached & every)
 
 
-def test_a_life_without_syncs_loses_and_is_damaged(recorded: Recorder, verifier: Template) -> None:
+def test_a_life_without_syncs_loses_and_is_damaged(recorded: Recorder, user_mode: UserMode) -> None:
     scenario = scenario_of("wal_full.life+eatmydata")
-    found = verdicts(scenario, recorded(scenario), verifier, _PROFILE)
+    found = verdicts(scenario, recorded(scenario), user_mode, _PROFILE)
     assert any(one.lost for one in found)
     assert any(one.kind.is_damage for one in found)

@@ -19,7 +19,7 @@ import pytest
 
 from rig.contract.errors import VmError
 from rig.machines import limit as limits
-from rig.machines.machine import Machine, started
+from rig.machines.machine import Machine, start
 from rig.machines.memoryfile import by_descriptor
 from rig.machines.template import PROGRAM
 from rig.sandbox.sandbox import Sandbox, of_system
@@ -48,7 +48,7 @@ def guest(program: bytes, folder: Path) -> Iterator[Machine]:
             ]  # fmt: skip
 
         sandbox = Sandbox("emulator", 16 << 20, paths, {file.fileno(): "write"}, links=links)
-        with started(command, sandbox, console=folder / "console", disk=file, one_cpu=False) as machine:
+        with start(command, sandbox, console=folder / "console", disk=file, one_cpu=False) as machine:
             yield machine
 
 

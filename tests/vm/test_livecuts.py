@@ -15,6 +15,7 @@ from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import summarise
 from rig.campaign import record
 from rig.campaign.campaign import Campaign
+from rig.campaign.verdicts import live_verdicts
 from rig.contract.errors import LegalityError
 from rig.contract.injections import Injection
 from rig.contract.scenario import Scenario
@@ -23,9 +24,9 @@ from rig.filesystems.ext import DISK_MIB
 from rig.guest.livecuts import round_count
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.planning.matrix import Profile
-from rig.planning.verdicts import live_verdicts
 from rig.recordings import livecuts
 from rig.recordings.livecuts import RecordedRound, prove, rounds
 from rig.store import Run
@@ -153,10 +154,10 @@ def test_a_disk_that_kept_what_the_log_does_not_know_of_voids_the_recording(
         with pytest.raises(LegalityError, match=rf"the rig is wrong and {cut.scenario.id} is void"):
             livecuts.proven(cut.scenario, told, cut.parts)
     with_unflushed = next(one for one in cut.rounds if prove(Injection.LIVECUT_DROP, one).unflushed_count)
-    told = {**with_unflushed.told, "counts": json.loads(json.dumps(with_unflushed.told["counts"]))}
+    told = {**with_unflushed.facts, "counts": json.loads(json.dumps(with_unflushed.facts["counts"]))}
     told["counts"]["layer"]["writes"] -= 1
     with pytest.raises(LegalityError):
-        prove(Injection.LIVECUT_DROP, replace(with_unflushed, told=told))
+        prove(Injection.LIVECUT_DROP, replace(with_unflushed, facts=told))
 
 
 def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(
@@ -167,17 +168,20 @@ def test_a_log_without_its_last_bytes_is_an_error_and_no_verdict(
         prove(Injection.LIVECUT_DROP, replace(one, log=one.log[:-512]))
 
 
-def test_a_campaign_judges_live_cuts_and_their_controls(recorder: Template, verifier: Template, tmp_path: Path) -> None:
+def test_a_campaign_judges_live_cuts_and_their_controls(
+    recorder: Template, verifier: Template, user_mode: UserMode, tmp_path: Path
+) -> None:
     scenarios = [scenario_of("delete_off", Injection.LIVECUT_CACHE)]
     run, heard = Run.create(tmp_path / "run", {"scenarios": [scenario.id for scenario in scenarios]}), Heard()
     profile = Profile("tiny", TRANSACTIONS, 60, 20, exposure_min=100, reproduce_all=False)
-    Campaign(run, profile, Machines(recorder, verifier), heard).measure(scenarios)
-    assert [] == heard.said
+    Campaign(run, profile, Machines(recorder, verifier, user_mode), heard).measure(scenarios)
+    # A recording is made again to see that it repeats, which is said.
+    assert [] == [line for line in heard.said if not line.startswith("recording ")]
     results, damaged = run.results()
     assert [] == damaged
     (result,) = results
     assert ROUNDS == result.plan.state_count == len(result.verdicts)
-    assert is_cross_check(result)
+    assert is_cross_check(result.scenario)
     (control,) = [one for one in check_controls([outcome(result)]) if one.name == "delete_off"]
     assert control.fired
     (row,) = summarise(results, 100).rows

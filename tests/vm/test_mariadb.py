@@ -11,12 +11,12 @@ import pytest
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.protocol import compare
 from rig.campaign import campaign, record
+from rig.campaign.verdicts import live_verdicts
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.machines.guests import Guests, guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile
-from rig.planning.verdicts import live_verdicts
 from rig.store import Run
 
 TINY = Profile("tiny", 8, 6, 4, exposure_min=3, reproduce_all=False, side_states_max=8)
@@ -48,7 +48,7 @@ def test_the_server_keeps_what_it_acknowledged_and_loses_it_without_its_syncs(so
     for name in ("default", "flush2"):
         row = judged[f"mariadb-ext4-{name}_powercut"]
         assert Result.KEPT is row.judgement.result, row.judgement.reasons
-        assert "" == compare(row.outcome.scenario).difference
+        assert "" == compare(row.outcome.measured).difference
 
 
 def test_a_killed_server_loses_only_what_its_log_had_in_memory(source: Guests, tmp_path: Path) -> None:

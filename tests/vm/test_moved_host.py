@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rig.host.files import atomic_write
-from rig.images import image
-from rig.images.needs import recipe_of
+from rig.images import image, recipes
 from rig.machines import accelerator, guests
 from rig.machines.argv import Accelerator
 from rig.planning import matrix
@@ -17,11 +16,11 @@ from rig.planning import matrix
 def test_a_probe_that_holds_no_longer_is_made_again_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A kernel that spins under KVM is given up sooner, and twice here.
     monkeypatch.setattr(accelerator, "_PROBE_LIMIT_S", 6)
-    # A note of its own: other tests read that of the cache meanwhile.
+    # A note of its own: other tests read the note of the cache meanwhile.
     for module in (accelerator, guests):
         monkeypatch.setattr(module, "note_of", lambda _: tmp_path / "note")
     (scenario,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
-    guest = image.build(recipe_of(scenario))
+    guest = image.build(recipes.recipe_of(scenario))
     true = accelerator.best_accelerator(guest)
     note = accelerator.note_of(guest)
     if not note.exists():

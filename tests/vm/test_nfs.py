@@ -19,7 +19,7 @@ from rig.machines.guests import Machines, guests
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import SHORT, findings, opened
+from tests.vm.samples import SHORT, findings, open_recording
 
 
 def scenario_on(word: str, settings: str = "wal_full") -> Scenario:
@@ -40,11 +40,11 @@ def cut(word: str, machines: Machines, folder: Path, settings: str = "wal_full")
     recording = archive.load(folder)
     assert recording
     assert {"vers=4.2", "async" if "async" in word else "sync"} <= set(recording.facts.filesystem["mount"].split(","))
-    with opened(recording) as (_, log):
+    with open_recording(recording) as (_, log):
         timeline = Timeline(log.marks)
         states = plan(Fault.POWERCUT, Logs(log), first_entry=timeline.setup.entry_index, states_max=16, seed=1).states
         found = findings(scenario, machines.verifier, log, states)
-        return [(timeline.acked(state.instant), one) for state, one in zip(states, found, strict=True)]
+        return [(timeline.acked_count(state.instant), one) for state, one in zip(states, found, strict=True)]
 
 
 @pytest.mark.representative
@@ -68,7 +68,7 @@ def test_a_server_that_answers_before_it_writes_loses_what_its_client_synced(
     assert any(one.recovered is None or one.recovered < acked for acked, one in found)
 
 
-def crashed(word: str, settings: str, machines: Machines, folder: Path) -> list[LiveFinding]:
+def crash(word: str, settings: str, machines: Machines, folder: Path) -> list[LiveFinding]:
     """Record a client that outlives its server; return what the program on it had in the end, after each crash."""
     (scenario,) = matrix.select([f"sqlite-{word}-{settings}_servercrash"])
     found = list(record(replace(scenario, workload=SHORT), machines.recorder, folder).facts.live)
@@ -80,7 +80,7 @@ def crashed(word: str, settings: str, machines: Machines, folder: Path) -> list[
 def test_a_client_that_outlives_its_server_sends_again_what_that_has_lost(
     settings: str, machines: Machines, tmp_path: Path
 ) -> None:
-    found = crashed("nfs", settings, machines, tmp_path / "recording")
+    found = crash("nfs", settings, machines, tmp_path / "recording")
     assert [("prefix", one["acked"]) for one in found] == [(one["kind"], one["recovered"]) for one in found]
     assert all(one["acked_after"] > 0 for one in found), "the program did not go on"
 
@@ -89,7 +89,7 @@ def test_a_client_that_outlives_its_server_sends_again_what_that_has_lost(
 def test_a_server_that_called_committed_what_it_had_not_loses_it_and_its_client_cannot_help(
     settings: str, machines: Machines, tmp_path: Path
 ) -> None:
-    found = crashed("nfs.async", settings, machines, tmp_path / "recording")
+    found = crash("nfs.async", settings, machines, tmp_path / "recording")
     assert any(one["recovered"] is None or one["recovered"] < one["acked"] for one in found)
 
 

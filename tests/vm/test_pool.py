@@ -9,12 +9,11 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from rig.campaign import verification
 from rig.contract.clocks import Clock
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
 from rig.machines.pool import Clones, Pool
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, answers, content_sha256, findings, opened, scenario_of
+from tests.vm.samples import Recorder, answers, check, content_sha256, findings, open_recording, scenario_of
 
 WAL, DELETE = scenario_of("wal_normal"), scenario_of("delete_full")
 
@@ -28,11 +27,11 @@ def pool(checker: Clones) -> Iterator[Pool]:
 @pytest.fixture
 def logs(recorded: Recorder) -> Iterator[tuple[WriteLog, WriteLog]]:
     with ExitStack() as stack:
-        first, second = (stack.enter_context(opened(recorded(one)))[1] for one in (WAL, DELETE))
+        first, second = (stack.enter_context(open_recording(recorded(one)))[1] for one in (WAL, DELETE))
         yield first, second
 
 
-def planned(log: WriteLog, count: int) -> list[CrashState]:
+def plan_states(log: WriteLog, count: int) -> list[CrashState]:
     setup = Timeline(log.marks).setup.entry_index
     return list(plan(Fault.POWERCUT, Logs(log), first_entry=setup, states_max=count, seed=1).states)
 
@@ -47,7 +46,7 @@ def test_the_disk_is_the_crash_state_byte_for_byte_whatever_recordings_the_machi
 ) -> None:
     machines: set[int] = set()
     for scenario, log in ((WAL, logs[0]), (DELETE, logs[1]), (WAL, logs[0])):
-        states = planned(log, 5)
+        states = plan_states(log, 5)
         found = answers(scenario, pool, log, states, {state.id for state in states})
         assert [content_sha256(log, state) for state in states] == [answer["sha256"] for answer in found]
         assert {"prefix"} == {answer["kind"] for answer in found}
@@ -58,17 +57,17 @@ def test_the_disk_is_the_crash_state_byte_for_byte_whatever_recordings_the_machi
 def test_a_machine_that_goes_on_finds_what_a_fresh_one_finds(
     checker: Clones, pool: Pool, logs: tuple[WriteLog, WriteLog]
 ) -> None:
-    def seen(machines: Clones) -> list[tuple[str, int | None, str, bool]]:
-        found = findings(WAL, machines, logs[0], planned(logs[0], 40))
+    def observe(machines: Clones) -> list[tuple[str, int | None, str, bool]]:
+        found = findings(WAL, machines, logs[0], plan_states(logs[0], 40))
         return [(one.kind, one.recovered, one.files, one.opened) for one in found]
 
-    findings(DELETE, pool, logs[1], planned(logs[1], 10))
-    assert seen(checker) == seen(pool) == seen(pool)
+    findings(DELETE, pool, logs[1], plan_states(logs[1], 10))
+    assert observe(checker) == observe(pool) == observe(pool)
     assert 1 == len(resting(pool))
 
 
 def test_a_machine_that_died_at_rest_is_replaced(pool: Pool, logs: tuple[WriteLog, WriteLog]) -> None:
-    states = planned(logs[0], 3)
+    states = plan_states(logs[0], 3)
     findings(WAL, pool, logs[0], states)
     (dead,) = resting(pool)
     os.kill(dead, signal.SIGKILL)
@@ -79,10 +78,10 @@ def test_a_machine_that_died_at_rest_is_replaced(pool: Pool, logs: tuple[WriteLo
 def test_a_machine_whose_clock_was_set_or_that_was_interrupted_is_stopped(
     pool: Pool, logs: tuple[WriteLog, WriteLog]
 ) -> None:
-    states = planned(logs[0], 4)
-    assert 4 == len(list(verification.check(WAL, pool, logs[0], states, [Clock.EPOCH, None, None, None])))
+    states = plan_states(logs[0], 4)
+    assert 4 == len(list(check(WAL, pool, logs[0], states, [Clock.EPOCH, None, None, None])))
     assert [] == resting(pool)
-    with closing(verification.check(WAL, pool, logs[0], states)) as found:
+    with closing(check(WAL, pool, logs[0], states)) as found:
         next(found)
     assert [] == resting(pool)
     # And a job that ends well leaves one.

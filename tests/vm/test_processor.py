@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rig.contract.errors import VmError
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 from rig.images.image import Image
 from rig.machines.argv import Role
 from rig.machines.template import Template, template
@@ -21,7 +21,7 @@ _FLAGS = ("-mavx2",)
 @pytest.fixture
 def cache(tmp_path: Path, image: Image, verifier: Template, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep templates apart from the user's, who keeps only the last ones."""
-    caches.furnished(tmp_path / "cache", image, verifier)
+    caches.furnish_cache(tmp_path / "cache", image, verifier)
     monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
 
 
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, image: Image, verifier: Template, monkeypatch: pytest.
 def test_an_engine_that_asks_for_a_modern_processor_gets_it_in_recorder_and_verifier(
     tmp_path: Path, image: Image
 ) -> None:
-    with frailty.installed(tmp_path, 'processor="modern"', _FLAGS):
+    with frailty.install(tmp_path, 'processor="modern"', _FLAGS):
         chosen = matrix.select(["frail-ext4-segfault_powercut"])
         (needed,) = {one.processor for one in chosen}
         assert Processor.MODERN is needed
@@ -43,8 +43,8 @@ def test_an_engine_that_asks_for_a_modern_processor_gets_it_in_recorder_and_veri
 def test_an_engine_that_does_not_ask_is_told_what_to_do(tmp_path: Path, image: Image) -> None:
     words = r"frail cannot make a database: died: died by SIGILL .* its spec has to say processor=\"modern\""
     with (
-        frailty.installed(tmp_path, "state_limit_s=5", _FLAGS),
-        pytest.raises(VmError, match=f"(?s)3 boots of the verifier failed.*{words}"),
+        frailty.install(tmp_path, "state_limit_s=5", _FLAGS),
+        pytest.raises(VmError, match=f"(?s)1 boots of the verifier failed.*{words}"),
         template(Role.VERIFIER, image),
     ):
         pass

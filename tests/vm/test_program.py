@@ -19,21 +19,21 @@ from rig.campaign import verification
 from rig.campaign.record import record
 from rig.contract.errors import EngineError, UsageError
 from rig.contract.scenario import Scenario, WorkloadSpec
-from rig.engines import named
+from rig.engines import engine_named
 from rig.engines.builds import Library, library_for
 from rig.faults import CrashState, WriteLog, epochs
 from rig.faults.states.state import make_state
 from rig.front import programs
 from rig.host import processes
 from rig.images import image as vm_image
-from rig.images import needs
+from rig.images import recipes
 from rig.images.image import Image
 from rig.machines.guests import Machines, guests
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline
 from tests.vm import caches
-from tests.vm.samples import findings, opened
+from tests.vm.samples import findings, open_recording
 
 ROOT = Path(__file__).resolve().parents[2]
 NODELOG = ROOT / "examples" / "nodelog"
@@ -76,7 +76,7 @@ done
 """
 
 
-def built(name: str, folder: Path) -> Path:
+def build_program(name: str, folder: Path) -> Path:
     source = ROOT / "examples" / "kvlog" / f"{name}.c"
     processes.run(["cc", "-static", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)], timeout_s=60)
     return folder / name
@@ -84,10 +84,10 @@ def built(name: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    return caches.furnished(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
+    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
-def called(cache: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+def call(cache: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [Path(sys.executable).with_name(program), *words], cwd=folder,
         env={**os.environ, "RIG_CACHE": str(cache), "COLUMNS": "140"},
@@ -97,25 +97,71 @@ def called(cache: Path, folder: Path, program: str, *words: str) -> subprocess.C
 
 @pytest.mark.representative
 def test_the_careful_example_keeps_its_promise_and_its_control_fires(cache: Path, tmp_path: Path) -> None:
-    built("kvlog", tmp_path)
-    done = called(cache, tmp_path, "rig", "run", "--program", "./kvlog", "--fs", "ext4", "--fault", "powercut")
+    build_program("kvlog", tmp_path)
+    done = call(cache, tmp_path, "rig", "run", "--program", "./kvlog", "--fs", "ext4", "--fault", "powercut")
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "control durable+eatmydata (powercut) fired: every sync is swallowed" in done.stdout
-    assert "Every promise was kept: 1 scenario" in done.stdout
+    assert "Every promise was kept: 2 scenarios" in done.stdout
+    assert "control durable.creation+eatmydata (powercut) fired: every sync is swallowed" in done.stdout
+
+
+_MADE = """#!/usr/bin/python3
+import os, sys
+def synced(path):
+    os.fsync(os.open(path, os.O_RDONLY))
+if sys.argv[1] == "run":
+    name = "{name}"
+    with open(name, "w") as file:
+        synced(".")
+        print("a header that every opening checks", file=file)
+    {sync}
+    os.rename(name, "db")
+    with open("db", "a") as file:
+        for number in range(1, int(sys.argv[5]) + 1):
+            print(number, file=file, flush=True)
+            os.fsync(file.fileno())
+            synced(".")
+            print("ack", number, flush=True)
+            assert input() == "ok"
+elif os.path.exists("db"):
+    header, *lines = open("db").read().splitlines() or [""]
+    if header != "a header that every opening checks":
+        sys.exit("this is no database")
+    print("".join("have " + line + chr(10) for line in lines), end="")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "sync", "code"), [("db", "pass", 1), ("new", "synced(name)", 0)], ids=["careless", "mended"]
+)
+def test_a_program_that_never_opens_again_when_it_is_cut_while_it_is_made_is_found_by_its_creations(
+    cache: Path, tmp_path: Path, name: str, sync: str, code: int
+) -> None:
+    (tmp_path / "made").write_text(_MADE.format(name=name, sync=sync))
+    (tmp_path / "test_made.py").write_text(
+        "def test_creation(durability_of):\n"
+        '    durability_of("./made", filesystem="ext4", workload="creation", promise="atomic").check()\n'
+    )
+    words = ("pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "--rig-no-explain", "test_made.py")
+    done = call(cache, tmp_path, *words)
+    assert code == done.returncode, done.stdout + done.stderr
+    assert ("this is no database" in done.stdout) is bool(code)
 
 
 def test_the_careless_example_fails_a_test_of_five_lines_with_states_to_replay(cache: Path, tmp_path: Path) -> None:
-    built("kvlog_careless", tmp_path)
+    build_program("kvlog_careless", tmp_path)
     (tmp_path / "test_kvlog.py").write_text(
         'def test_power_cut(durability_of):\n    durability_of("./kvlog_careless", filesystem="ext4").check()\n'
     )
-    done = called(cache, tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "test_kvlog.py")
+    done = call(cache, tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "test_kvlog.py")
     assert 1 == done.returncode, done.stdout + done.stderr
     assert "broken, expected kept" in done.stdout, done.stdout
     assert "the value does not have the checksum of its entry" in done.stdout
+    assert "WHAT BROKE: program durable on ext4 under powercut: Acknowledged transactions are gone" in done.stdout
+    assert "no sync of data/values" in done.stdout
     lines = [line for line in done.stdout.splitlines() if "rig replay program-ext4-durable_powercut" in line]
     assert len(lines) == len(set(lines)), "the table and the states to replay are shown once"
-    replayed = called(cache, tmp_path, *shlex.split(lines[0], comments=True))
+    replayed = call(cache, tmp_path, *shlex.split(lines[0], comments=True))
     assert 0 == replayed.returncode, replayed.stdout + replayed.stderr
     assert "lost-suffix" in replayed.stdout
 
@@ -132,7 +178,7 @@ def odd(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 
 
 def scenario_of(library: Library, seed: int) -> Scenario:
-    offered = {one.id: one for one in matrix.scenarios_of([named("program")])}
+    offered = {one.id: one for one in matrix.scenarios_of([engine_named("program")])}
     workload = WorkloadSpec(transaction_count=9, think_ms=50, rest_ms=100, name="own")
     tuning = {"library": library.name, **({"image": library.image} if library.image else {})}
     return replace(offered["program-ext4-durable_powercut"], workload=workload, seed=seed, tuning=tuning)
@@ -147,11 +193,11 @@ def durable_at(log: WriteLog, entry: int) -> CrashState:
 def test_a_recovery_that_goes_wrong_costs_its_own_state_and_leaves_nothing_behind(
     odd: tuple[Library, Machines], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The second machine that waits for the program without an end waits as long as the first, not six times.
-    monkeypatch.setattr(verification, "_PATIENCE", 1)
+    # The second machine that waits for the program without an end waits three times as long, not six times.
+    monkeypatch.setattr(verification, "_PATIENCE", 3)
     library, machines = odd
     scenario = scenario_of(library, 1)
-    with opened(record(scenario, machines.recorder, tmp_path)) as (_, log):
+    with open_recording(record(scenario, machines.recorder, tmp_path)) as (_, log):
         states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks]
         found = findings(scenario, machines.verifier, log, states)
     told = [(one.kind, one.recovered, one.detail) for one in found]
@@ -199,20 +245,20 @@ def test_a_script_for_another_interpreter_runs_in_the_image_of_its_recipe_with_t
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RIG_CACHE", str(cache))
-    made = vm_image.build(needs.of_file(NODELOG / "recipe.toml").recipe)
-    chosen = programs.chosen(str(NODELOG / "nodelog"), "ext4", (), None, NODELOG / "recipe.toml")
+    made = vm_image.build(recipes.of_file(NODELOG / "recipe.toml").recipe)
+    chosen = programs.select(str(NODELOG / "nodelog"), "ext4", (), None, NODELOG / "recipe.toml")
     scenario = scenario_of(chosen.build, 1)
     with guests([chosen.build]) as source:
         machines = source.of(scenario)
         assert made.folder.name == machines.recorder.image == machines.verifier.image
         recording = record(scenario, machines.recorder, tmp_path)
-        with opened(recording) as (_, log):
+        with open_recording(recording) as (_, log):
             # The emulated interpreter takes seconds to start.
             states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[3::5]]
             found = findings(scenario, machines.verifier, log, states)
     assert scenario.tuning["image"] == recording.facts.settings["image"]
     assert [("prefix", 4), ("prefix", 9)] == [(one.kind, one.recovered) for one in found], found
-    without = programs.chosen(str(NODELOG / "nodelog"), "ext4", (), None)
+    without = programs.select(str(NODELOG / "nodelog"), "ext4", (), None)
     words = "a script for /usr/bin/node, which the guest does not have"
     with guests([without.build]) as source, pytest.raises(UsageError, match=words):
         source.of(scenario_of(without.build, 1))
@@ -222,15 +268,15 @@ def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_sec
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RIG_CACHE", str(cache))
-    vm_image.build(needs.of_file(REDIS / "recipe.toml").recipe)
+    vm_image.build(recipes.of_file(REDIS / "recipe.toml").recipe)
     names = ("always", "everysec")
-    builds = {name: programs.chosen(str(REDIS / name), "ext4", (), None, REDIS / "recipe.toml").build for name in names}
+    builds = {name: programs.select(str(REDIS / name), "ext4", (), None, REDIS / "recipe.toml").build for name in names}
     recovered = {}
     with guests(list(builds.values())) as source:
         for name, build in builds.items():
             scenario = scenario_of(build, 1)
             machines = source.of(scenario)
-            with opened(record(scenario, machines.recorder, tmp_path / name)) as (_, log):
+            with open_recording(record(scenario, machines.recorder, tmp_path / name)) as (_, log):
                 states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[2::3]]
                 found = findings(scenario, machines.verifier, log, states)
             assert ["prefix"] * 3 == [one.kind for one in found], found

@@ -16,19 +16,20 @@ from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import DiskLetter, EntryFlag, Logs, WriteLog, everything_unflushed_lost
 from rig.faults.log.log import SECTOR_BYTES
-from rig.faults.models.twodisk import JointState, make_joint
 from rig.faults.states.damage import BLOCK_BYTES, Flip
+from rig.faults.states.jointstate import JointState, make_joint
 from rig.filesystems import Mirrored, filesystem_named, filesystems
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import SHORT, findings, two_agree
-from tests.vm.test_twodisk import judged, planned
+from tests.vm.test_twodisk import judge, plan_states
 
 MIRRORS = [one.word for one in filesystems() if isinstance(one, Mirrored)]
-# The blocks of the superblocks on each disk. Btrfs has two, of which it mounts with the first.
+# The blocks of the superblocks on each disk. Btrfs has two, and mounts with the first.
 SUPERBLOCKS = {"btrfs.raid1": {(64 << 10) // BLOCK_BYTES, (64 << 20) // BLOCK_BYTES}, "ext4.raid1": {1}}
 # A sector of each first superblock that its checksum covers; in Btrfs nothing else is there.
 CHECKED = {"btrfs.raid1": (68 << 10) - SECTOR_BYTES, "ext4.raid1": BLOCK_BYTES}
@@ -66,16 +67,16 @@ def test_both_copies_are_recorded_and_are_made_again(word: str, recorder: Templa
     assert FORMATS[word] in made.facts.filesystem["format"]
     kept = [(made.folder / archive.archive_name(rank)).read_bytes() for rank in range(2)]
     scenario = scenario_with("wal_full", word)
-    assert two_agree(kept, lambda: list(map(archive.packed, record.run(scenario, recorder)[1])))
+    assert two_agree(kept, lambda: list(map(archive.pack, record.run(scenario, recorder)[1])))
 
 
 @pytest.mark.parametrize("word", MIRRORS)
-def test_whatever_was_synced_survives_two_cuts(word: str, verifier: Template, mirrored: Recorder) -> None:
-    with mirrored(word).opened() as logs:
-        chosen = planned(logs, 24)
+def test_whatever_was_synced_survives_two_cuts(word: str, user_mode: UserMode, mirrored: Recorder) -> None:
+    with mirrored(word).open() as logs:
+        chosen = plan_states(logs, 24)
         assert {DiskLetter.A, DiskLetter.B} == {state.late for state in chosen}
         assert any(state.is_apart for state in chosen)
-        found = judged(scenario_with("wal_full", word), verifier, logs.first, chosen)
+        found = judge(scenario_with("wal_full", word), user_mode, logs.first, chosen)
         may_damage = word in EARLY_COMMITS and any(_overtakes(side.log) for side in logs.pair.sides.values())
     allowed = {VerdictKind.DURABLE} | ({VerdictKind.FILESYSTEM_DAMAGE} if may_damage else set())
     assert allowed >= set(found), Counter(found)
@@ -94,11 +95,11 @@ def _overtakes(log: WriteLog) -> bool:
 
 
 @pytest.mark.parametrize("word", MIRRORS)
-def test_without_its_superblock_a_disk_is_left_out(word: str, verifier: Template, mirrored: Recorder) -> None:
-    with mirrored(word).opened() as logs:
+def test_without_its_superblock_a_disk_is_left_out(word: str, user_mode: UserMode, mirrored: Recorder) -> None:
+    with mirrored(word).open() as logs:
         flip = Flip(CHECKED[word], SECTOR_BYTES, _BIT_COUNT, 1)
-        states = [_damaged(logs, which, [flip]) for which in ((DiskLetter.A,), (DiskLetter.B,), tuple(DiskLetter))]
-        first, second, both = _judged(word, verifier, logs, states)
+        states = [_damage(logs, which, [flip]) for which in ((DiskLetter.A,), (DiskLetter.B,), tuple(DiskLetter))]
+        first, second, both = _judge(word, user_mode, logs, states)
         wanted = _whole(logs)
     assert [wanted, wanted] == [(first.kind, first.recovered), (second.kind, second.recovered)]
     assert FindingKind.FILESYSTEM_DAMAGE == both.kind
@@ -106,16 +107,16 @@ def test_without_its_superblock_a_disk_is_left_out(word: str, verifier: Template
 
 @pytest.mark.parametrize("word", MIRRORS)
 def test_a_damaged_copy_is_mended_if_the_checksums_tell_and_otherwise_is_right_if_it_is_the_first(
-    word: str, verifier: Template, mirrored: Recorder
+    word: str, user_mode: UserMode, mirrored: Recorder
 ) -> None:
     filesystem = filesystem_named(word)
     assert isinstance(filesystem, Mirrored)
-    with mirrored(word).opened() as logs:
+    with mirrored(word).open() as logs:
         legs: list[Collection[DiskLetter]] = [(), (DiskLetter.A,), (DiskLetter.B,), tuple(DiskLetter)]
-        blocks = _written(logs) - SUPERBLOCKS[word]
+        blocks = _written_blocks(logs) - SUPERBLOCKS[word]
         flips = [Flip(block * BLOCK_BYTES, BLOCK_BYTES, _BIT_COUNT, block) for block in sorted(blocks)]
-        states = [_damaged(logs, which, flips) for which in legs]
-        whole, first, second, both = _judged(word, verifier, logs, states)
+        states = [_damage(logs, which, flips) for which in legs]
+        whole, first, second, both = _judge(word, user_mode, logs, states)
         wanted = _whole(logs)
     assert [wanted] * 2 == [(one.kind, one.recovered) for one in (whole, second)]
     assert not whole.repaired
@@ -131,8 +132,8 @@ def test_a_damaged_copy_is_mended_if_the_checksums_tell_and_otherwise_is_right_i
         assert not second.repaired
 
 
-def _judged(word: str, verifier: Template, logs: Logs, states: Collection[JointState]) -> list[Finding]:
-    return findings(scenario_with("wal_full", word), verifier, logs.first, list(states))
+def _judge(word: str, user_mode: UserMode, logs: Logs, states: Collection[JointState]) -> list[Finding]:
+    return findings(scenario_with("wal_full", word), user_mode, logs.first, list(states))
 
 
 def _whole(logs: Logs) -> tuple[FindingKind, int]:
@@ -145,7 +146,7 @@ def _ends(logs: Logs) -> dict[DiskLetter, int]:
     return {disk: side.marks[last] for disk, side in logs.pair.sides.items()}
 
 
-def _written(logs: Logs) -> set[int]:
+def _written_blocks(logs: Logs) -> set[int]:
     """Return the blocks that were written on any disk from the setup to the last acknowledgement."""
     setup, blocks = logs.pair.mark_number(Timeline(logs.first.marks).setup.entry_index), set[int]()
     for disk, end in _ends(logs).items():
@@ -157,7 +158,7 @@ def _written(logs: Logs) -> set[int]:
     return blocks
 
 
-def _damaged(logs: Logs, which: Collection[DiskLetter], flips: Collection[Flip]) -> JointState:
+def _damage(logs: Logs, which: Collection[DiskLetter], flips: Collection[Flip]) -> JointState:
     """Both disks as they were at the last acknowledgement, with bits flipped on some of them."""
     states = {}
     for disk, end in _ends(logs).items():
@@ -171,12 +172,12 @@ def _damaged(logs: Logs, which: Collection[DiskLetter], flips: Collection[Flip])
 
 @pytest.mark.parametrize("word", MIRRORS)
 def test_without_syncs_both_copies_lose_what_was_acknowledged(
-    word: str, recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory
+    word: str, recorder: Template, user_mode: UserMode, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     scenario, folder = scenario_with("delete_off", word), tmp_path_factory.mktemp("off")
     record.record(scenario, recorder, folder)
     made = archive.load(folder)
     assert made
-    with made.opened() as logs:
-        found = judged(scenario, verifier, logs.first, planned(logs, 12))
+    with made.open() as logs:
+        found = judge(scenario, user_mode, logs.first, plan_states(logs, 12))
     assert VerdictKind.LOST_SUFFIX in found, Counter(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.analysis.judging.promises import promise_for, violates
+from rig.analysis.judging.promises import promise_of, violates
 from rig.campaign import campaign
 from rig.campaign.campaign import Silent
 from rig.campaign.recover import recover
@@ -23,12 +23,13 @@ from rig.faults.choosing.selection import evenly_spaced
 from rig.filesystems.ext import DISK_MIB
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile
 from rig.recordings.recoveries import Recoveries, Recovery, self_contained
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import SHORT, Recorder, content_sha256, findings, opened, scenario_of
+from tests.vm.samples import SHORT, Recorder, content_sha256, findings, open_recording, scenario_of
 
 SCENARIO = "sqlite-ext4-delete_full_recoverycut"
 TINY = Profile(
@@ -59,11 +60,11 @@ class Measured:
 def recovered(verifier: Template, recorded: Recorder, tmp_path: Path) -> Iterator[Recovered]:
     scenario = scenario_of("delete_full", fault="recoverycut")
     kept = Recoveries(tmp_path, DISK_MIB)
-    with opened(recorded(scenario)) as (_, log):
+    with open_recording(recorded(scenario)) as (_, log):
         state = hot(log)
         (one,) = recover(scenario, verifier, log, [state])
         assert one
-        acked = Timeline(log.marks).acked(state.instant)
+        acked = Timeline(log.marks).acked_count(state.instant)
         assert ("prefix", acked) == (one.finding.kind, one.finding.recovered)
         whole = self_contained(state.id, state, log, one.log, DISK_MIB << 20)
         kept.save(state.id, whole, one.digest, one.trace)
@@ -74,7 +75,7 @@ def test_a_recovery_writes_to_the_database_and_its_flushes_and_fua_writes_are_lo
     recovered: Recovered,
 ) -> None:
     state, recovery, kept, _ = recovered
-    with kept.opened(state.id) as made:
+    with kept.open(state.id) as made:
         writes, in_files = recoverycuts.writes(made, recovery)
         assert 0 < in_files.sum() < len(writes)
         behind = made.log.flags[made.first_entry + 1 :]
@@ -93,7 +94,7 @@ def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for
 ) -> None:
     state, _, kept, _ = recovered
     scenario = scenario_of("delete_full", fault="recoverycut")
-    with kept.opened(state.id) as made, opened(recorded(scenario)) as (_, log):
+    with kept.open(state.id) as made, open_recording(recorded(scenario)) as (_, log):
         planned = plan(Fault.POWERCUT, Logs(made.log), first_entry=made.first_entry, states_max=60, seed=1)
         states = list(evenly_spaced(planned.states, 5))
         expected = [content_sha256(made.log, one) for one in states]
@@ -112,27 +113,29 @@ def test_the_disk_of_a_second_cut_in_the_guest_is_the_one_that_is_meant_byte_for
 
 
 def test_a_second_cut_of_an_honest_disk_rolls_back_once_more_and_one_of_a_lying_disk_does_damage(
-    verifier: Template, recovered: Recovered
+    user_mode: UserMode, recovered: Recovered
 ) -> None:
     state, recovery, kept, acked = recovered
     scenario = scenario_of("delete_full", fault="recoverycut")
-    with kept.opened(state.id) as made:
+    with kept.open(state.id) as made:
         log = made.log
         honest = plan(Fault.POWERCUT, Logs(log), first_entry=made.first_entry, states_max=25, seed=1).states
         assert any(recoverycuts.is_inside(one, made, recovery) for one in honest)
-        found = findings(scenario, verifier, log, honest)
+        found = findings(scenario, user_mode, log, honest)
         assert {("prefix", acked)} == {(one.kind, one.recovered) for one in found}
         lies = plan(Fault.LYINGFLUSH, Logs(log), first_entry=made.first_entry, states_max=400, seed=1).states
         # No lie may reach back before the recovery.
         inside = [
             one for one in lies if one.base_end > made.first_entry and recoverycuts.is_inside(one, made, recovery)
         ]
-        found = findings(scenario, verifier, log, inside[:40])
+        found = findings(scenario, user_mode, log, inside[:40])
     assert any(VerdictKind(one.kind).is_damage for one in found if one.kind != "prefix")
 
 
 @pytest.fixture(scope="module")
-def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+def measured(
+    recorder: Template, verifier: Template, user_mode: UserMode, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Measured]:
     """Give a campaign of one scenario with few recoveries, and what is needed to repeat it."""
     (scenario,) = matrix.select([SCENARIO])
     folder = tmp_path_factory.mktemp("recoverycut") / "run"
@@ -141,7 +144,7 @@ def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.Te
 
         def measure(at: Path) -> Run:
             run = Run.create(at, {})
-            machines = Machines(recorder, verifier)
+            machines = Machines(recorder, verifier, user_mode)
             campaign.Campaign(run, TINY, machines, Silent()).measure([replace(scenario, workload=SHORT)])
             return run
 
@@ -159,7 +162,7 @@ def test_every_cut_of_every_recovery_has_one_verdict_and_keeps_the_promise(measu
     assert TINY.audit_count == result.plan.audited_count
     assert {1, 2} == {len(Address.parse(one.state).way) for one in result.verdicts}
     assert len({one.entry for one in result.verdicts}) <= 2
-    promise = promise_for(result.engine, result.settings, result.fault, result.shim)
+    promise = promise_of(result.scenario)
     assert promise
     assert not any(violates(promise, one) or one.kind.is_infrastructure for one in result.verdicts)
 
@@ -185,10 +188,10 @@ def test_measuring_again_measures_nothing_and_what_is_lacking_is_measured_from_t
 
 
 def test_a_second_and_a_third_cut_are_rebuilt_from_the_stored_recoveries(
-    measured: Measured, recorder: Template, verifier: Template
+    measured: Measured, recorder: Template, verifier: Template, user_mode: UserMode
 ) -> None:
     verdicts, _ = measured.run.verdicts(SCENARIO)
-    machines = Machines(recorder, verifier)
+    machines = Machines(recorder, verifier, user_mode)
     for depth in (1, 2):
         deepest = [one for one in verdicts if len(Address.parse(one.state).way) == depth][-1]
         again = replay(measured.run, SCENARIO, deepest.state, machines)

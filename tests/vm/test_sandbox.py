@@ -86,7 +86,7 @@ class Victim:
 
     @property
     def words(self) -> tuple[object, ...]:
-        """What `conquered.c` is told of them."""
+        """What `conquered.c` knows about them."""
         return self.secret, self.folder, self.process.pid, self.port, self.path, self.name
 
 
@@ -96,7 +96,7 @@ def victim(tmp_path: Path) -> Iterator[Victim]:
     secret.write_text("the user's own")
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o777)
-    # Whoever a machine runs as may reach them, as far as permissions go.
+    # Any user that a machine runs as may reach them, as far as permissions go.
     for path in (*tmp_path.parents, tmp_path, folder):
         if path.stat().st_uid == os.getuid() and path != Path("/"):
             path.chmod(path.stat().st_mode | 0o755)
@@ -112,7 +112,7 @@ def victim(tmp_path: Path) -> Iterator[Victim]:
         yield Victim(secret, folder, process, port.getsockname()[1], tmp_path / "socket", name)
 
 
-def compiled(name: str, folder: Path) -> Path:
+def compile_program(name: str, folder: Path) -> Path:
     source = Path(__file__).with_name(f"{name}.c")
     words = ["cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)]
     processes.run(words, timeout_s=_LIMIT_S)
@@ -123,7 +123,7 @@ def compiled(name: str, folder: Path) -> Path:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("conquered")
     folder.chmod(0o755)
-    return compiled("conquered", folder).rename(folder / PROGRAM)
+    return compile_program("conquered", folder).rename(folder / PROGRAM)
 
 
 @pytest.fixture(params=["emulated", "user-mode"])
@@ -174,7 +174,7 @@ def test_a_conquered_machine_is_refused_everything(without: str, confined: tuple
 def test_a_hostile_guest_reaches_nothing_through_the_kernel_s_own_devices(
     victim: Victim, user_mode: UserMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = compiled("hostile_init", tmp_path)
+    program = compile_program("hostile_init", tmp_path)
     (tmp_path / "initrd").write_bytes(cpio.archive({"init": (program.read_bytes(), 0o755), "dev/.keep": (b"", 0o644)}))
     given = usermode._command
     monkeypatch.setattr(usermode, "_command", lambda *fds: [*given(*fds), f"SECRET={victim.secret}"])

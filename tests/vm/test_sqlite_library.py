@@ -1,4 +1,4 @@
-"""Another build of SQLite in the guest: results equal those of the guest's own build, and name the build."""
+"""Another build of SQLite in the guest: results equal the results of the guest's own build, and name the build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.machines.template import Template, template
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from tests.durability import builds
-from tests.vm.samples import findings, kinds, opened, scenario_of
+from tests.vm.samples import findings, kinds, open_recording, scenario_of
 
 _STATES_MAX = 24
 SCENARIO = scenario_of("wal_normal")
@@ -47,7 +47,7 @@ def with_library(scenario: Scenario, library: Library) -> Scenario:
 def test_other_builds_judge_the_same_states_as_the_guests_own(
     recorded: Callable[[Scenario], Recording], library_verifier: Template, brought: dict[str, Library]
 ) -> None:
-    with opened(recorded(SCENARIO)) as (_, log):
+    with open_recording(recorded(SCENARIO)) as (_, log):
         first = Timeline(log.marks).setup.entry_index
         planned = plan(Fault.POWERCUT, Logs(log), first_entry=first, states_max=_STATES_MAX, seed=1)
         states = sorted(planned.states, key=lambda state: (state.base_end, state.id))

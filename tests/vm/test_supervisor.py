@@ -14,26 +14,27 @@ from rig.contract.errors import VmError
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import epochs, parse_state
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, opened, scenario_of, verdicts
+from tests.vm.samples import Recorder, open_recording, scenario_of, verdicts
 
 # Only cut instants, at which everything unflushed is lost.
-_PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16, side_states_max=60)
+_PROFILE = replace(matrix.profile("quick"), states_max=1, instants=16, side_states_max=160)
 
 
-def lost(found: Sequence[Verdict]) -> list[int]:
+def lost_counts(found: Sequence[Verdict]) -> list[int]:
     return [one.lost for one in found if one.kind is VerdictKind.LOST_SUFFIX]
 
 
 def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_nothing(
-    recorded: Recorder, verifier: Template
+    recorded: Recorder, user_mode: UserMode
 ) -> None:
     names = ("wal_full", "wal_full+drop-wal-commit", "wal_full+eatmydata")
     made = {name: recorded(scenario_of(name)) for name in names}
-    found = {name: verdicts(scenario_of(name), made[name], verifier, _PROFILE) for name in names}
-    assert [] == lost(found["wal_full"])
-    assert max(lost(found["wal_full+drop-wal-commit"])) > 1
+    found = {name: verdicts(scenario_of(name), made[name], user_mode, _PROFILE) for name in names}
+    assert [] == lost_counts(found["wal_full"])
+    assert max(lost_counts(found["wal_full+drop-wal-commit"])) > 1
     # libeatmydata drops the setup's sync too, so there may be no database at all.
     assert any(map(loses, found["wal_full+eatmydata"]))
     # Eight transactions fit into the WAL, so only their commits sync.
@@ -42,16 +43,16 @@ def test_a_commit_whose_sync_is_left_out_is_lost_as_under_an_fsync_that_does_not
 
 
 def test_a_header_that_was_not_synced_lets_an_old_wal_back_where_only_the_end_of_the_new_one_landed(
-    recorded: Recorder, verifier: Template
+    recorded: Recorder, user_mode: UserMode
 ) -> None:
     """Ticket ff5be73dee of SQLite: recovery overwrites newer content with a prefix of an old, checkpointed WAL."""
     scenario = scenario_of("wal_full+drop-wal-header", fault="torn")
     # A WAL that restarts every third transaction.
     scenario = replace(scenario, tuning={**scenario.tuning, "wal_autocheckpoint": "16"})
     made = recorded(scenario)
-    broken = {one.state for one in verdicts(scenario, made, verifier, _PROFILE) if one.kind.is_damage}
+    broken = {one.state for one in verdicts(scenario, made, user_mode, _PROFILE) if one.kind.is_damage}
     assert broken
-    with opened(made) as (_, log):
+    with open_recording(made) as (_, log):
         drops = Timeline(log.marks).drops
         states = [parse_state(state, log, epochs(log)) for state in broken]
         headers = [entry for entry in range(log.entry_count) if log.payload(entry)[:3] == bytes.fromhex("377f06")]

@@ -1,4 +1,4 @@
-"""A user-mode machine shows what an emulated one shows, in every byte, or nothing of it counts."""
+"""A user-mode machine shows what an emulated one shows, in every byte, or its answer does not count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from rig.analysis.judging.outcome import summarise
 from rig.analysis.show.table import table_text
-from rig.campaign import campaign, verification
+from rig.campaign import campaign
 from rig.campaign.session import VerifierSession
 from rig.contract.errors import VmError
 from rig.contract.findings import Finding, FindingKind
@@ -32,15 +32,15 @@ from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.recordings.timeline import Timeline
 from rig.store import Run
-from tests.vm.samples import SHORT, Recorder, findings, opened, scenario_of
+from tests.vm.samples import SHORT, Recorder, check, findings, open_recording, scenario_of
 
 
-def planned(log: WriteLog, fault: Fault, count: int) -> list[CrashState]:
+def plan_states(log: WriteLog, fault: Fault, count: int) -> list[CrashState]:
     setup = Timeline(log.marks).setup.entry_index
     return list(plan(fault, Logs(log), first_entry=setup, states_max=count, seed=1).states)
 
 
-def shown(found: list[Finding]) -> list[tuple[str, int | None, str, str, bool]]:
+def summaries(found: list[Finding]) -> list[tuple[str, int | None, str, str, bool]]:
     return [(one.kind, one.recovered, one.detail, one.files, one.opened) for one in found]
 
 
@@ -50,9 +50,9 @@ def test_both_kinds_of_machines_show_the_same(
     settings: str, fault: Fault, verifier: Template, user_mode: UserMode, recorded: Recorder
 ) -> None:
     scenario = scenario_of(settings)
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(log, fault, 60)
-        emulated, native = (shown(findings(scenario, machines, log, states)) for machines in (verifier, user_mode))
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(log, fault, 60)
+        emulated, native = (summaries(findings(scenario, machines, log, states)) for machines in (verifier, user_mode))
     assert emulated == native
     assert len({files for _, _, _, files, _ in native}) > 5, "alike states would be alike in any machine"
     assert settings == "wal_full" or {"prefix"} < {kind for kind, *_ in native}, "no state is damaged"
@@ -63,16 +63,16 @@ def test_both_kinds_of_machines_have_the_file_system(
     word: str, verifier: Template, user_mode: UserMode, recorded: Recorder
 ) -> None:
     scenario = replace(scenario_of("wal_full"), filesystem=word)
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(log, Fault.POWERCUT, 12)
-        emulated, native = (shown(findings(scenario, machines, log, states)) for machines in (verifier, user_mode))
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(log, Fault.POWERCUT, 12)
+        emulated, native = (summaries(findings(scenario, machines, log, states)) for machines in (verifier, user_mode))
     assert emulated == native
     assert {"prefix"} == {kind for kind, *_ in native}
 
 
 @dataclass(frozen=True)
 class Meddled(UserMode):
-    """Machines of which each is meddled with after so many answers."""
+    """Machines that are each meddled with after some answers."""
 
     meddle: Callable[[Machine], None] = lambda _: None
 
@@ -83,7 +83,7 @@ class Meddled(UserMode):
             yield machine
 
 
-def meddled(source: UserMode, meddle: Callable[[Machine], None]) -> Meddled:
+def meddle_with(source: UserMode, meddle: Callable[[Machine], None]) -> Meddled:
     return Meddled(source.kernel, source.guest, source.initrd, meddle)
 
 
@@ -94,15 +94,15 @@ def test_a_state_whose_machine_is_lost_is_judged_in_the_other_kind_and_after_thr
     scenario = scenario_of("wal_full")
     clones: list[Machine] = []
 
-    def killed(machine: Machine) -> None:
+    def kill(machine: Machine) -> None:
         clones.append(machine)
         if len(clones) <= lost_count:
             os.kill(machine.pid, signal.SIGKILL)
 
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(log, Fault.POWERCUT, 8)
-        source = meddled(user_mode, killed)
-        found = list(verification.check(scenario, source, log, states, reference=verifier))
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(log, Fault.POWERCUT, 8)
+        source = meddle_with(user_mode, kill)
+        found = list(check(scenario, source, log, states, reference=verifier))
         expected = findings(scenario, verifier, log, states)
     assert [(one.kind, one.files) for one in expected] == [(one.kind, one.files) for one in found]
     assert 3 == len(clones), "one that holds goes on, and after three that did not no further one is started"
@@ -150,12 +150,12 @@ def test_nothing_counts_if_the_two_kinds_disagree(
         is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         return replace(found, **{part: wrong[part]}) if is_native and state == states[-1] else found
 
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(log, Fault.POWERCUT, 8)
-        assert 8 == len(list(verification.check(scenario, user_mode, log, states, reference=verifier)))
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(log, Fault.POWERCUT, 8)
+        assert 8 == len(list(check(scenario, user_mode, log, states, reference=verifier)))
         monkeypatch.setattr(VerifierSession, "_finding", lying)
         with pytest.raises(VmError, match=r"(?s)two kinds of machines disagree on .* of sqlite-ext4-wal_full_powercut"):
-            list(verification.check(scenario, user_mode, log, states, reference=verifier))
+            list(check(scenario, user_mode, log, states, reference=verifier))
 
 
 def test_a_finding_that_may_be_the_machines_doing_is_the_other_kinds_to_make(
@@ -164,15 +164,15 @@ def test_a_finding_that_may_be_the_machines_doing_is_the_other_kinds_to_make(
     scenario = scenario_of("wal_full")
     true = VerifierSession._finding
 
-    def stuck(self: VerifierSession, state: CrashState, answer: dict[str, Any]) -> Finding:
+    def get_stuck(self: VerifierSession, state: CrashState, answer: dict[str, Any]) -> Finding:
         is_native = "linux" in Path(f"/proc/{self._machine.pid}/comm").read_text()
         found = true(self, state, answer)
         return replace(found, kind=FindingKind.STUCK) if is_native else found
 
-    monkeypatch.setattr(VerifierSession, "_finding", stuck)
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(log, Fault.POWERCUT, 3)
-        found = list(verification.check(scenario, user_mode, log, states, reference=verifier))
+    monkeypatch.setattr(VerifierSession, "_finding", get_stuck)
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(log, Fault.POWERCUT, 3)
+        found = list(check(scenario, user_mode, log, states, reference=verifier))
     assert ["prefix"] * 3 == [one.kind for one in found]
 
 
@@ -214,11 +214,11 @@ def test_threads_keep_their_registers(tmp_path: Path) -> None:
         "./linux", "mem=64M", f"initrd={tmp_path / 'initrd'}", "root=/dev/ram0", "con=null", "con0=null,fd:1",
         "console=tty0", "quiet", "uml_dir=/proc/self/",
     ]  # fmt: skip
-    environment = {**os.environ, "LD_LIBRARY_PATH": "lib"}
-    folder = usermode.built().folder
+    folder = usermode.build().folder
+    environment = os.environ | usermode.kernel_environment(folder)
     kinds = 1 + ("avx2" in usermode.flags()) + ("avx512f" in usermode.flags())
     switches = 0
-    # Beside other programs a machine once ran all threads to their ends without a tick, which shows nothing.
+    # On a busy host a machine once ran all threads to their ends without a tick, which shows nothing.
     for _ in range(5):
         done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=False, timeout=300)
         said = done.stdout.decode()

@@ -16,19 +16,31 @@ from pathlib import Path
 import pytest
 
 from rig.campaign import session
+from rig.campaign.verdicts import verdict
 from rig.contract.findings import Finding
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, EntryFlag, Logs, WriteLog, epochs, everything_unflushed_lost
 from rig.faults.states.state import make_state
 from rig.machines.machine import Machine
+from rig.machines.pool import Clones
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import cuts, matrix
-from rig.planning.verdicts import verdict
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
 from rig.workloads import ledger
-from tests.vm.samples import Entry, Recorder, entries_of, findings, kinds, opened, scenario_of, without_flush, write_log
+from tests.vm.samples import (
+    Entry,
+    Recorder,
+    entries_of,
+    findings,
+    kinds,
+    open_recording,
+    scenario_of,
+    without_flush,
+    write_log,
+)
 
 _PROFILE = replace(matrix.profile("quick"), states_max=30, instants=20)
 _BLOCK = 4096
@@ -46,12 +58,12 @@ def delete_full(recorded: Recorder) -> Recording:
     return recorded(scenario_of("delete_full"))
 
 
-def verdicts(scenario: Scenario, template: Template, path: Path) -> list[Verdict]:
+def verdicts(scenario: Scenario, machines: Clones, path: Path) -> list[Verdict]:
     """Plan, verify and judge as a campaign does."""
     with WriteLog.open(path) as log:
         timeline = Timeline(log.marks)
         groups = cuts.by_content(cuts.cuts(scenario, _PROFILE, Logs(log), timeline).cuts)
-        found = findings(scenario, template, log, [group[0].state for group in groups])
+        found = findings(scenario, machines, log, [group[0].state for group in groups])
         pairs = zip(groups, found, strict=True)
         return [verdict(cut, finding, timeline) for group, finding in pairs for cut in group]
 
@@ -69,20 +81,20 @@ def flushes_of(entries: Sequence[Entry], transaction: int) -> list[int]:
 
 @pytest.mark.representative
 def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_recording_is_durable(
-    verifier: Template, wal_full: Recording, tmp_path: Path
+    user_mode: UserMode, wal_full: Recording, tmp_path: Path
 ) -> None:
     scenario = scenario_of("wal_full")
-    with opened(wal_full) as (path, log):
-        honest = verdicts(scenario, verifier, path)
+    with open_recording(wal_full) as (path, log):
+        honest = verdicts(scenario, user_mode, path)
         entries = entries_of(log)
     assert {VerdictKind.DURABLE} == {verdict.kind for verdict in honest}
     assert 8 == max(verdict.acked for verdict in honest)
-    # With a commit of ext4's journal beside it, another FLUSH makes the transaction durable.
+    # With a commit of ext4's journal at the same time, another FLUSH makes the transaction durable.
     number = next(number for number in range(3, 8) if len(flushes_of(entries, number)) == 1)
     sabotaged = write_log(tmp_path / "log", without_flush(entries, *flushes_of(entries, number)))
     # The flush also ordered writes of the file system, so without it this may be damaged too.
     fine = {VerdictKind.DURABLE, VerdictKind.FILESYSTEM_DAMAGE}
-    lost = [verdict for verdict in verdicts(scenario, verifier, sabotaged) if verdict.kind not in fine]
+    lost = [verdict for verdict in verdicts(scenario, user_mode, sabotaged) if verdict.kind not in fine]
     assert {VerdictKind.LOST_SUFFIX} == {verdict.kind for verdict in lost}
     assert {(number, number - 1, 1)} == {(verdict.acked, verdict.recovered, verdict.lost) for verdict in lost}
     words = f"transactions {number} to {number}"
@@ -91,10 +103,10 @@ def test_a_flush_that_was_never_issued_shows_as_a_lost_suffix_and_the_honest_rec
 
 @pytest.mark.representative
 def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
-    verifier: Template, wal_full: Recording, tmp_path: Path
+    user_mode: UserMode, wal_full: Recording, tmp_path: Path
 ) -> None:
     scenario = scenario_of("wal_full")
-    with opened(wal_full) as (_, log):
+    with open_recording(wal_full) as (_, log):
         entries = entries_of(log)
     begin, flush = mark_of(entries, b"begin-4-"), flushes_of(entries, 4)[0]
     batch = [i for i in range(begin, flush) if entries[i].is_batch]
@@ -102,17 +114,17 @@ def test_a_write_ahead_log_that_lacks_a_write_loses_what_was_acknowledged(
     path = write_log(tmp_path / "log", [*entries[:dropped], *entries[dropped + 1 :]])
     with WriteLog.open(path) as log:
         cut = everything_unflushed_lost(log, epochs(log), mark_of(entries, b"begin-6-") - 1)
-        (found,) = findings(scenario, verifier, log, [cut])
+        (found,) = findings(scenario, user_mode, log, [cut])
         assert ("prefix", 3) == (found.kind, found.recovered)
 
 
 @pytest.mark.representative
 def test_a_changed_byte_of_a_row_is_foreign_and_one_of_a_page_header_is_corrupt(
-    verifier: Template, delete_full: Recording, tmp_path: Path
+    user_mode: UserMode, delete_full: Recording, tmp_path: Path
 ) -> None:
     scenario = scenario_of("delete_full")
     note = str(ledger.transaction(scenario.seed, 7)[2].row[-1]).encode()
-    with opened(delete_full) as (_, log):
+    with open_recording(delete_full) as (_, log):
         entries = entries_of(log)
 
     def row(page: bytes) -> bytes:
@@ -126,7 +138,7 @@ def test_a_changed_byte_of_a_row_is_foreign_and_one_of_a_page_header_is_corrupt(
         assert entries != changed
         with WriteLog.open(write_log(tmp_path / "log", changed)) as log:
             last = everything_unflushed_lost(log, epochs(log), log.entry_count)
-            (found,) = findings(scenario, verifier, log, [last])
+            (found,) = findings(scenario, user_mode, log, [last])
         assert kind == found.kind, found
         assert words in found.detail
         assert found.detail
@@ -179,7 +191,7 @@ def test_a_machine_lost_twice_costs_its_state_a_verdict_and_the_others_go_on(
             # This is the lost state. Answers of the first clone that were in flight come before it.
             monkeypatch.undo()
 
-    with opened(wal_full) as (_, log):
+    with open_recording(wal_full) as (_, log):
         states = spread_states(log, 8)
         honest = findings(scenario, verifier, log, states)
         found = findings(scenario, sabotaged, log, states, after)
@@ -206,7 +218,7 @@ def test_a_kernel_panic_is_its_states_verdict_and_the_others_go_on(
     verifier: Template, wal_full: Recording, tmp_path: Path
 ) -> None:
     scenario = replace(scenario_of("wal_full"), mount_options="errors=panic")
-    with opened(wal_full) as (_, log):
+    with open_recording(wal_full) as (_, log):
         honest = entries_of(log)
         # Right after mkfs: the journal is empty, so nothing repairs the damage.
         made = next(epoch for epoch in epochs(log) if log.replay(epoch.begin, 1 << 26)[_MAGIC].tobytes() == b"\x53\xef")

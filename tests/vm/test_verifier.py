@@ -10,10 +10,10 @@ import pytest
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, everything_unflushed_lost, plan
 from rig.machines.pool import Clones
 from rig.recordings.timeline import Timeline
-from tests.vm.samples import Recorder, answers, content_sha256, opened, scenario_of
+from tests.vm.samples import Recorder, answers, content_sha256, open_recording, scenario_of
 
 
-def planned(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) -> Sequence[CrashState]:
+def plan_states(fault: Fault, log: WriteLog, states_max: int, first_entry: int = 0) -> Sequence[CrashState]:
     return plan(fault, Logs(log), first_entry=first_entry, states_max=states_max, seed=1).states
 
 
@@ -22,9 +22,9 @@ def test_the_disk_in_the_guest_is_the_crash_state_byte_for_byte(
     settings: str, checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of(settings)
-    with opened(recorded(scenario)) as (_, log):
+    with open_recording(recorded(scenario)) as (_, log):
         setup = Timeline(log.marks).setup.entry_index
-        powercut, torn = planned(Fault.POWERCUT, log, 6, setup), planned(Fault.TORN, log, 6, setup)
+        powercut, torn = plan_states(Fault.POWERCUT, log, 6, setup), plan_states(Fault.TORN, log, 6, setup)
         states = sorted([*powercut, *torn], key=lambda state: (state.base_end, state.id))
         assert len({state.base_end for state in states}) > 3, "the base hardly moves"
         assert any(state.tears or (state.draw and state.draw.unit_bytes) for state in states), "no write is torn"
@@ -41,8 +41,8 @@ def test_a_known_file_content_stands_for_what_opening_it_shows(
     settings: str, checker: Clones, recorded: Recorder
 ) -> None:
     scenario = scenario_of(settings)
-    with opened(recorded(scenario)) as (_, log):
-        states = planned(Fault.POWERCUT, log, 120, Timeline(log.marks).setup.entry_index)
+    with open_recording(recorded(scenario)) as (_, log):
+        states = plan_states(Fault.POWERCUT, log, 120, Timeline(log.marks).setup.entry_index)
         every = answers(scenario, checker, log, states)
         some = answers(scenario, checker, log, states, must_open=False)
     assert all(one["opened"] for one in every)
@@ -55,7 +55,7 @@ def test_a_known_file_content_stands_for_what_opening_it_shows(
 @pytest.mark.representative
 def test_no_state_leaks_into_another_or_into_the_base(checker: Clones, recorded: Recorder) -> None:
     scenario = scenario_of("wal_full")
-    with opened(recorded(scenario)) as (_, log):
+    with open_recording(recorded(scenario)) as (_, log):
         timeline = Timeline(log.marks)
         begin, ack = timeline.begins[4].entry_index, timeline.acks[4].entry_index
         # Within the commit of one transaction, which may have landed or not: whole writes, then torn ones.
@@ -63,7 +63,7 @@ def test_no_state_leaks_into_another_or_into_the_base(checker: Clones, recorded:
         others: list[CrashState] = []
         for fault in (Fault.POWERCUT, Fault.TORN):
             states = [
-                state for state in planned(fault, log, 1500, begin) if state.epoch == same.epoch and state != same
+                state for state in plan_states(fault, log, 1500, begin) if state.epoch == same.epoch and state != same
             ]
             others += sorted(states, key=lambda state: len(state.whole), reverse=True)[:15]
         assert len(others) == 30

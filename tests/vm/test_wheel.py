@@ -37,7 +37,7 @@ class Stranger:
         self.cache = folder / "le cache d'été"
         self.project.mkdir()
         # Other tests make these.
-        caches.furnished(self.cache, image, *templates)
+        caches.furnish_cache(self.cache, image, *templates)
         self.call(sys.executable, "-m", "venv", self.environment)
 
     @property

@@ -37,8 +37,8 @@ _SEEDS = {"cow": 6, "nocow": 7}
 
 def overwrite(disks: Sequence[str], folder: str) -> Figures:
     """Overwrite a file and look where it lies; for `nocow` also twice after a snapshot."""
-    found = {}
-    with _mounted(disks[:1], folder) as root:
+    figures = {}
+    with _mount(disks[:1], folder) as root:
         for kind, directory in _directories(root).items():
             path = f"{directory}/file"
             _write(path, 1)
@@ -49,52 +49,52 @@ def overwrite(disks: Sequence[str], folder: str) -> Figures:
             _write(path, 3)
             third = _places(path)
             _write(path, 4)
-            found[f"moved_{kind}"] = int(first != second)
-            found[f"moved_by_snapshot_{kind}"] = int(second != third)
-            found[f"moved_again_{kind}"] = int(third != _places(path))
-    return found
+            figures[f"moved_{kind}"] = int(first != second)
+            figures[f"moved_by_snapshot_{kind}"] = int(second != third)
+            figures[f"moved_again_{kind}"] = int(third != _places(path))
+    return figures
 
 
 def share(disks: Sequence[str], folder: str) -> Figures:
     """Clone and deduplicate files of both kinds into files of both kinds; a figure is 0 or the number of the error."""
-    found = {}
-    with _mounted(disks[:1], folder) as root:
+    figures = {}
+    with _mount(disks[:1], folder) as root:
         directories = _directories(root)
         for source in directories:
             for target in directories:
-                one, other = (f"{directories[kind]}/{source}-{target}" for kind in (source, target))
+                original, other = (f"{directories[kind]}/{source}-{target}" for kind in (source, target))
                 other += "-target"
-                _write(one, 5)
-                found[f"clone_{source}_{target}"] = _cloned(one, other)
+                _write(original, 5)
+                figures[f"clone_{source}_{target}"] = _clone(original, other)
                 Path(other).unlink()
                 _write(other, 5)
-                found[f"dedupe_{source}_{target}"] = _deduplicated(one, other)
-    return found
+                figures[f"dedupe_{source}_{target}"] = _deduplicate(original, other)
+    return figures
 
 
 def rot(disks: Sequence[str], folder: str) -> Figures:
     """Flip a byte in each block of both files on the disk, and read them: count errors and wrong blocks."""
     _make_files(disks[:1], folder)
-    found = {f"flipped_{kind}": count for kind, count in _flip(disks[0], _SEEDS).items()}
-    with _mounted(disks[:1], folder, is_new=False) as root:
+    figures = {f"flipped_{kind}": count for kind, count in _flip(disks[0], _SEEDS).items()}
+    with _mount(disks[:1], folder, is_new=False) as root:
         for kind, seed in _SEEDS.items():
-            found[f"errors_{kind}"], found[f"wrong_{kind}"] = _read(f"{root}/{kind}/file", seed)
-    return {**found, "blocks": _BLOCKS}
+            figures[f"errors_{kind}"], figures[f"wrong_{kind}"] = _read_errors(f"{root}/{kind}/file", seed)
+    return {**figures, "blocks": _BLOCKS}
 
 
 def mirror(disks: Sequence[str], folder: str) -> Figures:
     """Flip a byte in each block of both files on one of two mirrors, and read them from many processes; then scrub."""
     _make_files(disks, folder, "-d", "raid1", "-m", "raid1")
-    found = {f"flipped_{kind}": count for kind, count in _flip(disks[0], _SEEDS).items()}
-    with _mounted(disks, folder, is_new=False) as root:
+    figures = {f"flipped_{kind}": count for kind, count in _flip(disks[0], _SEEDS).items()}
+    with _mount(disks, folder, is_new=False) as root:
         for kind, seed in _SEEDS.items():
             path = f"{root}/{kind}/file"
             wrong = [_wrong_in_child(path, seed) for _ in range(_READERS)]
-            found[f"wrong_{kind}"] = sum(map(bool, wrong))
+            figures[f"wrong_{kind}"] = sum(map(bool, wrong))
         _tool("btrfs", "scrub", "start", "-B", root, check=False)
         path = f"{root}/nocow/file"
-        found["wrong_after_scrub"] = sum(bool(_wrong_in_child(path, _SEEDS["nocow"])) for _ in range(_READERS))
-    return {**found, "readers": _READERS}
+        figures["wrong_after_scrub"] = sum(bool(_wrong_in_child(path, _SEEDS["nocow"])) for _ in range(_READERS))
+    return {**figures, "readers": _READERS}
 
 
 PROBES: Mapping[str, Callable[[Sequence[str], str], Figures]] = {
@@ -103,7 +103,7 @@ PROBES: Mapping[str, Callable[[Sequence[str], str], Figures]] = {
 
 
 @contextmanager
-def _mounted(disks: Sequence[str], folder: str, *options: str, is_new: bool = True) -> Iterator[str]:
+def _mount(disks: Sequence[str], folder: str, *options: str, is_new: bool = True) -> Iterator[str]:
     """Make the file system unless it is there, mount it, and unmount it at the end."""
     if is_new:
         _tool("mkfs.btrfs", "-q", "-f", "--nodiscard", *options, *disks)
@@ -117,17 +117,17 @@ def _mounted(disks: Sequence[str], folder: str, *options: str, is_new: bool = Tr
 
 
 def _make_files(disks: Sequence[str], folder: str, *options: str) -> None:
-    with _mounted(disks, folder, *options) as root:
+    with _mount(disks, folder, *options) as root:
         for kind, directory in _directories(root).items():
             _write(f"{directory}/file", _SEEDS[kind])
 
 
 def _directories(root: str) -> dict[str, str]:
-    found = {kind: f"{root}/{kind}" for kind in ("cow", "nocow")}
-    for directory in found.values():
+    directories = {kind: f"{root}/{kind}" for kind in ("cow", "nocow")}
+    for directory in directories.values():
         Path(directory).mkdir()
-    set_nocow(found["nocow"])
-    return found
+    set_nocow(directories["nocow"])
+    return directories
 
 
 def _content(seed: int) -> bytes:
@@ -147,32 +147,32 @@ def _places(path: str) -> list[tuple[int, int]]:
     """Return where a file lies, as (address, length) of its extents."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return [(one.device_offset, one.length) for one in extents(descriptor, synced=True)]
+        return [(extent.device_offset, extent.length) for extent in extents(descriptor, synced=True)]
     finally:
         os.close(descriptor)
 
 
-def _cloned(source: str, target: str) -> int:
-    one, other = os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR | os.O_CREAT, 0o644)
+def _clone(source: str, target: str) -> int:
+    original, other = os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.ioctl(other, _FICLONE, one)
+        fcntl.ioctl(other, _FICLONE, original)
     except OSError as error:
         return error.errno or errno.EIO
     finally:
-        os.close(one)
+        os.close(original)
         os.close(other)
     return 0
 
 
-def _deduplicated(source: str, target: str) -> int:
-    one, other = os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR)
+def _deduplicate(source: str, target: str) -> int:
+    original, other = os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR)
     request = bytearray(struct.pack("=QQHHLqQQlL", 0, _BLOCK * _BLOCKS, 1, 0, 0, other, 0, 0, 0, 0))
     try:
-        fcntl.ioctl(one, _FIDEDUPERANGE, request)
+        fcntl.ioctl(original, _FIDEDUPERANGE, request)
     except OSError as error:
         return error.errno or errno.EIO
     finally:
-        os.close(one)
+        os.close(original)
         os.close(other)
     # The status is 0, a negative error, or 1 if the contents differ.
     return int(abs(struct.unpack_from("=l", request, 48)[0]))
@@ -203,7 +203,7 @@ def _flip(disk: str, seeds: Mapping[str, int]) -> dict[str, int]:
     return flipped
 
 
-def _read(path: str, seed: int) -> tuple[int, int]:
+def _read_errors(path: str, seed: int) -> tuple[int, int]:
     """Return how many blocks of a file cannot be read, and how many are wrong."""
     content, errors, wrong = _content(seed), 0, 0
     descriptor = os.open(path, os.O_RDONLY)
@@ -225,7 +225,7 @@ def _wrong_in_child(path: str, seed: int) -> int:
     if not child:
         status = 99
         try:
-            status = sum(_read(path, seed))
+            status = sum(_read_errors(path, seed))
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

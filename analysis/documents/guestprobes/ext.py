@@ -36,18 +36,18 @@ def resync(disks: Sequence[str], folder: str) -> Figures:  # noqa: ARG001 - noth
     `copied` counts the blocks of the second disk that equal the first disk's once any resync has ended.
     """
     md.make(disks[0], disks[1])
-    begin, found = md.data_begins_at(disks[0]), {"blocks": len(_PLACES)}
+    begin, figures = md.data_begins_at(disks[0]), {"blocks": len(_PLACES)}
     for state in ("dirty", "clean"):
         for disk, block in zip(disks, _COPIES.values(), strict=True):
             _write(disk, block)
             if state == "dirty":
                 md.mark_dirty(disk)
-        with md.assembled(disks[0], disks[1]) as device:
+        with md.assemble(disks[0], disks[1]) as device:
             blocks = _read(device, [place - begin for place in _PLACES])
-            found |= {f"{state}_{copy}": blocks.count(block) for copy, block in _COPIES.items()}
+            figures |= {f"{state}_{copy}": blocks.count(block) for copy, block in _COPIES.items()}
             md.wait_until_synced(_LIMIT_S)
-        found[f"{state}_copied"] = _read(disks[1], _PLACES).count(_COPIES["first"])
-    return found
+        figures[f"{state}_copied"] = _read(disks[1], _PLACES).count(_COPIES["first"])
+    return figures
 
 
 PROBES: Mapping[str, Callable[[Sequence[str], str], Figures]] = {resync.__name__: resync}
@@ -74,7 +74,7 @@ def _read(device: str, places: Sequence[int]) -> list[bytes]:
         packed = [
             _READ.pack(0, 0, 0, 0, node, target, _BLOCK, place) for target, place in zip(targets, places, strict=True)
         ]
-        reads = [ctypes.create_string_buffer(one, _READ.size) for one in packed]
+        reads = [ctypes.create_string_buffer(block, _READ.size) for block in packed]
         pointers = (ctypes.c_void_p * len(reads))(*map(ctypes.addressof, reads))
         events = ctypes.create_string_buffer(_EVENT.size * len(places))
         submitted = _call(_SUBMIT, context, len(reads), pointers)

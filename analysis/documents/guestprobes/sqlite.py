@@ -47,7 +47,7 @@ def _figures(name: str, folders: Sequence[str], server: str, mode: str, *, locks
     Rows are `refused`, or `lost` at the end; a host sees a `stale` number of rows; the file is `damaged`.
     """
     file = f"{name}.db"
-    made = _opened(f"{folders[0]}/{file}", mode)
+    made = _open(f"{folders[0]}/{file}", mode)
     made.execute("CREATE TABLE entry(host, turn, filler)")
     made.execute("CREATE INDEX by_turn ON entry(turn, host)")
     made.close()
@@ -56,19 +56,19 @@ def _figures(name: str, folders: Sequence[str], server: str, mode: str, *, locks
     players = [_Player(f"{folder}/{file}", number, mode, locks) for number, folder in enumerate(folders)]
     for turn in range(_TURNS):
         for number, player in enumerate(players):
-            seen, done = player.played(turn)
+            seen, done = player.play(turn)
             stale += seen not in {None, len(acked)}
             refused += not done
             acked |= {(number, turn)} if done else set()
     for player in players:
         player.end()
-    rows, damaged = _found(f"{server}/{file}")
+    rows, damaged = _survivors(f"{server}/{file}")
     harm = {"refused": refused, "stale": stale, "lost": len(acked - rows), "damaged": damaged}
-    found = {"acked": len(acked), **harm, "harm": sum(harm.values())}
-    return {f"{name}_{word}": value for word, value in found.items()}
+    figures = {"acked": len(acked), **harm, "harm": sum(harm.values())}
+    return {f"{name}_{word}": value for word, value in figures.items()}
 
 
-def _found(path: str) -> tuple[set[tuple[int, int]], int]:
+def _survivors(path: str) -> tuple[set[tuple[int, int]], int]:
     """Return the rows of a database and whether it is damaged; an unreadable database has no rows."""
     try:
         connection = sqlite3.connect(path, timeout=_WAIT_S)
@@ -91,17 +91,17 @@ class _Player:
         self._process.start()
         theirs.close()
 
-    def played(self, turn: int) -> tuple[int | None, bool]:
+    def play(self, turn: int) -> tuple[int | None, bool]:
         """Return how many rows the host saw (None if it could not read), and whether it added its own row."""
-        answer = self._asked(turn)
+        answer = self._ask(turn)
         return answer.get(_SEEN), _DONE in answer
 
     def end(self) -> None:
         """Have the host close the database, and wait for its end."""
-        self._asked(None)
+        self._ask(None)
         self._process.join(_ANSWER_LIMIT_S)
 
-    def _asked(self, turn: int | None) -> dict[str, int]:
+    def _ask(self, turn: int | None) -> dict[str, int]:
         """Return what the host answers; nothing if it died."""
         with suppress(EOFError, BrokenPipeError):
             self._channel.send(turn)
@@ -115,7 +115,7 @@ def _play(path: str, number: int, mode: str, locks: str, channel: Connection) ->
     while (turn := channel.recv()) is not None:
         answer = {}
         try:
-            connection = connection or _opened(path, mode, locks)
+            connection = connection or _open(path, mode, locks)
             (answer[_SEEN],) = connection.execute("SELECT count(*) FROM entry NOT INDEXED").fetchone()
             connection.execute("INSERT INTO entry VALUES (?, ?, ?)", (number, turn, _FILLER))
             answer[_DONE] = 1
@@ -128,7 +128,7 @@ def _play(path: str, number: int, mode: str, locks: str, channel: Connection) ->
     channel.send({})
 
 
-def _opened(path: str, mode: str, locks: str = "normal") -> sqlite3.Connection:
+def _open(path: str, mode: str, locks: str = "normal") -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)
     try:
         for setting in (f"locking_mode={locks}", f"journal_mode={mode}", f"wal_autocheckpoint={_CHECKPOINT_PAGES}"):

@@ -32,7 +32,7 @@ PROBES: Mapping[str, Probe] = {
         costs.write_before_commit,
         dbbench.amplification,
         dbbench.flags,
-        dbbench.killed,
+        dbbench.kill_while_filling,
         dbbench.log_arms,
         figures.one_clock,
         figures.one_measurement,

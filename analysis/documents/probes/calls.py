@@ -150,14 +150,14 @@ class _Counter:
     def _safe(self, function: Callable[..., int]) -> Callable[..., int]:
         """Return a wrapper that keeps an exception for the end of the block, and returns an I/O error instead."""
 
-        def called(*arguments: Any) -> int:
+        def call_hook(*arguments: Any) -> int:
             try:
                 return function(*arguments)
             except BaseException as error:  # noqa: BLE001 - a Ctrl-C that comes here must not be lost
                 self.raised = error
                 return _IOERR
 
-        return called
+        return call_hook
 
     def _get(self, name: bytes) -> Any:
         return _GetSystemCall(self._plain.get_system_call)(ctypes.addressof(self._plain), name)
@@ -224,14 +224,14 @@ def _library_path() -> str:
 
 @contextmanager
 def counting() -> Iterator[Calls]:
-    """Count the calls of every connection that `counted` opens inside the block."""
+    """Count the calls of every connection that `counting_connection` opens inside the block."""
     calls = Calls()
     with _counter().system_calls(calls):
         yield calls
 
 
-def counted(path: Path, **options: Any) -> sqlite3.Connection:
+def counting_connection(path: Path, **options: Any) -> sqlite3.Connection:
     """Return an autocommit connection whose calls are counted."""
     uri = f"{path.as_uri()}?vfs={_NAME.decode()}"
-    found: sqlite3.Connection = sqlite3.connect(uri, uri=True, isolation_level=None, **options)
-    return found
+    connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, isolation_level=None, **options)
+    return connection

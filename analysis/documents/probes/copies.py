@@ -6,7 +6,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from rig.analysis.documents.probes.databases import fill, insert, opened, row_count, size_bytes, wal_of
+from rig.analysis.documents.probes.databases import connect, fill, insert, row_count, size_bytes, wal_of
 from rig.analysis.documents.probes.probe import Figures
 
 _COMMITS = 50
@@ -15,7 +15,7 @@ _COMMITS = 50
 def without_log(folder: Path) -> Figures:
     """Copy a database in use with and without its WAL, as a killed process leaves it; then after a clean close."""
     path = folder / "live.db"
-    with closing(opened(path, journal_mode="wal")) as connection:
+    with closing(connect(path, journal_mode="wal")) as connection:
         fill(connection, 0)
         insert(connection, _COMMITS)
         (folder / "alone").mkdir()
@@ -35,7 +35,7 @@ def without_log(folder: Path) -> Figures:
 def when_there_is_a_log(folder: Path) -> Figures:
     """Look for the WAL file while a database is open, after a clean close, and after a process died."""
     path = folder / "seen.db"
-    with closing(opened(path, journal_mode="wal")) as connection:
+    with closing(connect(path, journal_mode="wal")) as connection:
         fill(connection, _COMMITS)
         while_open = size_bytes(wal_of(path))
         (folder / "died").mkdir()

@@ -6,19 +6,19 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.documents.probes.calls import counted
+from rig.analysis.documents.probes.calls import counting_connection
 
 Pragmas = dict[str, str | int]
 
 
-def opened(path: Path, **pragmas: str | int) -> sqlite3.Connection:
+def connect(path: Path, **pragmas: str | int) -> sqlite3.Connection:
     """Return a connection in autocommit that waits for no lock, with these pragmas set in their order."""
     return _set(sqlite3.connect(path, timeout=0, isolation_level=None), pragmas)
 
 
-def observed(path: Path, **pragmas: str | int) -> sqlite3.Connection:
+def connect_counting(path: Path, **pragmas: str | int) -> sqlite3.Connection:
     """Return such a connection whose calls are counted."""
-    return _set(counted(path, timeout=0), pragmas)
+    return _set(counting_connection(path, timeout=0), pragmas)
 
 
 def _set(connection: sqlite3.Connection, pragmas: Pragmas) -> sqlite3.Connection:
@@ -33,7 +33,7 @@ def pragma(connection: sqlite3.Connection, name: str, value: str | int = "") -> 
     return row[0] if row else None
 
 
-def refused(connection: sqlite3.Connection, statement: str) -> str:
+def refusal(connection: sqlite3.Connection, statement: str) -> str:
     """Execute a statement and return SQLite's words if it refuses, empty if it does not."""
     try:
         connection.execute(statement).fetchall()
@@ -79,7 +79,7 @@ def size_bytes(path: Path) -> int:
 
 def row_count(path: Path) -> int:
     """Return how many rows a new connection finds; -1 if it does not even find the table."""
-    connection = opened(path)
+    connection = connect(path)
     try:
         return int(connection.execute("SELECT count(*) FROM rows").fetchone()[0])
     except sqlite3.OperationalError:

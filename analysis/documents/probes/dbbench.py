@@ -68,51 +68,51 @@ def log_arms(folder: Path) -> Figures:
                 # The first round warms up.
                 if number:
                     rates[name].append(rate)
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in ("seq", "random", "batch"):
         interval = bootstrap(rates[f"{name}_nowal"], rates[f"{name}_wal"], seed=1)
-        found |= {f"{name}": interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+        figures |= {f"{name}": interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
     # What is left of the WAL's cost with the log in memory.
     kept = bootstrap(rates["seq_nowal"], rates["memory_wal"], seed=1)
     gain = median(rates["batch_wal"]) / median(rates["seq_wal"])
-    return {**found, "memory": kept.value, "memory_low": kept.low, "memory_high": kept.high, "batch_gain": gain}
+    return {**figures, "memory": kept.value, "memory_low": kept.low, "memory_high": kept.high, "batch_gain": gain}
 
 
 def amplification(folder: Path) -> Figures:
     """Fill with and without the WAL and take what RocksDB wrote to log and tables, and what stays on the disk."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, options in (("wal", {}), ("nowal", {"disable_wal": True})):
         for benchmark in ("fillseq", "fillrandom"):
             path = folder / f"{name}-{benchmark}"
-            said = _bench(path, f"{benchmark},flush,waitforcompaction", {**options, "statistics": True})
+            output = _bench(path, f"{benchmark},flush,waitforcompaction", {**options, "statistics": True})
             parts = (dbbench.LOG_BYTES, dbbench.FLUSHED_BYTES, dbbench.COMPACTED_BYTES)
-            written = {part: _counted(said, part) for part in parts}
+            written = {part: _statistic(output, part) for part in parts}
             user = _RECORDS * fills.RECORD_BYTES
-            found[f"{benchmark}_{name}"] = sum(written.values()) / user
-            found[f"log_{benchmark}_{name}"] = written[dbbench.LOG_BYTES] / user
-            tables = sum(one.stat().st_size for one in path.iterdir() if one.suffix == ".sst")
-            found[f"space_{benchmark}_{name}"] = tables / user
+            figures[f"{benchmark}_{name}"] = sum(written.values()) / user
+            figures[f"log_{benchmark}_{name}"] = written[dbbench.LOG_BYTES] / user
+            tables = sum(file.stat().st_size for file in path.iterdir() if file.suffix == ".sst")
+            figures[f"space_{benchmark}_{name}"] = tables / user
     return {
-        **found, "more_seq": found["fillseq_wal"] - found["fillseq_nowal"],
-        "more_random": found["fillrandom_wal"] - found["fillrandom_nowal"],
+        **figures, "more_seq": figures["fillseq_wal"] - figures["fillseq_nowal"],
+        "more_random": figures["fillrandom_wal"] - figures["fillrandom_nowal"],
     }  # fmt: skip
 
 
-def killed(folder: Path) -> Figures:
+def kill_while_filling(folder: Path) -> Figures:
     """Kill db_bench while it fills, and count what a new process finds of the records that it had reported."""
-    found: dict[str, int] = {}
+    figures: dict[str, int] = {}
     for name, options in (("wal", {}), ("nowal", {"disable_wal": True})):
         path = folder / name
         # The memtable holds everything, so the records that are found were in the log.
         words = _words(path, "fillseq", {**options, "num": _MANY, "write_buffer_size": 1 << 30})
-        reports = (_reported(words, seconds) for seconds in _KILLED_AFTER_S)
-        found[f"reported_{name}"] = next(filter(None, reports), 0)
-        said = _bench(path, "readseq", {"use_existing_db": True, "num": _MANY})
-        _, found[f"found_{name}"] = _reading(said, "readseq")
-    return found
+        reports = (_report_of_killed(words, seconds) for seconds in _KILLED_AFTER_S)
+        figures[f"reported_{name}"] = next(filter(None, reports), 0)
+        output = _bench(path, "readseq", {"use_existing_db": True, "num": _MANY})
+        _, figures[f"found_{name}"] = _reading(output, "readseq")
+    return figures
 
 
-def _reported(words: list[str], seconds: int) -> int:
+def _report_of_killed(words: list[str], seconds: int) -> int:
     """Run a program, kill it after `seconds`, and return how many records it had reported as written."""
     try:
         processes.run(["timeout", "--signal", "KILL", str(seconds), *words], timeout_s=_LIMIT_S)
@@ -123,18 +123,18 @@ def _reported(words: list[str], seconds: int) -> int:
 
 def _rate(path: Path, benchmark: str, options: Mapping[str, object]) -> float:
     """Return records per second; the database is removed."""
-    said = _bench(path, benchmark, options)
+    output = _bench(path, benchmark, options)
     shutil.rmtree(path)
-    return _reading(said, benchmark)[0]
+    return _reading(output, benchmark)[0]
 
 
-def _reading(said: str, benchmark: str) -> tuple[float, int]:
+def _reading(output: str, benchmark: str) -> tuple[float, int]:
     """Return records per second and how many there were; raise Unmeasurable if db_bench says neither."""
     try:
-        found = dbbench.reading(said, benchmark)
+        result = dbbench.reading(output, benchmark)
     except EngineError as error:
         raise Unmeasurable(str(error)) from None
-    return found.operations_per_s, found.count
+    return result.operations_per_s, result.count
 
 
 def _bench(path: Path, benchmarks: str, options: Mapping[str, object]) -> str:
@@ -148,8 +148,8 @@ def _words(path: Path, benchmarks: str, options: Mapping[str, object]) -> list[s
     return dbbench.command(str(path), benchmarks, given)
 
 
-def _counted(said: str, name: str) -> int:
+def _statistic(output: str, name: str) -> int:
     try:
-        return dbbench.statistic(said, name)
+        return dbbench.statistic(output, name)
     except EngineError as error:
         raise Unmeasurable(str(error)) from None

@@ -10,10 +10,10 @@ from pathlib import Path
 from rig.analysis.documents.probes.calls import VfsCall, counting
 from rig.analysis.documents.probes.databases import (
     Pragmas,
+    connect,
+    connect_counting,
     fill,
     insert,
-    observed,
-    opened,
     pragma,
     shm_of,
     size_bytes,
@@ -31,7 +31,7 @@ def first_checkpoint(folder: Path) -> Figures:
     frames = {}
     for name, pragmas in (("default", {}), ("tenth", {"wal_autocheckpoint": 100})):
         path = folder / f"{name}.db"
-        with closing(opened(path, journal_mode="wal", synchronous="off", **pragmas)) as connection:
+        with closing(connect(path, journal_mode="wal", synchronous="off", **pragmas)) as connection:
             fill(connection, 1)
             before = _digest(path)
             while _digest(path) == before and size_bytes(wal_of(path)) < 64 << 20:
@@ -43,7 +43,7 @@ def first_checkpoint(folder: Path) -> Figures:
 def manual_checkpoint(folder: Path) -> Figures:
     """Turn automatic checkpoints off, write past the threshold, and ask for one."""
     path = folder / "manual.db"
-    with closing(opened(path, journal_mode="wal", synchronous="off", wal_autocheckpoint=0)) as connection:
+    with closing(connect(path, journal_mode="wal", synchronous="off", wal_autocheckpoint=0)) as connection:
         fill(connection, 1)
         before = _digest(path)
         for _ in range(1100):
@@ -59,13 +59,13 @@ def manual_checkpoint(folder: Path) -> Figures:
 def reader_sees_log(folder: Path) -> Figures:
     """Commit a row without a checkpoint and read it over a new connection; then checkpoint under a reader."""
     path = folder / "log.db"
-    with closing(opened(path, journal_mode="wal")) as writer:
+    with closing(connect(path, journal_mode="wal")) as writer:
         fill(writer, 10)
         writer.execute("PRAGMA wal_checkpoint").fetchall()
         before = _digest(path)
         insert(writer, 1)
         unchanged = _digest(path) == before
-        with closing(opened(path)) as reader:
+        with closing(connect(path)) as reader:
             rows = reader.execute("SELECT count(*) FROM rows").fetchone()[0]
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM rows").fetchall()
@@ -77,7 +77,7 @@ def reader_sees_log(folder: Path) -> Figures:
 def truncation(folder: Path) -> Figures:
     """Look at the size of the WAL after each of ten automatic checkpoints; then cut it on purpose."""
     path = folder / "sizes.db"
-    with closing(opened(path, journal_mode="wal", synchronous="off", wal_autocheckpoint=50)) as connection:
+    with closing(connect(path, journal_mode="wal", synchronous="off", wal_autocheckpoint=50)) as connection:
         fill(connection, 1)
         shrunk, last, checkpoints, before = 0, 0, 0, _digest(path)
         while checkpoints < 10:
@@ -99,17 +99,17 @@ def truncation(folder: Path) -> Figures:
 
 def sizes_by_page(folder: Path) -> Figures:
     """Write 2,500 one-page transactions at three page sizes and look at how large the WAL got."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for size in (1024, 4096, 32768):
         path = folder / f"{size}.db"
         pragmas: Pragmas = {"page_size": size, "journal_mode": "wal", "synchronous": "off"}
-        with closing(opened(path, **pragmas)) as connection:
+        with closing(connect(path, **pragmas)) as connection:
             fill(connection, 1)
             for _ in range(2500):
                 connection.execute("UPDATE rows SET payload = randomblob(100)")
-            found[f"mib_{size}"] = size_bytes(wal_of(path)) / (1 << 20)
-    with closing(opened(folder / "default.db")) as connection:
-        return {**found, "page_size": pragma(connection, "page_size")}
+            figures[f"mib_{size}"] = size_bytes(wal_of(path)) / (1 << 20)
+    with closing(connect(folder / "default.db")) as connection:
+        return {**figures, "page_size": pragma(connection, "page_size")}
 
 
 def idle(folder: Path) -> Figures:
@@ -117,7 +117,7 @@ def idle(folder: Path) -> Figures:
     path = folder / "idle.db"
     with (
         counting() as calls,
-        closing(observed(path, journal_mode="wal", synchronous="normal")) as connection,
+        closing(connect_counting(path, journal_mode="wal", synchronous="normal")) as connection,
     ):
         fill(connection, 1)
         before = _digest(path)
@@ -135,34 +135,34 @@ def idle(folder: Path) -> Figures:
 
 def append_only(folder: Path) -> Figures:
     """Note the offset of every write to the WAL and to the database over 50 checkpoints, and over none."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, threshold in (("checkpoints", 20), ("none", 0)):
         path = folder / f"{name}.db"
         pragmas: Pragmas = {"journal_mode": "wal", "synchronous": "off", "wal_autocheckpoint": threshold}
-        with counting() as calls, closing(observed(path, **pragmas)) as connection:
+        with counting() as calls, closing(connect_counting(path, **pragmas)) as connection:
             fill(connection, 1)
             calls.take()
             for _ in range(20 * 50):
                 connection.execute("UPDATE rows SET payload = randomblob(100)")
             taken = calls.take().calls
-        found[f"share_{name}"] = _share_overwritten([one for one in taken if one.file == "wal"])
-        found[f"in_place_{name}"] = sum(one.what == "write" and one.file == "database" for one in taken)
-    return found
+        figures[f"share_{name}"] = _share_overwritten([call for call in taken if call.file == "wal"])
+        figures[f"in_place_{name}"] = sum(call.what == "write" and call.file == "database" for call in taken)
+    return figures
 
 
 def index_size(folder: Path) -> Figures:
     """Fill the WAL to 1,000 frames of 4 KiB and of 32 KiB, and to 5,000 of 4 KiB, and look at it and its index."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, size, frames in (("default", 4096, 1000), ("large_pages", 32768, 1000), ("long", 4096, 5000)):
         path = folder / f"{name}.db"
         pragmas: Pragmas = {"page_size": size, "journal_mode": "wal", "synchronous": "off", "wal_autocheckpoint": 0}
-        with closing(opened(path, **pragmas)) as connection:
+        with closing(connect(path, **pragmas)) as connection:
             fill(connection, 1)
             for _ in range(frames):
                 connection.execute("UPDATE rows SET payload = randomblob(100)")
-            found[f"wal_mib_{name}"] = size_bytes(wal_of(path)) / (1 << 20)
-            found[f"shm_kib_{name}"] = size_bytes(shm_of(path)) / 1024
-    return found
+            figures[f"wal_mib_{name}"] = size_bytes(wal_of(path)) / (1 << 20)
+            figures[f"shm_kib_{name}"] = size_bytes(shm_of(path)) / 1024
+    return figures
 
 
 def _share_overwritten(calls: list[VfsCall]) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from rig.analysis.documents.probes.databases import Pragmas, fill, opened, pragma
+from rig.analysis.documents.probes.databases import Pragmas, connect, fill, pragma
 from rig.analysis.documents.probes.probe import Figures
 from rig.analysis.judging.speed import bootstrap
 
@@ -33,18 +33,18 @@ def reads_beside_log(folder: Path) -> Figures:
                 # The first round warms up.
                 if number:
                     taken_s[name].append(took_s)
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in ("again", "1k", "10k"):
         interval = bootstrap(taken_s[name], taken_s["none"], seed=1)
-        found |= {f"ratio_{name}": interval.value, f"low_{name}": interval.low, f"high_{name}": interval.high}
-    return found
+        figures |= {f"ratio_{name}": interval.value, f"low_{name}": interval.low, f"high_{name}": interval.high}
+    return figures
 
 
 @contextmanager
 def _reader(path: Path, frames: int) -> Iterator[sqlite3.Connection]:
     """Make a database with a WAL of `frames` frames, and return a reader with a small cache."""
     pragmas: Pragmas = {"journal_mode": "wal", "synchronous": "off", "wal_autocheckpoint": 0}
-    with closing(opened(path, **pragmas)) as writer, closing(opened(path, cache_size=10)) as reader:
+    with closing(connect(path, **pragmas)) as writer, closing(connect(path, cache_size=10)) as reader:
         fill(writer, _ROWS)
         pragma(writer, "wal_checkpoint(TRUNCATE)")
         for number in range(frames):

@@ -50,17 +50,17 @@ def command(database: str, benchmarks: str, options: Mapping[str, object]) -> li
     return [PROGRAM, *(f"--{name}={word}" for name, word in words.items())]
 
 
-def reading(said: str, benchmark: str) -> BenchmarkResult:
+def reading(output: str, benchmark: str) -> BenchmarkResult:
     """Return what it said about a benchmark; raise EngineError if it said nothing, or used another form."""
-    for what, micros, rate, count in _RATE.findall(said):
+    for what, micros, rate, count in _RATE.findall(output):
         if what == benchmark:
             return BenchmarkResult(float(micros), float(rate), int(count))
     raise EngineError(f"this db_bench does not say how many operations {benchmark} made, or in another form: {_TRIED}")
 
 
-def statistic(said: str, name: str) -> int:
+def statistic(output: str, name: str) -> int:
     """Return one of RocksDB's statistics; raise EngineError if it is missing, because a missing one is not 0."""
-    found = re.search(rf"^{re.escape(name)} COUNT : (\d+)", said, re.MULTILINE)
-    if not found:
+    match = re.search(rf"^{re.escape(name)} COUNT : (\d+)", output, re.MULTILINE)
+    if not match:
         raise EngineError(f"this RocksDB has no statistic {name}, or in another form: {_TRIED}")
-    return int(found[1])
+    return int(match[1])

@@ -19,7 +19,8 @@ from itertools import cycle, islice
 from typing import Any
 
 from rig.contract.errors import EngineError
-from rig.speed.trials.replication import ArmTask, Metric, Stopwatch
+from rig.speed.trials.replication import ArmTask, Metric
+from rig.speed.trials.stopwatch import Stopwatch
 
 # At scale 1, as in the document S4.
 RECORDS = 1_000_000
@@ -68,17 +69,19 @@ class Binding:
 
 def carry_out(load: FillLoad, calls: Binding, task: ArmTask, watch: Stopwatch) -> int:
     """Carry out a load and count all but the amplifications; return the bytes of the records that were put."""
-    count, draws = task.scaled(RECORDS), random.Random(f"fills {task.seed}")
+    count, draws = task.scale_count(RECORDS), random.Random(f"fills {task.seed}")
     keys = [b"%0*d" % (KEY_BYTES, number) for number in range(count)]
     filled = keys if load.benchmark == IN_ORDER else draws.choices(keys, k=count)
     read = draws.choices(keys, k=count) if load.benchmark == READING else []
     records = zip(filled, cycle(_values(draws)), strict=False)
     with watch.running():
-        taken_ns = _put(records, calls) if load.batch_records == 1 else _written(records, load.batch_records, calls)
+        taken_ns = (
+            _put(records, calls) if load.batch_records == 1 else _write_batches(records, load.batch_records, calls)
+        )
         calls.settle()
         if read:
-            taken_ns, found = _got(read, calls)
-            watch.count("reads that found a record", found)
+            taken_ns, found_count = _got(read, calls)
+            watch.count("reads that found a record", found_count)
     watch.count("mib_per_s", count * RECORD_BYTES / (1 << 20) / taken_ns * 1e9)
     watch.count("us_per_operation", taken_ns / 1e3 / count)
     watch.count("transactions", count)
@@ -125,7 +128,7 @@ def _put(records: Iterable[tuple[bytes, bytes]], calls: Binding) -> int:
     return time.perf_counter_ns() - begin_ns
 
 
-def _written(records: Iterator[tuple[bytes, bytes]], batch_records: int, calls: Binding) -> int:
+def _write_batches(records: Iterator[tuple[bytes, bytes]], batch_records: int, calls: Binding) -> int:
     begin_ns = time.perf_counter_ns()
     while part := list(islice(records, batch_records)):
         with calls.write_batch() as batch:
@@ -137,8 +140,8 @@ def _written(records: Iterator[tuple[bytes, bytes]], batch_records: int, calls: 
 
 def _got(keys: Iterable[bytes], calls: Binding) -> tuple[int, int]:
     """Return how long the reads took, and how many found a record."""
-    get, found, begin_ns = calls.get, 0, time.perf_counter_ns()
+    get, found_count, begin_ns = calls.get, 0, time.perf_counter_ns()
     for key in keys:
         if get(key) is not None:
-            found += 1
-    return time.perf_counter_ns() - begin_ns, found
+            found_count += 1
+    return time.perf_counter_ns() - begin_ns, found_count

@@ -25,8 +25,9 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rig.analysis.documents.replications.connection import FILE, opened, read_back
-from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication, Stopwatch
+from rig.analysis.documents.replications.connection import FILE, connect, read_back
+from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication
+from rig.speed.trials.stopwatch import Stopwatch
 
 _WRITERS, _READERS = 12, 40
 _ROWS_OF_WRITER, _READS_OF_READER = 2000, 1000
@@ -68,11 +69,11 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
 
 
 def _verbatim(task: ArmTask, watch: Stopwatch, *, is_wal: bool) -> None:
-    connection = opened(task.directory, ["journal_mode=wal"] if is_wal else [])
+    connection = connect(task.directory, ["journal_mode=wal"] if is_wal else [])
     connection.execute(_TABLE)
     watch.reads_back(read_back(connection))
     connection.close()
-    rows, reads = task.scaled(_ROWS_OF_WRITER), task.scaled(_READS_OF_READER)
+    rows, reads = task.scale_count(_ROWS_OF_WRITER), task.scale_count(_READS_OF_READER)
     writers, readers = _Role(), _Role()
     with watch.running():
         begin_s = time.perf_counter()
@@ -82,8 +83,8 @@ def _verbatim(task: ArmTask, watch: Stopwatch, *, is_wal: bool) -> None:
                 choice = random.Random(f"{task.seed} {number}")
                 running.append(pool.submit(_read_all, task.directory, reads, choice, readers))
         taken_s = time.perf_counter() - begin_s
-    for one in running:
-        one.result()
+    for thread in running:
+        thread.result()
     # The script's calculation: nominal counts divided by one common time.
     watch.count("writes_per_s", _WRITERS * rows / taken_s)
     watch.count("reads_per_s", _READERS * reads / taken_s)
@@ -120,8 +121,8 @@ def _read_all(directory: str, count: int, choice: random.Random, role: _Role) ->
     try:
         connection = sqlite3.connect(f"{directory}/{FILE}")
         for _ in range(count):
-            found = connection.execute(_SELECT, (choice.randint(1, _ID_MAX),)).fetchone()
-            counts["absent" if found is None else "found"] += 1
+            row = connection.execute(_SELECT, (choice.randint(1, _ID_MAX),)).fetchone()
+            counts["absent" if row is None else "found"] += 1
         connection.close()
     except sqlite3.Error:
         counts["errors"] += 1
@@ -130,7 +131,7 @@ def _read_all(directory: str, count: int, choice: random.Random, role: _Role) ->
 
 def _honest(task: ArmTask, watch: Stopwatch, journal_mode: str, synchronous: str) -> None:
     pragmas = [f"journal_mode={journal_mode}", f"synchronous={synchronous}"]
-    connection = opened(task.directory, pragmas)
+    connection = connect(task.directory, pragmas)
     connection.execute("BEGIN")
     connection.execute(_TABLE)
     connection.executemany(_INSERT, ((f"Value {number}",) for number in range(_ID_MAX)))
@@ -153,8 +154,8 @@ def _honest(task: ArmTask, watch: Stopwatch, journal_mode: str, synchronous: str
         with ThreadPoolExecutor(_WRITERS + _READERS) as pool:
             running = [pool.submit(write) for _ in range(_WRITERS)]
             running += [pool.submit(read, number) for number in range(_READERS)]
-        for one in running:
-            one.result()
+        for thread in running:
+            thread.result()
     watch.count("writes_per_s", writers.counts["commits"] / (writers.ended_s - begin_s))
     watch.count("reads_per_s", readers.counts["found"] / (readers.ended_s - begin_s))
     watch.count("transactions", writers.counts["commits"])
@@ -210,19 +211,19 @@ def _read_until(
     counts = Counter[str]()
     while time.perf_counter() < end_s:
         try:
-            found = connection.execute(_SELECT, (choice.randint(1, committed.id_max),)).fetchone()
+            row = connection.execute(_SELECT, (choice.randint(1, committed.id_max),)).fetchone()
         except sqlite3.OperationalError as error:
             _require_busy(error)
             counts["busy"] += 1
         else:
-            counts["absent" if found is None else "found"] += 1
+            counts["absent" if row is None else "found"] += 1
     role.add(counts, [])
     connection.close()
 
 
 def _patient(directory: str, pragmas: Sequence[str] = ()) -> sqlite3.Connection:
     """Open the database while many others do so, then make every later wait for a lock short."""
-    connection = opened(directory, pragmas, timeout_s=_OPENING_S)
+    connection = connect(directory, pragmas, timeout_s=_OPENING_S)
     connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1e3)}").fetchall()
     return connection
 
@@ -234,7 +235,7 @@ def _require_busy(error: sqlite3.OperationalError) -> None:
 
 
 def _row_count(directory: str) -> int:
-    connection = opened(directory)
+    connection = connect(directory)
     (count,) = connection.execute("SELECT count(*) FROM test_table").fetchone()
     connection.close()
     return int(count)

@@ -13,7 +13,8 @@ import statistics
 import time
 
 from rig.engines.sqlite.driver import open_database
-from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication, Stopwatch
+from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication
+from rig.speed.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation, Table, Verb
 
 _SETTINGS = ("delete_full", "wal_full", "wal_normal", "wal_off")
@@ -25,13 +26,13 @@ _VALUE_CHARS = 80
 
 def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Fill the table, and insert single rows."""
-    settings, size = _parted(task.arm)
+    settings, size = _parts_of(task.arm)
     journal_mode, _, synchronous = settings.partition("_")
     database = open_database(task.directory, {"journal_mode": journal_mode, "synchronous": synchronous})
-    filled = task.scaled(size)
+    filled = task.scale_count(size)
     database.create((_TABLE,), [_row(task.seed, key) for key in range(1, filled + 1)])
     watch.reads_back(database.settings())
-    rows = [_row(task.seed, key) for key in range(filled + 1, filled + 1 + task.scaled(_INSERTS))]
+    rows = [_row(task.seed, key) for key in range(filled + 1, filled + 1 + task.scale_count(_INSERTS))]
     taken_ns = []
     with watch.running():
         for row in rows:
@@ -47,7 +48,7 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     watch.count("user_bytes", sum(row.user_bytes for row in rows))
 
 
-def _parted(arm: str) -> tuple[str, int]:
+def _parts_of(arm: str) -> tuple[str, int]:
     settings, _, words = arm.partition(", ")
     return settings, int(words.split()[0])
 

@@ -14,8 +14,9 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
-from rig.analysis.documents.replications.connection import opened, read_back
-from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication, Stopwatch
+from rig.analysis.documents.replications.connection import connect, read_back
+from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication
+from rig.speed.trials.stopwatch import Stopwatch
 
 _FEEDS, _ITEMS_OF_FEED = 100, 20
 _TEXT = "An item of a feed, as long as a short summary usually is. " * 8
@@ -29,13 +30,13 @@ _BASE = "delete-1k-full"
 
 def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Make a database of feeds, open it again, and update every feed once."""
-    feeds = task.scaled(_FEEDS)
-    connection = opened(task.directory, _pragmas(task.arm))
+    feeds = task.scale_count(_FEEDS)
+    connection = connect(task.directory, _pragmas(task.arm))
     _fill(connection, feeds)
     connection.close()
-    connection = opened(task.directory, _pragmas(task.arm))
+    connection = connect(task.directory, _pragmas(task.arm))
     watch.reads_back(read_back(connection))
-    statements = [one for feed in range(feeds) for one in _update(feed, feeds)]
+    statements = [statement for feed in range(feeds) for statement in _update(feed, feeds)]
     taken_ns = []
     with watch.running():
         for statement, values in statements:
@@ -48,11 +49,9 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     watch.count("seconds", sum(taken_ns) / 1e9)
     watch.count("transactions", len(statements))
     watch.count("rows", len(statements))
-    watch.count("user_bytes", sum(_bytes(value) for _, values in statements for value in values))
-
-
-def _bytes(value: int | str) -> int:
-    return 8 if isinstance(value, int) else len(value)
+    watch.count(
+        "user_bytes", sum(8 if isinstance(value, int) else len(value) for _, values in statements for value in values)
+    )
 
 
 def _pragmas(arm: str) -> list[str]:

@@ -20,8 +20,9 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 
-from rig.analysis.documents.replications.connection import opened, read_back
-from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication, Stopwatch
+from rig.analysis.documents.replications.connection import connect, read_back
+from rig.speed.trials.replication import ArmTask, Figure, Metric, Replication
+from rig.speed.trials.stopwatch import Stopwatch
 
 _PROCESSES, _INSERTS = 3, 2500
 _TABLE = "CREATE TABLE result (number INTEGER, made TIMESTAMP DEFAULT CURRENT_TIMESTAMP, short TEXT, text TEXT)"
@@ -40,11 +41,11 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     journal_mode, _, attribute = task.arm.partition("-")
     if attribute:
         _set(task.directory, _ATTRIBUTES[attribute])
-    connection = opened(task.directory, [f"journal_mode={journal_mode}"])
+    connection = connect(task.directory, [f"journal_mode={journal_mode}"])
     connection.execute(_TABLE)
     watch.reads_back(read_back(connection))
     connection.close()
-    count = task.scaled(_INSERTS)
+    count = task.scale_count(_INSERTS)
     context = multiprocessing.get_context("fork")
     taken_ns = list[int]()
     with watch.running():
@@ -65,7 +66,7 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     watch.count("user_bytes", sum(8 + 4 + 16 for _ in taken_ns))
 
 
-def hindrance(arm: str, directory: str) -> str:
+def obstacle(arm: str, directory: str) -> str:
     """Return why an attribute cannot be set here; empty if it can."""
     attribute = arm.partition("-")[2]
     if not attribute:
@@ -86,17 +87,17 @@ def _is_compressed(directory: str) -> bool:
     with tempfile.TemporaryFile(dir=directory) as file:
         file.write(bytes(_TRIAL_BYTES))
         file.flush()
-        found = array.array("B", _FIEMAP.pack(0, _TRIAL_BYTES, _FIEMAP_SYNC, 0, 1, 0) + bytes(_EXTENT.size))
+        mapping = array.array("B", _FIEMAP.pack(0, _TRIAL_BYTES, _FIEMAP_SYNC, 0, 1, 0) + bytes(_EXTENT.size))
         try:
-            fcntl.ioctl(file, _GET_EXTENTS, found)
+            fcntl.ioctl(file, _GET_EXTENTS, mapping)
         except OSError:  # this file system does not say, and so far no such file system can compress
             return False
-    flags: int = _EXTENT.unpack_from(found, _FIEMAP.size)[-1]
+    flags: int = _EXTENT.unpack_from(mapping, _FIEMAP.size)[-1]
     return bool(flags & _ENCODED)
 
 
 def _insert(pipe: Connection, directory: str, number: int, count: int) -> None:
-    connection = opened(directory)
+    connection = connect(directory)
     taken_ns = []
     for each in range(count):
         begin_ns = time.perf_counter_ns()
@@ -119,9 +120,9 @@ def _set(directory: str, attribute: int) -> None:
 
 
 def _attributes(descriptor: int) -> int:
-    found = array.array("l", [0])
-    fcntl.ioctl(descriptor, _GET_ATTRIBUTES, found)
-    return found[0]
+    attributes = array.array("l", [0])
+    fcntl.ioctl(descriptor, _GET_ATTRIBUTES, attributes)
+    return attributes[0]
 
 
 # Arm -> the document's seconds and line.
@@ -140,5 +141,5 @@ REPLICATION = Replication(
         if arm != "delete"
     ),
     carry_out=carry_out,
-    hindrance=hindrance,
+    obstacle=obstacle,
 )

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from rig.analysis.documents.replications import dbbench, fills
 from rig.engines.rocksdb import options
-from rig.speed.trials.replication import ArmTask, Figure, Replication, Stopwatch
+from rig.speed.trials.replication import ArmTask, Figure, Replication
+from rig.speed.trials.stopwatch import Stopwatch
 
 # Arm -> the document's line and figures, in the order of the metrics. Its throughput is in MB/s.
 _ROWS = {
@@ -31,7 +32,7 @@ _BASES = {"fillrandom-nowal": "fillseq-nowal", "fillseq-wal": "fillseq-nowal", "
 def replication(
     about: str,
     carry_out: Callable[[ArmTask, Stopwatch], None],
-    hindrance: Callable[[], str],
+    obstacle: Callable[[], str],
     further: Sequence[str],
     prefix: str = "",
 ) -> Replication:
@@ -51,7 +52,7 @@ def replication(
         ),
         carry_out=carry_out,
         bases={prefix + arm: prefix + base for arm, base in (_BASES | pairs).items()},
-        hindrance=lambda _arm, _directory: hindrance(),
+        obstacle=lambda _arm, _directory: obstacle(),
         needed_bytes=1 << 30,
     )
 
@@ -60,9 +61,9 @@ def tell(path: Path, statistics: str, user_bytes: int, watch: Stopwatch, **versi
     """Note further versions and the settings that RocksDB itself wrote down, and count the amplifications."""
     logged = dbbench.statistic(statistics, dbbench.LOG_BYTES)
     tables = sum(dbbench.statistic(statistics, name) for name in (dbbench.FLUSHED_BYTES, dbbench.COMPACTED_BYTES))
-    has = options.parsed(max(path.glob("OPTIONS-*")).read_text())
+    has = options.parse(max(path.glob("OPTIONS-*")).read_text())
     names = ("rocksdb_version", "write_buffer_size", "compression")
     wal = "written" if logged else "not written"
     watch.reads_back({"wal": wal, **{name: has[name] for name in names}, **versions})
-    space_bytes = sum(one.stat().st_size for one in path.glob("*.sst"))
+    space_bytes = sum(table.stat().st_size for table in path.glob("*.sst"))
     fills.count_amplifications(watch, user_bytes, space_bytes=space_bytes, log_bytes=logged, table_bytes=tables)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rig.analysis.documents.replications import dbbench, fills, s4
 from rig.contract.errors import EngineError
-from rig.speed.trials.replication import ArmTask, Stopwatch
+from rig.speed.trials.replication import ArmTask
+from rig.speed.trials.stopwatch import Stopwatch
 
 _LIMIT_S = 3600
 _THREAD_COUNT = 8
@@ -24,14 +25,14 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     """Fill a database, and wait until it compacts no more."""
     benchmark, log, *more = task.arm.split("-")
     path = Path(task.directory, "db")
-    record_count = task.scaled(fills.RECORDS)
+    record_count = task.scale_count(fills.RECORDS)
     options = {
         "num": record_count,
-        "write_buffer_size": task.scaled(fills.BUFFER_BYTES),
+        "write_buffer_size": task.scale_count(fills.BUFFER_BYTES),
         "disable_wal": log == "nowal",
         "seed": task.seed,
         "statistics": True,
-        **_shaped(more, record_count),
+        **_shape_options(more, record_count),
     }
     is_read = benchmark == fills.READING
     filling = fills.AT_RANDOM if is_read else benchmark
@@ -41,17 +42,17 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     if done.returncode:
         raise EngineError(f"{dbbench.PROGRAM} ended with {done.returncode}: {done.stderr.strip()[-200:]}")
-    found = dbbench.reading(done.stdout, benchmark)
+    result = dbbench.reading(done.stdout, benchmark)
     user_bytes = dbbench.reading(done.stdout, filling).count * fills.RECORD_BYTES
     s4.tell(path, done.stdout + done.stderr, user_bytes, watch)
-    watch.count("mib_per_s", found.mib_per_s)
-    watch.count("us_per_operation", found.micros_per_operation)
-    watch.count("transactions", found.count)
-    watch.count("rows", found.count)
+    watch.count("mib_per_s", result.mib_per_s)
+    watch.count("us_per_operation", result.micros_per_operation)
+    watch.count("transactions", result.count)
+    watch.count("rows", result.count)
     watch.count("user_bytes", user_bytes)
 
 
-def _shaped(words: Sequence[str], record_count: int) -> dict[str, int]:
+def _shape_options(words: Sequence[str], record_count: int) -> dict[str, int]:
     """Return the options that write as many records in another shape."""
     if words == [fills.BATCH]:
         return {"batch_size": fills.RECORDS_OF_BATCH}

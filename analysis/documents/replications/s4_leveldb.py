@@ -14,7 +14,8 @@ from typing import Any
 
 from rig.analysis.documents.replications import fills
 from rig.engines.leveldb import accounts
-from rig.speed.trials.replication import ArmTask, Replication, Stopwatch
+from rig.speed.trials.replication import ArmTask, Replication
+from rig.speed.trials.stopwatch import Stopwatch
 
 _PACKAGE = "plyvel"
 _FIRST, _FILLING, _READING = (f"leveldb-{load}" for load in (fills.IN_ORDER, fills.AT_RANDOM, fills.READING))
@@ -30,15 +31,15 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
 
     _, benchmark, *shape = task.arm.split("-")
     load, path = fills.FillLoad.of(benchmark, shape), Path(task.directory, "db")
-    buffer_bytes = max(task.scaled(fills.BUFFER_BYTES), _BUFFER_BYTES_MIN)
+    buffer_bytes = max(task.scale_count(fills.BUFFER_BYTES), _BUFFER_BYTES_MIN)
     database = plyvel.DB(str(path), create_if_missing=True, write_buffer_size=buffer_bytes)
     calls = fills.Binding(database.put, database.get, database.write_batch, partial(_settle, database))
     user_bytes = fills.carry_out(load, calls, task, watch)
     # The tables in use at this moment: reads may have started a compaction that still runs.
     space_bytes = sum(map(sum, accounts.levels(_tables(database)).values()))
-    said = (path / "LOG").read_text()
-    tables = accounts.flushed_bytes(said) + accounts.compacted_bytes(said)
-    logged = accounts.log_bytes(fills.RECORD_BYTES, load.batch_records, task.scaled(fills.RECORDS))
+    info_log = (path / "LOG").read_text()
+    tables = accounts.flushed_bytes(info_log) + accounts.compacted_bytes(info_log)
+    logged = accounts.log_bytes(fills.RECORD_BYTES, load.batch_records, task.scale_count(fills.RECORDS))
     # LevelDB does not show its options, so this is the buffer size as given.
     versions = {"version": plyvel.__leveldb_version__, "binding": plyvel.__version__}
     watch.reads_back({**versions, "write_buffer_size": str(buffer_bytes)})
@@ -60,8 +61,8 @@ def _settle(database: Any) -> None:
 
 
 def _tables(database: Any) -> str:
-    found: bytes = database.get_property(accounts.SSTABLES)
-    return found.decode()
+    tables: bytes = database.get_property(accounts.SSTABLES)
+    return tables.decode()
 
 
 REPLICATION = Replication(
@@ -74,6 +75,6 @@ REPLICATION = Replication(
     figures=(),
     carry_out=carry_out,
     bases={f"{_FILLING}-{fills.BATCH}": _FILLING, _READING: _READING},
-    hindrance=lambda _arm, _directory: fills.missing(_PACKAGE),
+    obstacle=lambda _arm, _directory: fills.missing(_PACKAGE),
     needed_bytes=1 << 30,
 )

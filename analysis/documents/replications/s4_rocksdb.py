@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.documents.replications import fills, s4
-from rig.speed.trials.replication import ArmTask, Stopwatch
+from rig.speed.trials.replication import ArmTask
+from rig.speed.trials.stopwatch import Stopwatch
 
 _PREFIX = "binding-"
 _PACKAGE = "rocksdict"
@@ -33,7 +34,7 @@ def carry_out(task: ArmTask, watch: Stopwatch) -> None:
     path = Path(task.directory, "db")
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(create_if_missing=True)
-    options.set_write_buffer_size(task.scaled(fills.BUFFER_BYTES))
+    options.set_write_buffer_size(task.scale_count(fills.BUFFER_BYTES))
     options.enable_statistics()
     writes = rocksdict.WriteOptions()
     writes.disable_wal = log == "nowal"

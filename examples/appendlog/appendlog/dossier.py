@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise, matters
-from rig.contract.arms import CLOCK_FAULTS, FORGETTING_FAULTS
+from rig.contract.faultspecs import CLOCK_FAULTS, FORGETTING_FAULTS
 
 _SOURCE = "examples/appendlog/appendlog/driver.py [SRC]"
 CONTROLS = Controls(must_lose=dict.fromkeys((*FORGETTING_FAULTS, *CLOCK_FAULTS, "livecut-cache"), ("never",)))

@@ -36,7 +36,7 @@ class AppendLog:
 
     def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
         """Write the first record, and make the file's name durable with it."""
-        self._append([["table", table.name] for table in tables] + [_packed(row) for row in rows])
+        self._append([["table", table.name] for table in tables] + [_pack(row) for row in rows])
         if self._sync == "always":
             folder = os.open(self._directory, os.O_RDONLY)
             os.fsync(folder)
@@ -44,7 +44,7 @@ class AppendLog:
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """Append one record; with sync=always return when it is durable."""
-        self._append([_packed(operation) for operation in operations])
+        self._append([_pack(operation) for operation in operations])
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of those of the tables that exist."""
@@ -101,5 +101,5 @@ def _records(data: bytes) -> Iterator[tuple[list[Any], int]]:
         begin += _HEADER.size + length
 
 
-def _packed(operation: Operation) -> list[Any]:
+def _pack(operation: Operation) -> list[Any]:
     return [str(operation.verb), operation.table, operation.key, list(operation.row)]

@@ -12,10 +12,10 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _written_back(file: int) -> None:
+def _write_back(file: int) -> None:
     """Write a file back as sync_file_range(2) does, without a flush of the disk."""
     end = os.fstat(file).st_size
-    _checked(_libc.sync_file_range(file, *map(ctypes.c_long, (0, end)), _WAIT_BEFORE | _WRITE | _WAIT_AFTER))
+    _check(_libc.sync_file_range(file, *map(ctypes.c_long, (0, end)), _WAIT_BEFORE | _WRITE | _WAIT_AFTER))
 
 
 def _nothing(_: int) -> None:
@@ -24,7 +24,7 @@ def _nothing(_: int) -> None:
 
 # The calls after a write to a file.
 AFTER: Mapping[str, Callable[[int], None]] = {
-    "none": _nothing, "range": _written_back, "fdatasync": os.fdatasync, "fsync": os.fsync, "odsync": _nothing,
+    "none": _nothing, "range": _write_back, "fdatasync": os.fdatasync, "fsync": os.fsync, "odsync": _nothing,
 }  # fmt: skip
 # The flags with which a file is opened for such a call.
 FLAGS: Mapping[str, int] = {"odsync": os.O_DSYNC}
@@ -32,7 +32,7 @@ FLAGS: Mapping[str, int] = {"odsync": os.O_DSYNC}
 
 def punch(file: int, offset: int, length: int) -> None:
     """Make a hole in a file, which keeps its size."""
-    _checked(_libc.fallocate(file, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_long(offset), ctypes.c_long(length)))
+    _check(_libc.fallocate(file, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_long(offset), ctypes.c_long(length)))
 
 
 def sync_directory(directory: str) -> None:
@@ -84,7 +84,7 @@ def whole(count: int, data: bytes) -> None:
         raise OSError(f"{count} of {len(data)} bytes were written")
 
 
-def _checked(result: int) -> None:
+def _check(result: int) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -10,7 +10,7 @@ from rig.engines.files.names import Create, Link, Replace, Unlink
 from rig.engines.files.pattern import Pattern, PatternTask
 from rig.engines.files.records import Log, MappedSlots, Pair, Slots
 from rig.engines.files.space import Fallocate, Punch, Truncate
-from rig.engines.own import Start, Task
+from rig.engines.own import Reply, Start, Task
 
 _PATTERNS: Mapping[str, type[Pattern]] = {
     "append": Log, "overwrite": Slots, "mapped": MappedSlots, "replace": Replace, "create": Create, "link": Link,
@@ -25,11 +25,12 @@ class PatternSession:
         self._task = task
         self._pattern = _pattern(task)
 
-    def commit(self, number: int) -> None:
+    def commit(self, number: int) -> Reply:
         """Carry out a transaction; the first one makes all preparations."""
         if number == 1:
             self._pattern.prepare()
         self._pattern.carry_out(number)
+        return Reply()
 
     def settings(self) -> dict[str, str]:
         """Return the pattern, and the version of the kernel whose file system is measured."""
@@ -47,10 +48,10 @@ def session(start: Start, task: Task) -> PatternSession:  # noqa: ARG001 - there
 def recovered(start: Start, task: Task) -> Finding:  # noqa: ARG001 - there is no process to start
     """Return what is left of the pattern."""
     try:
-        found = _pattern(task).found()
+        inventory = _pattern(task).inventory()
     except OSError as error:
         return Finding(FindingKind.UNOPENABLE, detail=str(error))
-    return found if isinstance(found, Finding) else found.finding(task.transaction_count)
+    return inventory if isinstance(inventory, Finding) else inventory.finding(task.transaction_count)
 
 
 def _pattern(task: Task) -> Pattern:

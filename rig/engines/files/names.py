@@ -10,7 +10,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.engines.answers import Inventory
 from rig.engines.files.calls import content, durable_file, new_file, sync_directory, sync_file
 from rig.engines.files.pattern import PatternTask
-from rig.engines.files.sectors import NOBODY, authors, described, written
+from rig.engines.files.sectors import NOBODY, authors, describe, sectors_of
 
 # Two blocks and a part of one.
 _FILE_SECTORS = 18
@@ -29,10 +29,10 @@ class Create:
 
     def carry_out(self, number: int) -> None:
         """Create a file and write it."""
-        _made(self._task, _name(self._task, number), number)
+        _make(self._task, _name(self._task, number), number)
         _name_synced(self._task)
 
-    def found(self) -> Inventory:
+    def inventory(self) -> Inventory:
         """Return the files."""
         have, torn = set(), {}
         for number in _numbers(os.listdir(self._task.directory)):
@@ -40,7 +40,7 @@ class Create:
             if data == _data(self._task, number):
                 have.add(number)
             else:
-                torn[number] = f"has {described(self._task.seed, data)}"
+                torn[number] = f"has {describe(self._task.seed, data)}"
         return Inventory(frozenset(have), torn)
 
 
@@ -57,18 +57,18 @@ class Replace:
 
     def carry_out(self, number: int) -> None:
         """Write a new version and rename it."""
-        _made(self._task, self._other, number)
+        _make(self._task, self._other, number)
         os.rename(self._other, self._path)
         _name_synced(self._task)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return which version is there. Anything but a whole version is damage: the version before is gone, too."""
         if not os.path.exists(self._path):
             return Inventory(frozenset())
         data = content(self._path)
-        found = authors(self._task.seed, 0, data)
-        if len(found) != 1 or NOBODY in found or data != _data(self._task, number := min(found)):
-            return Finding(FindingKind.TORN, detail=f"no whole version, but {described(self._task.seed, data)}")
+        writers = authors(self._task.seed, 0, data)
+        if len(writers) != 1 or NOBODY in writers or data != _data(self._task, number := min(writers)):
+            return Finding(FindingKind.TORN, detail=f"no whole version, but {describe(self._task.seed, data)}")
         return Inventory(frozenset(range(1, number + 1)))
 
 
@@ -88,7 +88,7 @@ class Link:
         os.link(self._path, _name(self._task, number))
         _name_synced(self._task)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return the names; damage if any of them is not a name of the file."""
         numbers = _numbers(os.listdir(self._task.directory))
         for path in [_name(self._task, number) for number in sorted(numbers)]:
@@ -117,7 +117,7 @@ class Unlink:
         os.unlink(_name(self._task, number))
         _name_synced(self._task)
 
-    def found(self) -> Inventory:
+    def inventory(self) -> Inventory:
         """Return the names that are gone."""
         names = os.listdir(self._task.directory)
         if os.path.basename(self._path) not in names:
@@ -125,7 +125,7 @@ class Unlink:
         return Inventory(frozenset(range(1, self._task.count + 1)) - _numbers(names))
 
 
-def _made(task: PatternTask, path: str, number: int) -> None:
+def _make(task: PatternTask, path: str, number: int) -> None:
     new_file(path, _data(task, number))
     if task.after != "none":
         sync_file(path)
@@ -137,7 +137,7 @@ def _name_synced(task: PatternTask) -> None:
 
 
 def _data(task: PatternTask, number: int) -> bytes:
-    return written(task.seed, number, 0, _FILE_SECTORS)
+    return sectors_of(task.seed, number, 0, _FILE_SECTORS)
 
 
 def _name(task: PatternTask, number: int) -> str:

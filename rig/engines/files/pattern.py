@@ -38,5 +38,5 @@ class Pattern(Protocol):
     def carry_out(self, number: int) -> None:
         """Carry out a transaction, with the calls after it."""
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return which transactions are there, or the damage if that cannot be said; change nothing."""

@@ -10,7 +10,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.engines.answers import Inventory
 from rig.engines.files.calls import AFTER, FLAGS, content, durable_file, whole
 from rig.engines.files.pattern import PatternTask
-from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, authors, written
+from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, authors, sectors_of
 
 # Three sectors, so that most records share a block with another.
 _RECORD_SECTORS = 3
@@ -44,7 +44,7 @@ class Log:
         data = self._record(number)
         whole(os.write(self._file, data), data)
 
-    def found(self) -> Inventory:
+    def inventory(self) -> Inventory:
         """Return the records."""
         data, have, torn = content(self._path), set(), {}
         for number in range(1, -(-len(data) // _RECORD_BYTES) + 1):
@@ -56,7 +56,7 @@ class Log:
         return Inventory(frozenset(have), torn)
 
     def _record(self, number: int) -> bytes:
-        return written(self._task.seed, number, (number - 1) * _RECORD_SECTORS, _RECORD_SECTORS)
+        return sectors_of(self._task.seed, number, (number - 1) * _RECORD_SECTORS, _RECORD_SECTORS)
 
 
 class Slots:
@@ -69,7 +69,7 @@ class Slots:
 
     def prepare(self) -> None:
         """Make a file of slots that no transaction has written."""
-        durable_file(self._path, written(self._task.seed, 0, 0, _SLOT_COUNT * _SLOT_SECTORS))
+        durable_file(self._path, sectors_of(self._task.seed, 0, 0, _SLOT_COUNT * _SLOT_SECTORS))
         self._file = os.open(self._path, os.O_RDWR | FLAGS.get(self._task.after, 0))
 
     def carry_out(self, number: int) -> None:
@@ -78,7 +78,7 @@ class Slots:
         whole(os.pwrite(self._file, data, slot * _SLOT_BYTES), data)
         AFTER[self._task.after](self._file)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return what the slots show: a transaction is there if its slot holds it or a later transaction."""
         data = content(self._path)
         have: set[int] = set()
@@ -88,18 +88,18 @@ class Slots:
         if not data:
             return Inventory(frozenset())
         for slot in range(_SLOT_COUNT):
-            found = authors(self._task.seed, slot * _SLOT_SECTORS, data[slot * _SLOT_BYTES :][:_SLOT_BYTES])
+            writers = authors(self._task.seed, slot * _SLOT_SECTORS, data[slot * _SLOT_BYTES :][:_SLOT_BYTES])
             # Only transactions of this slot can have written here.
-            if NOBODY in found or any(number and self._slot_of(number) != slot for number in found):
+            if NOBODY in writers or any(number and self._slot_of(number) != slot for number in writers):
                 return Finding(FindingKind.FOREIGN, detail=f"slot {slot} holds what no transaction wrote there")
-            have.update(range(slot + 1, min(found) + 1, _SLOT_COUNT))
-            if len(found) > 1:
-                torn[max(found)] = f"slot {slot} holds parts of transactions {sorted(found)}"
+            have.update(range(slot + 1, min(writers) + 1, _SLOT_COUNT))
+            if len(writers) > 1:
+                torn[max(writers)] = f"slot {slot} holds parts of transactions {sorted(writers)}"
         return Inventory(frozenset(have), torn)
 
     def _slot(self, number: int) -> tuple[bytes, int]:
         slot = self._slot_of(number)
-        return written(self._task.seed, number, slot * _SLOT_SECTORS, _SLOT_SECTORS), slot
+        return sectors_of(self._task.seed, number, slot * _SLOT_SECTORS, _SLOT_SECTORS), slot
 
     @staticmethod
     def _slot_of(number: int) -> int:
@@ -139,12 +139,12 @@ class Pair:
         self._first.carry_out(number)
         self._second.write(number)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return the transactions that both files have up to the first gap; what only the second has is damage.
 
         The second file by itself has no promise, so a gap in it breaks nothing.
         """
-        first, second = self._first.found(), self._second.found()
+        first, second = self._first.inventory(), self._second.inventory()
         seen = second.have | second.torn.keys()
         if early := sorted(seen - first.have):
             words = f"the second file has transaction {early[0]} or a part of it, the first has not"

@@ -18,7 +18,7 @@ _KINDS_SHOWN = 4
 NOBODY = -1
 
 
-def written(seed: int, number: int, first: int, count: int) -> bytes:
+def sectors_of(seed: int, number: int, first: int, count: int) -> bytes:
     """Return `count` sectors of a transaction, from sector `first` of its file on; number 0 is the preparation."""
     return b"".join(_sector(seed, number, place) for place in range(first, first + count))
 
@@ -37,7 +37,7 @@ def authors(seed: int, first: int, data: bytes) -> set[int]:
     return {author(seed, first + at // SECTOR_BYTES, data[at : at + SECTOR_BYTES]) for at in offsets}
 
 
-def described(seed: int, data: bytes) -> str:
+def describe(seed: int, data: bytes) -> str:
     """Return what a file holds, for example `9216 bytes: 18 sectors of zeros`."""
     sectors = [data[at : at + SECTOR_BYTES] for at in range(0, len(data), SECTOR_BYTES)]
     kinds = Counter(_kind(seed, place, sector) for place, sector in enumerate(sectors))

@@ -8,7 +8,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.engines.answers import Inventory
 from rig.engines.files.calls import AFTER, content, durable_file, punch
 from rig.engines.files.pattern import PatternTask
-from rig.engines.files.sectors import SECTOR_BYTES, authors, written
+from rig.engines.files.sectors import SECTOR_BYTES, authors, sectors_of
 
 # Two blocks.
 _PART_SECTORS = 16
@@ -30,7 +30,7 @@ class _Parts:
 
     @property
     def _first(self) -> bytes:
-        return written(self._task.seed, 0, 0, self._task.count * _PART_SECTORS)
+        return sectors_of(self._task.seed, 0, 0, self._task.count * _PART_SECTORS)
 
     def carry_out(self, number: int) -> None:
         """Change one part."""
@@ -54,7 +54,7 @@ class Truncate(_Parts):
     def _change(self, number: int) -> None:
         os.ftruncate(self._file, (self._task.count - number) * _PART_BYTES)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return the parts that are gone; damage if what is left is not what was there."""
         if not os.path.exists(self._path):
             return Inventory(frozenset())
@@ -75,7 +75,7 @@ class Fallocate(_Parts):
     def _change(self, number: int) -> None:
         os.posix_fallocate(self._file, (number - 1) * _PART_BYTES, _PART_BYTES)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return the parts that are there; damage if one is not zeros, since that is somebody else's data."""
         parts = self._parts()
         if any(any(part) for part in parts):
@@ -90,7 +90,7 @@ class Punch(_Parts):
     def _change(self, number: int) -> None:
         punch(self._file, (number - 1) * _PART_BYTES, _PART_BYTES)
 
-    def found(self) -> Inventory | Finding:
+    def inventory(self) -> Inventory | Finding:
         """Return the holes; a part that is neither a hole nor unchanged counts as a hole in part."""
         have, torn = set(), {}
         for index, part in enumerate(self._parts()):

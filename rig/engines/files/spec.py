@@ -14,6 +14,7 @@ SPEC = Spec(
     strict=("append-fsync", "create-synced"),
     cross_checks=("append-fsync", "append-none"),
     warm=("append-fsync",),
+    immune=dict.fromkeys(("killcut", "secondcut"), "a pattern of file use recovers nothing that it could go on with"),
     is_witness=True,
     is_default=False,
 )

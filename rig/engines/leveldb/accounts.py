@@ -29,11 +29,11 @@ _BATCH_BYTES, _KIND_BYTES = 12, 1
 
 def flushed_bytes(info_log: str) -> int:
     """Return the bytes of the tables made from memory; raise EngineError if the log names no such table."""
-    found = _FLUSHED.findall(info_log)
-    if not found:
+    sizes = _FLUSHED.findall(info_log)
+    if not sizes:
         last = info_log.strip().rpartition("\n")[2]
         raise EngineError(f"LevelDB's info log names no table made from memory, or in another form; it ends: {last}")
-    return sum(map(int, found))
+    return sum(map(int, sizes))
 
 
 def compacted_bytes(info_log: str) -> int:
@@ -43,18 +43,18 @@ def compacted_bytes(info_log: str) -> int:
 
 def levels(sstables: str) -> dict[int, list[int]]:
     """Return the sizes of all tables by level; raise EngineError if the property has another form."""
-    found: dict[int, list[int]] = {}
+    by_level: dict[int, list[int]] = {}
     sizes: list[int] | None = None
     for line in sstables.split("\n"):
         if level := _LEVEL.fullmatch(line):
-            sizes = found[int(level[1])] = []
+            sizes = by_level[int(level[1])] = []
         elif (table := _TABLE.match(line)) and sizes is not None:
             sizes.append(int(table[1]))
         elif line:
             raise EngineError(f"LevelDB's property {SSTABLES.decode()} has the line {line!r}: take LevelDB 1.22")
-    if sorted(found) != list(range(_LEVELS)):
-        raise EngineError(f"LevelDB's property {SSTABLES.decode()} has levels {sorted(found)}: take LevelDB 1.22")
-    return found
+    if sorted(by_level) != list(range(_LEVELS)):
+        raise EngineError(f"LevelDB's property {SSTABLES.decode()} has levels {sorted(by_level)}: take LevelDB 1.22")
+    return by_level
 
 
 def is_settled(sizes: dict[int, list[int]]) -> bool:
@@ -70,13 +70,13 @@ def log_bytes(record_bytes: int, batch_records: int, count: int) -> int:
     taken = _KIND_BYTES + 2 + record_bytes
     at = 0
     for _ in range(count // batch_records):
-        at = _appended(at, _BATCH_BYTES + batch_records * taken)
+        at = _end_of_batch(at, _BATCH_BYTES + batch_records * taken)
     if rest := count % batch_records:
-        at = _appended(at, _BATCH_BYTES + rest * taken)
+        at = _end_of_batch(at, _BATCH_BYTES + rest * taken)
     return at
 
 
-def _appended(at: int, size: int) -> int:
+def _end_of_batch(at: int, size: int) -> int:
     """Return where a log ends after a batch of `size` bytes that begins at `at`; a batch may span several blocks."""
     is_first = True
     while size or is_first:

@@ -34,8 +34,8 @@ class LevelDatabase(KeyValueDatabase):
 
     def value(self, space: str, key: bytes) -> bytes | None:
         """Return the value under a key, or None."""
-        found: bytes | None = self._database.get(_prefix(space) + key, verify_checksums=True)
-        return found
+        value: bytes | None = self._database.get(_prefix(space) + key, verify_checksums=True)
+        return value
 
     def items(self, space: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the keys and values under a prefix."""

@@ -16,17 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase, role_by_name
+from rig.engines.syncs import Call, CallName, RoleNamer, SyncKind, SyncPhase, by_name, role_by_name
 
-KINDS: Mapping[str, SyncKind] = {
-    kind.name: kind
-    for kind in (
-        SyncKind("log-commit", "log", SyncPhase.COMMIT),
-        SyncKind("table", "table", SyncPhase.CHECKPOINT),
-        SyncKind("table-directory", "directory", SyncPhase.CHECKPOINT),
-        SyncKind("manifest", "manifest", SyncPhase.CHECKPOINT),
-    )
-}
+KINDS = by_name(
+    SyncKind("log-commit", "log", SyncPhase.COMMIT),
+    SyncKind("table", "table", SyncPhase.CHECKPOINT),
+    SyncKind("table-directory", "directory", SyncPhase.CHECKPOINT),
+    SyncKind("manifest", "manifest", SyncPhase.CHECKPOINT),
+)
 _KIND_OF = {kind.role: kind.name for kind in KINDS.values()}
 SAMPLE_TUNING: Mapping[str, str] = {}
 _ROLES = (
@@ -42,18 +39,11 @@ _SEQUENCES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Namer:
+class Namer(RoleNamer):
     """Names the syncs of one process after the role of the file."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings = settings
-
-    def begin(self) -> None:
-        """Begin a transaction; nothing is counted."""
-
-    def name(self, call: Call) -> str:
-        """Return the kind of a sync; empty for any other call."""
-        return _KIND_OF.get(call.role, "") if call.name is CallName.SYNC else ""
+    def __init__(self, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - as every namer
+        super().__init__(_KIND_OF)
 
 
 def role(path: str, directory: str) -> str:

@@ -47,8 +47,8 @@ class LmdbDatabase(KeyValueDatabase):
     def value(self, space: str, key: bytes) -> bytes | None:
         """Return the value under a key, or None."""
         with self._environment.begin() as transaction:
-            found: bytes | None = transaction.get(key, db=self._space(space))
-            return found
+            value: bytes | None = transaction.get(key, db=self._space(space))
+            return value
 
     def items(self, space: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the keys and values of a named database."""
@@ -89,14 +89,14 @@ class LmdbDatabase(KeyValueDatabase):
                 return [f"copy with compaction: {error}"]
         with self._environment.begin() as transaction, transaction.cursor() as cursor:
             names = [name.decode() for name, _ in cursor]
-        found = []
+        problems = []
         for name in names:
             database = self._space(name)
             with self._environment.begin() as transaction, transaction.cursor(db=database) as cursor:
                 counted, has = sum(1 for _ in cursor), transaction.stat(database)["entries"]
             if counted != has:
-                found.append(f"{name} has {counted} entries and counts {has}")
-        return found
+                problems.append(f"{name} has {counted} entries and counts {has}")
+        return problems
 
     def settings(self) -> dict[str, str]:
         """Return flags, sizes and versions, read back from the environment."""

@@ -14,15 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
+from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase, by_name
 
-KINDS: Mapping[str, SyncKind] = {
-    kind.name: kind
-    for kind in (
-        SyncKind("data-sync", "data", SyncPhase.COMMIT),
-        SyncKind("meta-sync", "data", SyncPhase.COMMIT),
-    )
-}
+KINDS = by_name(
+    SyncKind("data-sync", "data", SyncPhase.COMMIT),
+    SyncKind("meta-sync", "data", SyncPhase.COMMIT),
+)
 _FILES = frozenset({"data.mdb", "lock.mdb"})
 SAMPLE_TUNING: Mapping[str, str] = {}
 _SEQUENCES: Mapping[str, tuple[str, ...]] = {

@@ -26,7 +26,7 @@ class MariaConnection:
     """One connection as root over a socket; raise MariaError if it cannot be made."""
 
     def __init__(self, socket: str) -> None:
-        self._library = _loaded()
+        self._library = _load_library()
         self._connection: Any = self._library.mysql_init(None)
         self.is_lost = False
         self._library.mysql_options(self._connection, _CHARACTER_SET, b"utf8mb4")
@@ -68,7 +68,7 @@ class MariaConnection:
         return MariaError(" ".join(message.split()), number)
 
 
-def _loaded() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     library = ctypes.CDLL("libmariadb.so.3")
     pointer, number, size, text = ctypes.c_void_p, ctypes.c_uint, ctypes.c_ulong, ctypes.c_char_p
     for name, result, arguments in (

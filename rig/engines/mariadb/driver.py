@@ -44,9 +44,9 @@ class MariaDatabase(MariaSession):
         if not instance.exists(folder):
             instance.make(folder)
         self._names = [name for name in settings if name != options.SETTING]
-        self._server = instance.started(folder, options.variables(settings))
+        self._server = instance.start(folder, options.variables(settings))
         try:
-            super().__init__(instance.connected(folder))
+            super().__init__(instance.connect(folder))
         except MariaError as error:
             self._server.end(signal.SIGKILL)
             raise MariaError(f"{error}; the server: {self._server.words}", error.number) from None
@@ -63,7 +63,7 @@ class MariaDatabase(MariaSession):
                 self._connection.execute(statement)
         self.commit(rows)
         self._connection.execute(f"USE {instance.DATABASE}")
-        moved = (f"{_MAKING}.{name} TO {name}" for name in (statements.SQL.quoted(table.name) for table in tables))
+        moved = (f"{_MAKING}.{name} TO {name}" for name in (statements.SQL.quote_name(table.name) for table in tables))
         self._connection.execute(f"RENAME TABLE {', '.join(moved)}")
         # Under every setting, because data in the server's memory cannot be made durable from outside.
         self._connection.execute("FLUSH ENGINE LOGS")
@@ -71,30 +71,30 @@ class MariaDatabase(MariaSession):
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of the given tables; leave out tables that do not exist."""
         known = set(self._tables())
-        found = {}
+        content = {}
         for table in (table for table in tables if table.name in known):
             kinds = [kind for _, kind in table.columns]
-            rows = self._connection.execute(f"SELECT * FROM {statements.SQL.quoted(table.name)}")
-            found[table.name] = {
+            rows = self._connection.execute(f"SELECT * FROM {statements.SQL.quote_name(table.name)}")
+            content[table.name] = {
                 int(key): tuple(kind(value) for kind, value in zip(kinds, row, strict=True)) for key, *row in rows
             }
-        return found
+        return content
 
     def problems(self) -> list[str]:
         """Return what CHECK TABLE finds, and rows that refer to a missing row."""
-        found: list[str] = []
+        problems: list[str] = []
         names = self._tables()
         if names:
-            checked = self._connection.execute(f"CHECK TABLE {_listed(names)} EXTENDED")
-            found += [f"{table}: {words}" for table, _, kind, words in checked if (kind, words) != _SOUND]
+            checked = self._connection.execute(f"CHECK TABLE {_name_list(names)} EXTENDED")
+            problems += [f"{table}: {words}" for table, _, kind, words in checked if (kind, words) != _SOUND]
         for table, column, other in self._connection.execute(_REFERENCES):
             missing = (
-                f"SELECT t.id FROM {statements.SQL.quoted(table)} t"
-                f" WHERE NOT EXISTS (SELECT 1 FROM {statements.SQL.quoted(other)} o"
+                f"SELECT t.id FROM {statements.SQL.quote_name(table)} t"
+                f" WHERE NOT EXISTS (SELECT 1 FROM {statements.SQL.quote_name(other)} o"
                 f" WHERE o.id = t.{column}) LIMIT 5"
             )
-            found += [f"foreign key: {table} {key}" for (key,) in self._connection.execute(missing)]
-        return found
+            problems += [f"foreign key: {table} {key}" for (key,) in self._connection.execute(missing)]
+        return problems
 
     def settings(self) -> dict[str, str]:
         """Return variables and version, read back from the server."""
@@ -106,7 +106,7 @@ class MariaDatabase(MariaSession):
     def happen(self, kind: EventKind, variant: str) -> bool:  # noqa: ARG002 - there is one
         """Give free space back."""
         assert kind is EventKind.VACUUM
-        self._connection.execute(f"OPTIMIZE TABLE {_listed(self._tables())}")
+        self._connection.execute(f"OPTIMIZE TABLE {_name_list(self._tables())}")
         return True
 
     def rollback(self) -> None:
@@ -152,7 +152,7 @@ def open_database(directory: str, settings: Mapping[str, str]) -> MariaDatabase:
 
 def connected(directory: str) -> MariaSession:
     """Return a further connection to the server that runs on the data directory in a directory."""
-    return MariaSession(instance.connected(f"{directory}/{instance.FOLDER}"))
+    return MariaSession(instance.connect(f"{directory}/{instance.FOLDER}"))
 
 
 def is_fault(error: Exception) -> bool:
@@ -167,5 +167,5 @@ def is_mapped(name: str) -> bool:
     return name == _MAPPED
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(statements.SQL.quoted, names))
+def _name_list(names: Sequence[str]) -> str:
+    return ", ".join(map(statements.SQL.quote_name, names))

@@ -37,12 +37,12 @@ def make(folder: str) -> None:
     copy_durably(_original(), folder)
 
 
-def started(folder: str, given: Mapping[str, str]) -> Server:
+def start(folder: str, given: Mapping[str, str]) -> Server:
     """Return a server on a data directory, with these variables; raise ServerDown with the server's own words."""
     return Server(_command(folder, given), folder, _READY, _GRAVE)
 
 
-def connected(folder: str) -> MariaConnection:
+def connect(folder: str) -> MariaConnection:
     """Return a connection to the database on the server of a data directory."""
     connection = MariaConnection(_socket(folder))
     connection.execute(f"USE {DATABASE}")
@@ -72,7 +72,7 @@ def _original() -> str:
         os.mkdir(new)
         _bootstrap(new)
         # With this option a shutdown leaves nothing for the next start to do.
-        server = started(new, {**options.variables({options.SETTING: "default"}), "innodb_fast_shutdown": "0"})
+        server = start(new, {**options.variables({options.SETTING: "default"}), "innodb_fast_shutdown": "0"})
         connection = MariaConnection(_socket(new))
         connection.execute(f"CREATE DATABASE {DATABASE}")
         connection.close()

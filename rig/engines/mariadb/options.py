@@ -98,8 +98,11 @@ def arguments(given: Mapping[str, str]) -> list[str]:
 
 def word(has: Mapping[str, str]) -> str:
     """Return the word for the variables that a server has; if none fits, these variables."""
-    found = {name: has.get(name, "") for name in _DEFAULTS}
-    return next((one for one, different in _DIFFERENT.items() if found == {**_DEFAULTS, **different}), str(found))
+    values = {name: has.get(name, "") for name in _DEFAULTS}
+    return next(
+        (known_word for known_word, different in _DIFFERENT.items() if values == {**_DEFAULTS, **different}),
+        str(values),
+    )
 
 
 def is_logged_twice(settings: Mapping[str, str]) -> bool:

@@ -13,12 +13,12 @@ TABLES = "/usr/share/mariadb/mariadb_system_tables.sql"
 
 def home() -> str:
     """Return a folder for files outside the database; make it if it is missing."""
-    return _made(os.path.join(tempfile.gettempdir(), f"rig-mariadb-{os.getuid()}"))
+    return _make(os.path.join(tempfile.gettempdir(), f"rig-mariadb-{os.getuid()}"))
 
 
 def beside(folder: str) -> str:
     """Return the folder for a server's socket and temporary files; its name is short, and the same each time."""
-    return _made(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
+    return _make(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
 
 
 def identity() -> list[str]:
@@ -26,6 +26,6 @@ def identity() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
-def _made(path: str) -> str:
+def _make(path: str) -> str:
     os.makedirs(path, exist_ok=True)
     return path

@@ -33,8 +33,8 @@ class MariaSession:
     def row(self, table: str, key: int) -> Row | None:
         """Return the row under a key."""
         kinds = self._columns_of(table).values()
-        found = self._connection.execute(f"SELECT * FROM {statements.SQL.quoted(table)} WHERE id = {key}")
-        return tuple(kind(value) for kind, value in zip(kinds, found[0][1:], strict=True)) if found else None
+        rows = self._connection.execute(f"SELECT * FROM {statements.SQL.quote_name(table)} WHERE id = {key}")
+        return tuple(kind(value) for kind, value in zip(kinds, rows[0][1:], strict=True)) if rows else None
 
     def rollback(self) -> None:
         """Roll back the transaction that raised; raise MariaError if the server is gone."""
@@ -45,6 +45,6 @@ class MariaSession:
     def _columns_of(self, table: str) -> Mapping[str, type]:
         """Return the columns of a table besides its key, in order, each with the type of its values."""
         if table not in self._columns:
-            shown = self._connection.execute(f"SHOW COLUMNS FROM {statements.SQL.quoted(table)}")
+            shown = self._connection.execute(f"SHOW COLUMNS FROM {statements.SQL.quote_name(table)}")
             self._columns[table] = {name: statements.kind_of(kind) for name, kind, *_ in shown if name != "id"}
         return self._columns[table]

@@ -14,7 +14,7 @@ SQL = Dialect({int: "bigint", str: "mediumtext"}, quote="`")
 def of_row(operation: Operation, columns: Sequence[str]) -> str:
     """Return the statement of an operation on a row; `columns` are the columns besides the key."""
     assert operation.verb in ROW_VERBS
-    table = SQL.quoted(operation.table)
+    table = SQL.quote_name(operation.table)
     if operation.verb is Verb.DELETE:
         return f"DELETE FROM {table} WHERE id = {operation.key}"
     values = [_literal(value) for value in operation.row]

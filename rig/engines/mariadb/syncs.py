@@ -20,18 +20,15 @@ from collections.abc import Mapping
 
 from rig.engines.mariadb.instance import FOLDER
 from rig.engines.mariadb.options import SETTING
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
+from rig.engines.syncs import Call, CallName, RoleNamer, SyncKind, SyncPhase, by_name
 
-KINDS: Mapping[str, SyncKind] = {
-    kind.name: kind
-    for kind in (
-        SyncKind("redo-commit", "redo", SyncPhase.COMMIT),
-        SyncKind("binlog-commit", "binlog", SyncPhase.COMMIT),
-        SyncKind("redo-flush", "redo", SyncPhase.CHECKPOINT),
-        SyncKind("system", "system", SyncPhase.CHECKPOINT),
-        SyncKind("table", "table", SyncPhase.CHECKPOINT),
-    )
-}
+KINDS = by_name(
+    SyncKind("redo-commit", "redo", SyncPhase.COMMIT),
+    SyncKind("binlog-commit", "binlog", SyncPhase.COMMIT),
+    SyncKind("redo-flush", "redo", SyncPhase.CHECKPOINT),
+    SyncKind("system", "system", SyncPhase.CHECKPOINT),
+    SyncKind("table", "table", SyncPhase.CHECKPOINT),
+)
 SAMPLE_TUNING: Mapping[str, str] = {}
 _ROLES = (
     (re.compile(r"ib_logfile0"), "redo"),
@@ -54,23 +51,12 @@ _SEQUENCES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Namer:
+class Namer(RoleNamer):
     """Names the syncs of all threads of a server by the role of the file; for the log it matters who waits."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._kind_of = {
-            "redo": "redo-flush" if settings[SETTING] in _LAZY else "redo-commit",
-            "binlog": "binlog-commit",
-            "system": "system",
-            "table": "table",
-        }
-
-    def begin(self) -> None:
-        """Begin a transaction; nothing is counted."""
-
-    def name(self, call: Call) -> str:
-        """Return the kind of a sync; empty for any other call."""
-        return self._kind_of.get(call.role, "") if call.name is CallName.SYNC else ""
+        of_redo = "redo-flush" if settings[SETTING] in _LAZY else "redo-commit"
+        super().__init__({kind.role: kind.name for kind in KINDS.values()} | {"redo": of_redo})
 
 
 def role(path: str, directory: str) -> str:

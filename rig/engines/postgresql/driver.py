@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from rig.engines.postgresql import cluster, options
 from rig.engines.postgresql.libpq import PostgresError
-from rig.engines.postgresql.server import started
 from rig.engines.postgresql.session import PostgresSession
 from rig.engines.server import ServerDown
 from rig.workloads.events import EventKind
@@ -45,9 +44,9 @@ class PostgresDatabase(PostgresSession):
             cluster.make(folder)
         self._parameters = options.parameters(settings)
         self._names = [name for name in settings if name != options.SETTING]
-        self._server = started(folder, self._parameters)
+        self._server = cluster.start(folder, self._parameters)
         try:
-            super().__init__(cluster.connected(folder))
+            super().__init__(cluster.connect(folder))
         except PostgresError as error:
             self._server.end(signal.SIGQUIT)
             raise PostgresError(f"{error}; the server: {self._server.words}", error.state) from None
@@ -64,29 +63,29 @@ class PostgresDatabase(PostgresSession):
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of the given tables; leave out tables that do not exist."""
         known = {name for (name,) in self._connection.execute(_TABLES)}
-        found = {}
+        content = {}
         for table in (table for table in tables if table.name in known):
             kinds = [kind for _, kind in table.columns]
             rows = self._connection.execute(f"SELECT * FROM {table.name}")
-            found[table.name] = {
+            content[table.name] = {
                 int(key): tuple(kind(value) for kind, value in zip(kinds, row, strict=True)) for key, *row in rows
             }
-        return found
+        return content
 
     def problems(self) -> list[str]:
         """Return what amcheck finds in tables and indexes, and rows that refer to a missing row."""
-        found = [" ".join(row) for row in self._connection.execute(_HEAPS)]
+        problems = [" ".join(row) for row in self._connection.execute(_HEAPS)]
         self._connection.execute(_INDEXES)
         self._connection.execute(_CATALOGUE)
         for table, column, other in self._connection.execute(_REFERENCES):
             missing = f"SELECT id FROM {table} WHERE NOT EXISTS (SELECT FROM {other} o WHERE o.id = {column}) LIMIT 5"
-            found += [f"foreign key: {table} {key}" for (key,) in self._connection.execute(missing)]
-        return found
+            problems += [f"foreign key: {table} {key}" for (key,) in self._connection.execute(missing)]
+        return problems
 
     def settings(self) -> dict[str, str]:
         """Return parameters and version, read back from the server."""
-        has = {name: self._shown(name) for name in (*options.READ_BACK, *self._names)}
-        return {options.SETTING: options.word(has), **has, "version": self._shown("server_version").split()[0]}
+        has = {name: self._show(name) for name in (*options.READ_BACK, *self._names)}
+        return {options.SETTING: options.word(has), **has, "version": self._show("server_version").split()[0]}
 
     def happen(self, kind: EventKind, variant: str) -> bool:
         """Give free space back."""
@@ -126,7 +125,7 @@ class PostgresDatabase(PostgresSession):
         self._connection.close()
         self._server.end(signal.SIGQUIT)
 
-    def _shown(self, name: str) -> str:
+    def _show(self, name: str) -> str:
         ((value,),) = self._connection.execute(f"SHOW {name}")
         return value
 
@@ -138,7 +137,7 @@ def open_database(directory: str, settings: Mapping[str, str]) -> PostgresDataba
 
 def connected(directory: str) -> PostgresSession:
     """Return a further connection to the server that runs on the cluster in a directory."""
-    return PostgresSession(cluster.connected(f"{directory}/{cluster.FOLDER}"))
+    return PostgresSession(cluster.connect(f"{directory}/{cluster.FOLDER}"))
 
 
 def is_fault(error: Exception) -> bool:

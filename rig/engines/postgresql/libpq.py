@@ -29,7 +29,7 @@ class PostgresConnection:
     """One connection; raise PostgresError if it cannot be made."""
 
     def __init__(self, **parameters: str) -> None:
-        self._libpq = _loaded()
+        self._libpq = _load_library()
         words = " ".join(f"{name}='{value}'" for name, value in parameters.items())
         self._connection: Any = self._libpq.PQconnectdb(words.encode())
         if self._libpq.PQstatus(self._connection) != _CONNECTION_OK:
@@ -84,7 +84,7 @@ def _one_line(text: bytes) -> str:
     return " ".join(text.decode(errors="replace").split())
 
 
-def _loaded() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     library = ctypes.CDLL("libpq.so.5")
     pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     for name, result, arguments in (

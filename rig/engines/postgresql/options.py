@@ -62,8 +62,11 @@ def parameters(settings: Mapping[str, str]) -> dict[str, str]:
 
 def word(has: Mapping[str, str]) -> str:
     """Return the word for the parameters that a server has; if none fits, these parameters."""
-    found = {name: has.get(name, "") for name in _DEFAULTS}
-    return next((one for one, different in _DIFFERENT.items() if found == {**_DEFAULTS, **different}), str(found))
+    values = {name: has.get(name, "") for name in _DEFAULTS}
+    return next(
+        (known_word for known_word, different in _DIFFERENT.items() if values == {**_DEFAULTS, **different}),
+        str(values),
+    )
 
 
 def syncs_commits(settings: Mapping[str, str]) -> bool:

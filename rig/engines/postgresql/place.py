@@ -19,21 +19,21 @@ _LIMIT_S = 600
 @cache
 def program(name: str) -> str:
     """Return the path of a program of the newest PostgreSQL here; raise FileNotFoundError if it is missing."""
-    found = sorted(glob(f"{_PROGRAMS}/{name}"), key=lambda path: float(path.split("/")[-3]))
-    if not found:
+    paths = sorted(glob(f"{_PROGRAMS}/{name}"), key=lambda path: float(path.split("/")[-3]))
+    if not paths:
         raise FileNotFoundError(f"no {_PROGRAMS}/{name}; PostgreSQL is not installed")
-    return found[-1]
+    return paths[-1]
 
 
 @cache
 def home() -> str:
     """Return a folder for files outside the database, which the server may write to; make it if it is missing."""
-    return _owned(os.path.join(tempfile.gettempdir(), f"rig-postgresql-{os.getuid()}"))
+    return _own_folder(os.path.join(tempfile.gettempdir(), f"rig-postgresql-{os.getuid()}"))
 
 
 def sockets(folder: str) -> str:
     """Return the folder for the socket of a cluster's server; its name is short, and the same each time."""
-    return _owned(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
+    return _own_folder(f"{home()}/{hashlib.blake2b(folder.encode(), digest_size=4).hexdigest()}")
 
 
 def identity() -> dict[str, Any]:
@@ -52,7 +52,7 @@ def run(command: list[str]) -> None:
         raise RuntimeError(f"{command[0]} ended with exit code {done.returncode}: {words}")
 
 
-def _owned(path: str) -> str:
+def _own_folder(path: str) -> str:
     """Return the path of a folder of the server's user; make it if it is missing."""
     if not os.path.isdir(path):
         os.mkdir(path)

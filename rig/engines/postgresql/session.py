@@ -31,8 +31,8 @@ class PostgresSession:
     def row(self, table: str, key: int) -> Row | None:
         """Return the row under a key."""
         kinds = self._columns_of(table).values()
-        found = self._connection.execute(f"SELECT * FROM {table} WHERE id = $1", key)
-        return tuple(kind(value) for kind, value in zip(kinds, found[0][1:], strict=True)) if found else None
+        rows = self._connection.execute(f"SELECT * FROM {table} WHERE id = $1", key)
+        return tuple(kind(value) for kind, value in zip(kinds, rows[0][1:], strict=True)) if rows else None
 
     def rollback(self) -> None:
         """Roll back the transaction that raised; raise PostgresError if the server is gone."""

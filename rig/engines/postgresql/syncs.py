@@ -19,18 +19,15 @@ from collections.abc import Mapping
 
 from rig.engines.postgresql.cluster import FOLDER
 from rig.engines.postgresql.options import SETTING, syncs_commits
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
+from rig.engines.syncs import Call, CallName, RoleNamer, SyncKind, SyncPhase, by_name
 
-KINDS: Mapping[str, SyncKind] = {
-    kind.name: kind
-    for kind in (
-        SyncKind("wal-commit", "wal", SyncPhase.COMMIT),
-        SyncKind("wal-flush", "wal", SyncPhase.CHECKPOINT),
-        SyncKind("table", "table", SyncPhase.CHECKPOINT),
-        SyncKind("state", "state", SyncPhase.CHECKPOINT),
-        SyncKind("control", "control", SyncPhase.CHECKPOINT),
-    )
-}
+KINDS = by_name(
+    SyncKind("wal-commit", "wal", SyncPhase.COMMIT),
+    SyncKind("wal-flush", "wal", SyncPhase.CHECKPOINT),
+    SyncKind("table", "table", SyncPhase.CHECKPOINT),
+    SyncKind("state", "state", SyncPhase.CHECKPOINT),
+    SyncKind("control", "control", SyncPhase.CHECKPOINT),
+)
 SAMPLE_TUNING: Mapping[str, str] = {}
 _ROLES = (
     (re.compile(r"pg_wal/[0-9A-F]{24}"), "wal"),
@@ -45,20 +42,11 @@ _KIND_OF = {kind.role: kind.name for kind in KINDS.values() if kind.role != "wal
 _BACKGROUND = ("table", "state", "control")
 
 
-class Namer:
+class Namer(RoleNamer):
     """Names the syncs of all processes of a server by the role of the file; for the log it matters who waits."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._of_log = "wal-commit" if syncs_commits(settings) else "wal-flush"
-
-    def begin(self) -> None:
-        """Begin a transaction; nothing is counted."""
-
-    def name(self, call: Call) -> str:
-        """Return the kind of a sync; empty for any other call."""
-        if call.name is not CallName.SYNC:
-            return ""
-        return self._of_log if call.role == "wal" else _KIND_OF.get(call.role, "")
+        super().__init__(_KIND_OF | {"wal": "wal-commit" if syncs_commits(settings) else "wal-flush"})
 
 
 def role(path: str, directory: str) -> str:

@@ -1,4 +1,7 @@
-"""What `PROGRAM recover` prints: `have 7` or `torn 8 REASON` on a line of its own."""
+"""What a program prints, on a line of its own.
+
+While it runs: `ack 7`, `ack 7 STEP` or `fail 7 REASON`. After a cut: `have 7` or `torn 8 REASON`.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,27 @@ from collections.abc import Iterable
 
 from rig.contract.findings import FindingKind
 from rig.engines.answers import Inventory
-from rig.engines.own import Grief
+from rig.engines.own import NoResult, Reply
 
 _LINE = re.compile(r"have ([0-9]{1,9})|torn ([0-9]{1,9})(?: (.*))?", re.ASCII)
+_ACK = re.compile(r"ack ([0-9]{1,9})(?: ([A-Za-z0-9][A-Za-z0-9_-]{0,39}))?", re.ASCII)
+_FAIL = re.compile(r"fail ([0-9]{1,9})(?: (.*))?", re.ASCII)
 _SHOWN_CHARS = 80
 
 
-def parsed(lines: Iterable[str]) -> Inventory:
-    """Return the answer; raise Grief naming the first line that is no answer or contradicts an earlier one."""
+def parse(lines: Iterable[str]) -> Inventory:
+    """Return the answer; raise NoResult naming the first line that is no answer or contradicts an earlier one."""
     have: set[int] = set()
     torn: dict[int, str] = {}
     for line in lines:
         match = _LINE.fullmatch(line)
         if not match:
-            raise Grief(FindingKind.CORRUPT, f"answered {shown(line)}, which is neither `have N` nor `torn N REASON`")
+            raise NoResult(
+                FindingKind.CORRUPT, f"answered {quote(line)}, which is neither `have N` nor `torn N REASON`"
+            )
         number = int(match[1] or match[2])
         if number in have or number in torn:
-            raise Grief(FindingKind.CORRUPT, f"spoke twice of transaction {number}")
+            raise NoResult(FindingKind.CORRUPT, f"spoke twice of transaction {number}")
         if match[1]:
             have.add(number)
         else:
@@ -31,6 +38,15 @@ def parsed(lines: Iterable[str]) -> Inventory:
     return Inventory(frozenset(have), torn)
 
 
-def shown(line: str) -> str:
+def answer_of(line: str, number: int) -> Reply | None:
+    """Return what a line says of the transaction that is due; None if it does not speak of it."""
+    if (match := _ACK.fullmatch(line)) and match[1] == str(number):
+        return Reply(step=match[2] or "")
+    if (match := _FAIL.fullmatch(line)) and match[1] == str(number):
+        return Reply(failure=match[2] or "")
+    return None
+
+
+def quote(line: str) -> str:
     """Return a line as messages quote it."""
     return repr(line if len(line) <= _SHOWN_CHARS else line[:_SHOWN_CHARS] + "...")

@@ -15,7 +15,7 @@ from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
 from rig.host.cache import require_cache
-from rig.host.libraries import keep, kept
+from rig.host.libraries import keep, stored_library
 
 _SCRIPT = b"#!"
 # The interpreter of a script: its path, or the name under which env finds it.
@@ -41,12 +41,12 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
         if given.name != wanted:
             raise UsageError(f"the run was made with {wanted}; {word} is another program, {given.name}")
         return given
-    return kept(SPEC.name, wanted, "program", digest_name)
+    return stored_library(SPEC.name, wanted, "program", digest_name)
 
 
-def require_loadable(found: Library, guest: ImageContents) -> None:
+def require_loadable(library: Library, guest: ImageContents) -> None:
     """Raise UsageError if a program needs more than this guest has."""
-    content = found.path.read_bytes()
+    content = library.path.read_bytes()
     if not content.startswith(_SCRIPT):
         facts = executable(content)
         require_in_guest("the program", facts.needed, facts.glibc, guest)

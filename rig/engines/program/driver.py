@@ -1,24 +1,29 @@
 """Talk to a user's program; docs/how-to/your-own-program.md has the protocol.
 
-`PROGRAM run --seed S --transactions N` prints `ack i` once transaction i is durable, and waits for `ok` before it goes
-on. `PROGRAM recover` prints what it finds after a cut. Both are started in the directory under test.
+`PROGRAM run --seed S --transactions N` prints `ack i` once transaction i is durable, perhaps with the name of the step,
+and waits for `ok` before it goes on. If transaction i returned an error, it prints `fail i`. `PROGRAM recover` prints
+what it finds after a cut. With `--after P` a recovered program works on: it has transactions 1 to P and carries out
+those after P, to N. All are started in the directory under test, and have the seed and N in their environment too.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import replace
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines.answers import Inventory
 from rig.engines.builds import FOLDER, IMAGE
-from rig.engines.own import Grief, Process, Start, Task
-from rig.engines.program.answers import parsed, shown
-from rig.engines.program.promises import Promised
+from rig.engines.own import Ended, NoResult, Process, Reply, Start, Task
+from rig.engines.program.answers import answer_of, parse, quote
+from rig.engines.program.promises import Promised, promises_of
 
 # The prefix of a build's name, before its digest.
 KIND = "program-"
+# What the user says of a program, and what the rig starts it with: there is nothing else to read it back from.
+_TOLD = ("program", "release", "environment", "arguments")
 
 
 class ProgramSession:
@@ -29,45 +34,56 @@ class ProgramSession:
         self._task = task
         self._process: Process | None = None
 
-    def commit(self, number: int) -> None:
-        """Let the program go on, and return once it has said `ack NUMBER`."""
+    def commit(self, number: int) -> Reply:
+        """Let the program go on, and return once it has said `ack NUMBER` or `fail NUMBER`."""
         due = f"ack {number}"
         if self._process is None:
-            options = ["--seed", str(self._task.seed), "--transactions", str(self._task.transaction_count)]
-            self._process = self._start([_path(self._task), "run", *options])
+            task = self._task
+            options = ["--seed", str(task.seed), "--transactions", str(task.last or task.transaction_count)]
+            options += [] if task.after is None else ["--after", str(task.after)]
+            self._process = self._start(_command(task, "run", *options))
         else:
             if self._process.has_more():
-                raise _broken(f"went on after `ack {number - 1}` without waiting for `ok`{self._next}")
+                raise _misconduct(f"went on after transaction {number - 1} without waiting for `ok`{self._next}")
             self._process.say("ok")
         line = self._process.line()
         if line is None:
+            raise self._ending_of(f"before it had said `{due}`")
+        if (answer := answer_of(line, number)) is None:
+            raise _misconduct(f"said {quote(line)} where `{due}` was due{self._process.last_words}")
+        return answer
+
+    def _ending_of(self, when: str) -> Ended:
+        assert self._process
+        try:
             code = self._process.end()
-            raise _broken(f"ended with exit code {code} before it had said `{due}`{self._process.said}")
-        if line != due:
-            raise _broken(f"said {shown(line)} where `{due}` was due{self._process.said}")
+        except NoResult as failure:
+            return Ended(failure.kind, failure.words)
+        return Ended(FindingKind.DIED, f"ended with exit code {code} {when}{self._process.last_words}")
 
     def settings(self) -> dict[str, str]:
         """Return the promise that the program must keep, the program's digest and its image as the guest has them."""
-        name = digest_name(_content(self._task))
+        name = digest_name(_bytes_of(_path(self._task)))
         read = {"promise": self._task.settings["promise"], "library": name, "version": name.removeprefix(KIND)}
-        return read | ({"image": _read(IMAGE).decode()} if os.path.exists(IMAGE) else {})
+        read |= {key: self._task.settings[key] for key in _TOLD if key in self._task.settings}
+        return read | ({"image": _bytes_of(IMAGE).decode()} if os.path.exists(IMAGE) else {})
 
     def close(self) -> None:
         """Let the program end; it must exit with code 0 and say nothing more."""
         assert self._process
         self._process.say("ok")
         if (line := self._process.line()) is not None:
-            raise _broken(f"said {shown(line)} after its last transaction")
+            raise _misconduct(f"said {quote(line)} after its last transaction")
         if code := self._process.end():
-            raise _broken(f"ended with exit code {code} after its last transaction{self._process.said}")
-        if self._process.left:
-            raise _broken(self._process.left)
+            raise _misconduct(f"ended with exit code {code} after its last transaction{self._process.last_words}")
+        if self._process.leftovers:
+            raise _misconduct(self._process.leftovers)
 
     @property
     def _next(self) -> str:
         assert self._process
         line = self._process.line()
-        return "" if line is None else f": it said {shown(line)}"
+        return "" if line is None else f": it said {quote(line)}"
 
 
 def session(start: Start, task: Task) -> ProgramSession:
@@ -79,33 +95,43 @@ def recovered(start: Start, task: Task) -> Finding:
     """Have the program recover twice; return what it found if both answers are the same."""
     is_empty = not os.listdir(task.directory)
     try:
-        first, left = _asked(start, task)
-    except Grief as grief:
-        if is_empty and grief.kind is FindingKind.UNOPENABLE:
+        first, process = _ask(start, task)
+    except NoResult as failure:
+        if is_empty and failure.kind is FindingKind.UNOPENABLE:
             # The cut came before the program had made anything, so it is not blamed for finding nothing to open.
-            return Finding(FindingKind.PREFIX, recovered=0, detail=f"no files; it {grief.words}")
+            return Finding(FindingKind.PREFIX, recovered=0, detail=f"no files; it {failure.words}")
         raise
     try:
-        again, _ = _asked(start, task)
-    except Grief as grief:
-        raise Grief(FindingKind.FICKLE, f"said first: {first}; asked again, it {grief.words}") from None
+        again, process_again = _ask(start, task)
+    except NoResult as failure:
+        words = f"said first: {first}{process.last_words}; asked again, it {failure.words}"
+        raise NoResult(FindingKind.FICKLE, words) from None
     if again != first:
-        raise Grief(FindingKind.FICKLE, f"said first: {first}; asked again: {again}")
-    finding = first.finding(task.transaction_count, is_atomic=task.settings["promise"] == Promised.ATOMIC)
+        words = f"said first: {first}{process.last_words}; asked again: {again}{process_again.last_words}"
+        raise NoResult(FindingKind.FICKLE, words)
+    finding = first.finding(task.transaction_count, task.failed, is_atomic=_is_atomic(task))
+    left = f"it {process.leftovers}" if process.leftovers else ""
     if left and finding.kind is FindingKind.PREFIX:
-        return replace(finding, kind=FindingKind.KEPT_OPEN, detail="; ".join(filter(None, [finding.detail, left])))
-    return finding
+        finding = replace(finding, kind=FindingKind.KEPT_OPEN, detail="; ".join(filter(None, [finding.detail, left])))
+    return replace(finding, detail=f"{finding.detail}{process.last_words}".removeprefix("; "))
 
 
-def _asked(start: Start, task: Task) -> tuple[Inventory, str]:
-    """Return the answer of one recovery, and what the program left behind; raise Grief if there is no answer."""
-    process = start([_path(task), "recover"])
+def _ask(start: Start, task: Task) -> tuple[Inventory, Process]:
+    """Return the answer of one recovery, and the process, which has ended; raise NoResult if there is no answer."""
+    process = start(_command(task, "recover"))
     lines = []
     while (line := process.line()) is not None:
         lines.append(line)
     if code := process.end():
-        raise Grief(FindingKind.UNOPENABLE, f"ended with exit code {code}{process.said}")
-    return parsed(lines), f"it {process.left}" if process.left else ""
+        raise NoResult(FindingKind.UNOPENABLE, f"ended with exit code {code}{process.last_words}")
+    try:
+        return parse(lines), process
+    except NoResult as failure:
+        raise NoResult(failure.kind, f"{failure.words}{process.last_words}") from None
+
+
+def _is_atomic(task: Task) -> bool:
+    return Promised.ATOMIC in promises_of(task.settings["promise"])
 
 
 def digest_name(content: bytes) -> str:
@@ -113,18 +139,24 @@ def digest_name(content: bytes) -> str:
     return KIND + hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
+def _command(task: Task, *words: str) -> list[str]:
+    """Return the command that starts the program, with the environment and the words that the user adds.
+
+    The seed and the count are variables: an option that a command does not know could make it refuse.
+    """
+    environment, added = (json.loads(task.settings.get(key, "[]")) for key in ("environment", "arguments"))
+    facts = [f"RIG_SEED={task.seed}", f"RIG_TRANSACTIONS={task.transaction_count}"]
+    return [*facts, *environment, _path(task), *words, *added]
+
+
 def _path(task: Task) -> str:
     return os.path.join(FOLDER, task.settings["library"])
 
 
-def _content(task: Task) -> bytes:
-    return _read(_path(task))
-
-
-def _read(path: str) -> bytes:
+def _bytes_of(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
 
-def _broken(words: str) -> Grief:
-    return Grief(FindingKind.DIED, words)
+def _misconduct(words: str) -> NoResult:
+    return NoResult(FindingKind.DIED, words)

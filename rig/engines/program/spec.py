@@ -15,5 +15,7 @@ SPEC = Spec(
     state_limit_s=30,
     # Enough for a program that keeps each entry in a file of its own.
     file_count=1000,
+    own_workloads=("creation",),
+    says_failures=True,
     warm=PROMISES[:1],
 )

@@ -35,7 +35,7 @@ class RocksDatabase(KeyValueDatabase):
         self._directory = Path(directory)
         self._tuning = {name: value for name, value in settings.items() if name != options.SETTING}
         self._writes, wanted = options.mode(settings[options.SETTING])
-        self._options = _loaded(options.text({**self._tuning, **wanted}))
+        self._options = _load_options(options.text({**self._tuning, **wanted}))
         self._write_options: Any = rocksdict.WriteOptions()
         self._write_options.sync = self._writes.sync
         self._write_options.disable_wal = self._writes.disable_wal
@@ -50,8 +50,8 @@ class RocksDatabase(KeyValueDatabase):
 
     def value(self, space: str, key: bytes) -> bytes | None:
         """Return the value under a key, or None."""
-        found: bytes | None = self._spaces[space].get(key) if space in self._spaces else None
-        return found
+        value: bytes | None = self._spaces[space].get(key) if space in self._spaces else None
+        return value
 
     def items(self, space: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the keys and values of a column family."""
@@ -92,7 +92,7 @@ class RocksDatabase(KeyValueDatabase):
     def settings(self) -> dict[str, str]:
         """Return version and options from the file that RocksDB wrote, and the write options from the binding."""
         newest = max(self._directory.glob("OPTIONS-*[0-9]"), key=lambda path: int(path.name.partition("-")[2]))
-        has = options.parsed(newest.read_text())
+        has = options.parse(newest.read_text())
         writes = replace(self._writes, sync=self._write_options.sync, disable_wal=self._write_options.disable_wal)
         return {
             options.SETTING: options.word(has, writes),
@@ -159,7 +159,7 @@ def is_mapped(name: str) -> bool:  # noqa: ARG001 - no file is
     return False
 
 
-def _loaded(text: str) -> tuple[Any, Any]:
+def _load_options(text: str) -> tuple[Any, Any]:
     """Return the options of the database and of its column families that RocksDB reads from a file with this text."""
     import rocksdict
 

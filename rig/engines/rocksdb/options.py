@@ -65,21 +65,21 @@ _WRITES: Mapping[str, Writes] = {
     "flushwal": Writes(flushes_wal=True, database=frozenset({"manual_wal_flush"})),
     "sync": Writes(sync=True),
 }
-_SWITCHES = sorted(name for name in frozenset().union(*(one.database for one in _WRITES.values())))
+_SWITCHES = sorted(name for name in frozenset().union(*(write_mode.database for write_mode in _WRITES.values())))
 
 
 def mode(word: str) -> tuple[Writes, dict[str, str]]:
     """Return how transactions are written under a word of the setting, and the options of the database."""
     writes, _, recovery = word.partition("-")
-    found = _WRITES[writes]
-    switches = {name: str(name in found.database).lower() for name in _SWITCHES}
-    return found, {**switches, "wal_recovery_mode": _RECOVERIES[recovery]}
+    write_mode = _WRITES[writes]
+    switches = {name: str(name in write_mode.database).lower() for name in _SWITCHES}
+    return write_mode, {**switches, "wal_recovery_mode": _RECOVERIES[recovery]}
 
 
 def word(has: Mapping[str, str], writes: Writes) -> str:
     """Return the word for a database's options and the writes to it; if none fits, these options."""
-    for one, recovery in ((one, recovery) for one in _WRITES for recovery in _RECOVERIES):
-        name = f"{one}-{recovery}" if recovery else one
+    for write_mode, recovery in ((write_mode, recovery) for write_mode in _WRITES for recovery in _RECOVERIES):
+        name = f"{write_mode}-{recovery}" if recovery else write_mode
         wanted, options = mode(name)
         is_same = (wanted.sync, wanted.disable_wal, wanted.flushes_wal) == (
             writes.sync, writes.disable_wal, writes.flushes_wal,
@@ -96,13 +96,13 @@ def text(values: Mapping[str, str]) -> str:
     return "".join([_HEAD, "[DBOptions]\n", *of_database, '[CFOptions "default"]\n', *of_family])
 
 
-def parsed(content: str) -> dict[str, str]:
+def parse(content: str) -> dict[str, str]:
     """Return the options of the database and of its default column family in an options file, and the version."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     section = ""
     for line in map(str.strip, content.splitlines()):
         if match := _SECTION.fullmatch(line):
             section = match["name"] if match["family"] in {None, "default"} else ""
         elif section in {"Version", "DBOptions", "CFOptions"} and (match := _LINE.fullmatch(line)):
-            found[match["name"]] = match["value"]
-    return found
+            options[match["name"]] = match["value"]
+    return options

@@ -19,18 +19,15 @@ import re
 from collections.abc import Mapping
 
 from rig.engines.rocksdb.options import SETTING, mode
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase, role_by_name
+from rig.engines.syncs import Call, CallName, RoleNamer, SyncKind, SyncPhase, by_name, role_by_name
 
-KINDS: Mapping[str, SyncKind] = {
-    kind.name: kind
-    for kind in (
-        SyncKind("log-commit", "log", SyncPhase.COMMIT),
-        SyncKind("log-closed", "log", SyncPhase.CHECKPOINT),
-        SyncKind("directory", "directory", SyncPhase.CHECKPOINT),
-        SyncKind("table", "table", SyncPhase.CHECKPOINT),
-        SyncKind("manifest", "manifest", SyncPhase.CHECKPOINT),
-    )
-}
+KINDS = by_name(
+    SyncKind("log-commit", "log", SyncPhase.COMMIT),
+    SyncKind("log-closed", "log", SyncPhase.CHECKPOINT),
+    SyncKind("directory", "directory", SyncPhase.CHECKPOINT),
+    SyncKind("table", "table", SyncPhase.CHECKPOINT),
+    SyncKind("manifest", "manifest", SyncPhase.CHECKPOINT),
+)
 SAMPLE_TUNING: Mapping[str, str] = {}
 _ROLES = (
     (re.compile(r"\d+\.log"), "log"),
@@ -46,18 +43,12 @@ _WITHOUT_LOG = ("",)
 _KIND_OF = {kind.role: kind.name for kind in KINDS.values()}
 
 
-class Namer:
+class Namer(RoleNamer):
     """Names the syncs of one process by the role of the file; for a log it matters whether commits sync."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._kind_of = {**_KIND_OF, "log": _kind_of_log(settings)}
-
-    def begin(self) -> None:
-        """Begin a transaction; nothing is counted."""
-
-    def name(self, call: Call) -> str:
-        """Return the kind of a sync; empty for any other call."""
-        return self._kind_of.get(call.role, "") if call.name is CallName.SYNC else ""
+        writes, _ = mode(settings[SETTING])
+        super().__init__(_KIND_OF | {"log": "log-commit" if writes.syncs else "log-closed"})
 
 
 def role(path: str, directory: str) -> str:
@@ -79,8 +70,3 @@ def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:
 def background(settings: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001 - the same for all
     """Return the kinds of sync that these settings make in the background."""
     return tuple(kind.name for kind in KINDS.values() if kind.phase is SyncPhase.CHECKPOINT and kind.role != "log")
-
-
-def _kind_of_log(settings: Mapping[str, str]) -> str:
-    writes, _ = mode(settings[SETTING])
-    return "log-commit" if writes.syncs else "log-closed"

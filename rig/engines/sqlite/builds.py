@@ -18,7 +18,7 @@ from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
 from rig.host.cache import require_cache
-from rig.host.libraries import keep, kept
+from rig.host.libraries import keep, stored_library
 from rig.host.wheels import wheel
 
 _APSW_WORD = re.compile(r"apsw==(\d+(?:\.\d+)*(?:\.post\d+)?)")
@@ -57,12 +57,12 @@ def library_of_run(wanted: str, word: str | None) -> Library | None:
     if not wanted:
         return None
     kind = wanted[: wanted.index("-") + 1]
-    return kept(SPEC.name, wanted, "SQLite", lambda content: name(kind, content))
+    return stored_library(SPEC.name, wanted, "SQLite", lambda content: name(kind, content))
 
 
-def require_loadable(found: Library, guest: ImageContents) -> None:
+def require_loadable(library: Library, guest: ImageContents) -> None:
     """Raise UsageError if a build needs more than this guest has."""
-    facts = shared_library(found.path.read_bytes())
+    facts = shared_library(library.path.read_bytes())
     require_in_guest("the SQLite library", facts.needed, facts.glibc, guest)
 
 
@@ -85,7 +85,7 @@ def _require_sqlite(word: str, content: bytes) -> None:
 def _extension(path: Path) -> bytes:
     try:
         with zipfile.ZipFile(path) as archive:
-            (member,) = [found for found in archive.namelist() if _EXTENSION.fullmatch(found)]
+            (member,) = [member for member in archive.namelist() if _EXTENSION.fullmatch(member)]
             content = archive.read(member)
         facts = shared_library(content)
     except (zipfile.BadZipFile, ValueError, ElfError) as error:

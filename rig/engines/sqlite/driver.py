@@ -48,7 +48,7 @@ class SqliteDatabase:
     def __init__(self, path: str, settings: Mapping[str, str]) -> None:
         self._library = settings.get("library", "")
         is_new = not os.path.exists(path)
-        self._connection = _connected(path, self._library)
+        self._connection = _connect(path, self._library)
         self._watch = situations.FileWatch(path)
         self._columns: dict[str, list[str]] = {}
         self._journal_mode = settings.get("journal_mode", "")
@@ -71,8 +71,8 @@ class SqliteDatabase:
         for table in tables:
             is_apart = self._attached and table is not tables[0]
             # A reference cannot leave its database.
-            found = _SQL.of_table(replace(table, refers=None), OTHER) if is_apart else _SQL.of_table(table)
-            for statement in found:
+            statements = _SQL.of_table(replace(table, refers=None), OTHER) if is_apart else _SQL.of_table(table)
+            for statement in statements:
                 self._connection.execute(statement)
         self._carry_out(rows)
         self._connection.execute("COMMIT")
@@ -83,9 +83,9 @@ class SqliteDatabase:
         self._connection.execute("BEGIN IMMEDIATE")
         is_undone = bool(operations) and operations[-1].verb is Verb.ROLL_BACK
         self._carry_out(operations[:-1] if is_undone else operations)
-        self._watch.carried_out()
+        self._watch.note_operations()
         self._connection.execute("ROLLBACK" if is_undone else "COMMIT")
-        self._watch.ended()
+        self._watch.note_commit()
 
     def content(self, tables: Sequence[Table]) -> Content:
         """Return every row of the given tables; leave out tables that do not exist."""
@@ -101,8 +101,8 @@ class SqliteDatabase:
     def row(self, table: str, key: int) -> Row | None:
         """Return the row under a key."""
         # Fetch all rows: a statement that is not at its end keeps the read transaction open.
-        found = list(self._connection.execute(f"SELECT * FROM {table} WHERE id=?", (key,)))
-        return tuple(found[0][1:]) if found else None
+        rows = list(self._connection.execute(f"SELECT * FROM {table} WHERE id=?", (key,)))
+        return tuple(rows[0][1:]) if rows else None
 
     def parts(self, tables: Sequence[Table]) -> Sequence[frozenset[str]]:
         """Return which tables each of the two databases has; nothing if there is only one database."""
@@ -114,20 +114,20 @@ class SqliteDatabase:
     def problems(self) -> list[str]:
         """Return the complaints of integrity_check (tables, indexes, constraints) and foreign_key_check."""
         rows = self._connection.execute("PRAGMA integrity_check(5)")
-        found = [str(row[0]) for row in rows if row[0] != "ok"]
-        return found + [f"foreign key: {row}" for row in self._connection.execute("PRAGMA foreign_key_check")]
+        problems = [str(row[0]) for row in rows if row[0] != "ok"]
+        return problems + [f"foreign key: {row}" for row in self._connection.execute("PRAGMA foreign_key_check")]
 
     def settings(self) -> dict[str, str]:
         """Return settings and version, read back."""
         names = ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint", "foreign_keys", "locking_mode")
-        found = {name: self._pragma(name) for name in (*names, *self._read_back)}
+        settings = {name: self._pragma(name) for name in (*names, *self._read_back)}
         if self._attached:
-            found["attach"] = str(self._scalar(f"PRAGMA {OTHER}.journal_mode"))
-        found["version"] = str(self._scalar("SELECT sqlite_version()"))
-        found["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
+            settings["attach"] = str(self._scalar(f"PRAGMA {OTHER}.journal_mode"))
+        settings["version"] = str(self._scalar("SELECT sqlite_version()"))
+        settings["source_id"] = str(self._scalar("SELECT sqlite_source_id()"))
         if self._library:
-            found["library"] = sqlite_library.digest(self._library)
-        return found
+            settings["library"] = sqlite_library.digest(self._library)
+        return settings
 
     def happen(self, kind: EventKind, variant: str) -> bool:
         """Carry out an event; return False if it has no meaning in this journal mode."""
@@ -139,12 +139,12 @@ class SqliteDatabase:
 
     def seen(self) -> list[str]:
         """Return what has happened to the files since the last call."""
-        return self._watch.taken()
+        return self._watch.take()
 
     def claim(self, table: str, column: str) -> int | None:
         """Begin a transaction and return the largest value of a column; None if another connection is writing."""
         self._connection.execute("PRAGMA busy_timeout=0").fetchall()
-        if not self._tried("BEGIN IMMEDIATE"):
+        if not self._try("BEGIN IMMEDIATE"):
             return None
         return int(str(self._scalar(f"SELECT max({column}) FROM {table}")))
 
@@ -154,7 +154,7 @@ class SqliteDatabase:
 
     def finish(self) -> bool:
         """Commit; return False if SQLite is busy, and the transaction is still open."""
-        return self._tried("COMMIT")
+        return self._try("COMMIT")
 
     def rollback(self) -> None:
         """Roll back the transaction that raised, if SQLite has not done so itself."""
@@ -193,7 +193,7 @@ class SqliteDatabase:
             self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE)
         self.close()
 
-    def _tried(self, statement: str) -> bool:
+    def _try(self, statement: str) -> bool:
         try:
             self._connection.execute(statement)
         except Exception as error:
@@ -212,9 +212,9 @@ class SqliteDatabase:
     def _pragma(self, name: str) -> str:
         """Return a setting as read back; if the databases differ where they should agree, all values."""
         schemas = ("main", OTHER) if self._attached and name not in _OF_ONE else ("main",)
-        found = [self._scalar(f"PRAGMA {schema}.{name}") for schema in schemas]
+        values = [self._scalar(f"PRAGMA {schema}.{name}") for schema in schemas]
         words = _WORDS.get(name)
-        return "/".join(dict.fromkeys(words[int(str(one))] if words else str(one) for one in found))
+        return "/".join(dict.fromkeys(words[int(str(value))] if words else str(value) for value in values))
 
     def _scalar(self, query: str) -> object:
         return next(iter(self._connection.execute(query)))[0]
@@ -247,8 +247,8 @@ def open_database(directory: str, settings: Mapping[str, str]) -> SqliteDatabase
 
 def met(directory: str) -> list[str]:
     """Return what opening the database will meet."""
-    found = (word for file in (FILE, OTHER_FILE) for word in situations.met(f"{directory}/{file}"))
-    return list(dict.fromkeys(found))
+    words = (word for file in (FILE, OTHER_FILE) for word in situations.meetings(f"{directory}/{file}"))
+    return list(dict.fromkeys(words))
 
 
 def is_fault(error: Exception) -> bool:
@@ -261,7 +261,7 @@ def is_mapped(name: str) -> bool:
     return name.endswith("-shm")
 
 
-def _connected(path: str, library: str) -> Connection:
+def _connect(path: str, library: str) -> Connection:
     if library:
         return sqlite_library.connect(path, library)
     return sqlite3.connect(path, isolation_level=None)

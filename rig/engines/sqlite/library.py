@@ -142,8 +142,8 @@ def _module(file: str) -> Any:
 def _functions(file: str) -> ctypes.CDLL:
     library = ctypes.CDLL(file, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     for function, (result, arguments) in FUNCTIONS.items():
-        found = getattr(library, function)
-        found.restype, found.argtypes = result, arguments
+        entry = getattr(library, function)
+        entry.restype, entry.argtypes = result, arguments
     return library
 
 
@@ -167,7 +167,7 @@ class _CtypesConnection:
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         """Run one statement to its end and return its rows; raise LibraryError with SQLite's words."""
-        statement = self._prepared(sql.encode())
+        statement = self._prepare(sql.encode())
         try:
             count = self._library.sqlite3_bind_parameter_count(statement)
             if count != len(parameters):
@@ -196,7 +196,7 @@ class _CtypesConnection:
             self._check(self._library.sqlite3_close(self._handle))
             self._handle = ctypes.c_void_p()
 
-    def _prepared(self, sql: bytes) -> ctypes.c_void_p:
+    def _prepare(self, sql: bytes) -> ctypes.c_void_p:
         if not self._handle.value:
             raise LibraryError("the connection is closed")
         statement = ctypes.c_void_p()

@@ -43,7 +43,7 @@ SEQUENCES: Mapping[tuple[str, str], tuple[str, ...]] = {
 _ROLLBACK = frozenset({"delete", "truncate", "persist"})
 
 
-def known(settings: Mapping[str, str]) -> tuple[str, ...]:
+def known_sequences(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the known sequences of these settings; empty if none are known."""
     if attached := settings.get("attach"):
         return _of_two(settings.get("journal_mode", ""), attached, settings.get("synchronous", ""))
@@ -52,13 +52,13 @@ def known(settings: Mapping[str, str]) -> tuple[str, ...]:
     if is_exclusive and mode == "delete" and level != "off":
         # The journal stays open, so it is not deleted: its header is zeroed.
         mode = "persist"
-    found = SEQUENCES.get((mode, level), ())
+    sequences = SEQUENCES.get((mode, level), ())
     if is_exclusive:
-        found = tuple(one.replace("directory1 ", "") for one in found)
+        sequences = tuple(sequence.replace("directory1 ", "") for sequence in sequences)
     if mode == "persist" and int(settings.get("journal_size_limit", "-1")) >= 0:
         # A journal that has grown past the limit is truncated to it after its transaction, without a sync.
-        found = (*(f"{one} ftruncate".strip() for one in found), *found)
-    return found
+        sequences = (*(f"{sequence} ftruncate".strip() for sequence in sequences), *sequences)
+    return sequences
 
 
 def _of_two(mode: str, attached: str, level: str) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _of_two(mode: str, attached: str, level: str) -> tuple[str, ...]:
     one, other = (_parts(SEQUENCES.get((each, level), ())) for each in (mode, attached))
     has_super = level != "off" and {mode, attached} <= _ROLLBACK
     begin, middle = ("super super-directory", "super-unlink super-end") if has_super else ("", "")
-    found = []
+    combined = []
     for mine, theirs in itertools.product(one, other):
         (ready, done, later), (ready2, done2, later2) = mine, (_of_other(part) for part in theirs)
         if has_super and mode == "persist":
@@ -77,20 +77,20 @@ def _of_two(mode: str, attached: str, level: str) -> tuple[str, ...]:
             done = f"ftruncate {done}"
         if has_super and attached == "persist":
             done2 = f"other-ftruncate {done2}"
-        found.append(" ".join(filter(None, (begin, ready, ready2, middle, done, done2, later, later2))))
-    return tuple(found)
+        combined.append(" ".join(filter(None, (begin, ready, ready2, middle, done, done2, later, later2))))
+    return tuple(combined)
 
 
 def _parts(sequences: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """Split each sequence into what makes the database ready, what commits, and what follows the commit."""
-    found = []
+    parts = []
     for sequence in sequences:
         words = sequence.split()
         later = [word for word in words if word.endswith("-checkpoint")]
         words = words[: len(words) - len(later)]
         end = next((rank + 1 for rank, word in enumerate(words) if word == "database1"), len(words))
-        found.append((" ".join(words[:end]), " ".join(words[end:]), " ".join(later)))
-    return found
+        parts.append((" ".join(words[:end]), " ".join(words[end:]), " ".join(later)))
+    return parts
 
 
 def _of_other(words: str) -> str:

@@ -33,7 +33,7 @@ _WAL_HEADER, _FRAME_HEADER_BYTES = struct.Struct(">8I"), 24
 class FileWatch:
     """Watches the files of one connection over its commits, while it is on.
 
-    The time of a commit is measured. So during it the watch looks only at what will be gone; `taken` does the rest.
+    The time of a commit is measured. So during it the watch looks only at what will be gone; `take` does the rest.
     """
 
     def __init__(self, path: str) -> None:
@@ -48,26 +48,26 @@ class FileWatch:
         self.seen: list[str] = []
 
     def begin(self) -> None:
-        """Note the files as the first transaction begins; later transactions begin as the last `taken` noted them."""
+        """Note the files as the first transaction begins; later transactions begin as the last `take` noted them."""
         if self.is_on and self._before is None:
-            self._before = self._written()
+            self._before = self._stamps()
 
-    def carried_out(self) -> None:
+    def note_operations(self) -> None:
         """Note what has been written before the commit."""
         if not self.is_on:
             return
-        if self._written() != self._before:
+        if self._stamps() != self._before:
             self.seen.append(SPILLED)
         self._had_journal = os.path.exists(self._journal)
 
-    def ended(self) -> None:
+    def note_commit(self) -> None:
         """Note that a commit has left something to read."""
         self._is_to_be_read = True
 
-    def _read(self) -> None:
+    def _look(self) -> None:
         """Note what the last commit has left."""
         self.seen += _journal_ended(self._journal, had_one=self._had_journal)
-        with _opened(self._wal) as wal:
+        with _open(self._wal) as wal:
             header, size = _at(wal, 0, _WAL_HEADER.size), _size(wal)
         if len(header) < _WAL_HEADER.size:
             self._sequence = None
@@ -79,40 +79,40 @@ class FileWatch:
         if size > _LONG_FRAMES * (page_bytes + _FRAME_HEADER_BYTES):
             self.seen.append(GREW)
 
-    def checkpointed(self, frame_count: int, moved_count: int) -> None:
+    def note_checkpoint(self, frame_count: int, moved_count: int) -> None:
         """Note how far a checkpoint came."""
         if frame_count > 0:
             self.seen.append(COMPLETE if moved_count == frame_count else PARTIAL)
 
-    def taken(self) -> list[str]:
+    def take(self) -> list[str]:
         """Return what has been seen since the last call."""
         if self.is_on:
             if self._is_to_be_read:
                 self._is_to_be_read = False
-                self._read()
-            self._before = self._written()
-        found, self.seen = self.seen, []
-        return found
+                self._look()
+            self._before = self._stamps()
+        taken, self.seen = self.seen, []
+        return taken
 
-    def _written(self) -> tuple[tuple[int, int], ...]:
+    def _stamps(self) -> tuple[tuple[int, int], ...]:
         """Return when and how far the database and its WAL have been written."""
-        found = []
+        stamps = []
         for path in self._files:
             try:
                 status = os.stat(path)
             except FileNotFoundError:
-                found.append((0, 0))
+                stamps.append((0, 0))
             else:
-                found.append((status.st_mtime_ns, status.st_size))
-        return tuple(found)
+                stamps.append((status.st_mtime_ns, status.st_size))
+        return tuple(stamps)
 
 
-def met(path: str) -> Iterator[str]:
+def meetings(path: str) -> Iterator[str]:
     """Yield what the next opening of a database will meet."""
-    with _opened(f"{path}-journal") as journal:
+    with _open(f"{path}-journal") as journal:
         if journal is not None:
             yield _kind_of(journal)
-    with _opened(f"{path}-wal") as wal:
+    with _open(f"{path}-wal") as wal:
         header = _at(wal, 0, _WAL_HEADER.size + _FRAME_HEADER_BYTES)
         if len(header) == _WAL_HEADER.size + _FRAME_HEADER_BYTES:
             frame_bytes = _WAL_HEADER.unpack_from(header)[2] + _FRAME_HEADER_BYTES
@@ -140,7 +140,7 @@ def _kind_of(journal: int) -> str:
 
 
 def _journal_ended(path: str, *, had_one: bool) -> list[str]:
-    with _opened(path) as journal:
+    with _open(path) as journal:
         if journal is None:
             return [REMOVED] if had_one else []
         if not _size(journal):
@@ -149,7 +149,7 @@ def _journal_ended(path: str, *, had_one: bool) -> list[str]:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[int | None]:
+def _open(path: str) -> Iterator[int | None]:
     """Open a file for the length of a block; give None if it is missing or the disk refuses."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -31,47 +31,36 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rig.engines.sqlite.sequences import SEQUENCES, known
-from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase
+from rig.engines.sqlite.sequences import SEQUENCES, known_sequences
+from rig.engines.syncs import Call, CallName, SyncKind, SyncPhase, by_name
 
 __all__ = ["KINDS", "SAMPLE_TUNING", "SEQUENCES", "Namer", "role", "sequences", "word"]
 
 _COMMIT, _CHECKPOINT, _CREATION = SyncPhase.COMMIT, SyncPhase.CHECKPOINT, SyncPhase.CREATION
-KINDS: Mapping[str, SyncKind] = {
-    kind.name: kind
-    for kind in (
-        SyncKind("journal1", "journal", _COMMIT),
-        SyncKind("directory1", "directory", _CREATION),
-        SyncKind("journal2", "journal", _COMMIT),
-        SyncKind("database1", "database", _COMMIT),
-        SyncKind("journal3", "journal", _COMMIT),
-        SyncKind("directory2", "directory", _COMMIT),
-        SyncKind("wal-header", "wal", _CHECKPOINT),
-        SyncKind("wal-directory", "directory", _CREATION),
-        SyncKind("wal-commit", "wal", _COMMIT),
-        SyncKind("wal-checkpoint", "wal", _CHECKPOINT),
-        SyncKind("database-checkpoint", "database", _CHECKPOINT),
-    )
-}
 _OTHER, _SUPER = "other-", "super"
-_OF_ONE = tuple(KINDS.values())
-KINDS = {
-    **KINDS,
-    **{
-        kind.name: kind
-        for kind in (
-            SyncKind("super", _SUPER, _COMMIT),
-            SyncKind("super-directory", "directory", _CREATION),
-            SyncKind("super-end", "directory", _COMMIT),
-            *(
-                SyncKind(
-                    f"{_OTHER}{one.name}", one.role if one.role == "directory" else f"{_OTHER}{one.role}", one.phase
-                )
-                for one in _OF_ONE
-            ),
-        )
-    },
-}
+_OF_ONE = (
+    SyncKind("journal1", "journal", _COMMIT),
+    SyncKind("directory1", "directory", _CREATION),
+    SyncKind("journal2", "journal", _COMMIT),
+    SyncKind("database1", "database", _COMMIT),
+    SyncKind("journal3", "journal", _COMMIT),
+    SyncKind("directory2", "directory", _COMMIT),
+    SyncKind("wal-header", "wal", _CHECKPOINT),
+    SyncKind("wal-directory", "directory", _CREATION),
+    SyncKind("wal-commit", "wal", _COMMIT),
+    SyncKind("wal-checkpoint", "wal", _CHECKPOINT),
+    SyncKind("database-checkpoint", "database", _CHECKPOINT),
+)
+KINDS = by_name(
+    *_OF_ONE,
+    SyncKind("super", _SUPER, _COMMIT),
+    SyncKind("super-directory", "directory", _CREATION),
+    SyncKind("super-end", "directory", _COMMIT),
+    *(
+        SyncKind(f"{_OTHER}{sync.name}", sync.role if sync.role == "directory" else f"{_OTHER}{sync.role}", sync.phase)
+        for sync in _OF_ONE
+    ),
+)
 _WAL_HEADER_BYTES = 32
 _DROPS = {CallName.UNLINK: "unlink", CallName.TRUNCATE: "ftruncate"}
 
@@ -92,8 +81,8 @@ class Namer:
 
     def begin(self) -> None:
         """Begin a transaction: restart the counts."""
-        for one in self._files.values():
-            one.begin()
+        for file_names in self._files.values():
+            file_names.begin()
         self._last, self._super_gone = "", False
 
     def name(self, call: Call) -> str:
@@ -114,8 +103,8 @@ class Namer:
         return ("super-end" if self._super_gone else "super-directory") if call.name is CallName.SYNC else ""
 
     def _of(self, owner: str, call: Call) -> str:
-        found = self._files[owner].name(call) if owner in self._files else ""
-        return f"{owner}{found}" if found else ""
+        name = self._files[owner].name(call) if owner in self._files else ""
+        return f"{owner}{name}" if name else ""
 
 
 class _OneNamer:
@@ -171,12 +160,12 @@ def role(path: str, directory: str) -> str:
         return "directory"
     if not path.startswith(f"{directory.rstrip('/')}/"):
         return ""
-    found = re.search(r"(/other)?\.db(?:-(journal|wal|shm|mj[0-9A-F]+))?(?: \(deleted\))?\Z", path)
-    if not found:
+    match = re.search(r"(/other)?\.db(?:-(journal|wal|shm|mj[0-9A-F]+))?(?: \(deleted\))?\Z", path)
+    if not match:
         return ""
-    if (found[2] or "").startswith("mj"):
+    if (match[2] or "").startswith("mj"):
         return _SUPER
-    return (_OTHER if found[1] else "") + (found[2] or "database")
+    return (_OTHER if match[1] else "") + (match[2] or "database")
 
 
 def word(call: Call) -> str:
@@ -189,4 +178,4 @@ def word(call: Call) -> str:
 
 def sequences(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the known sequences of these settings, in words of `KINDS`; empty if none are known."""
-    return known(settings)
+    return known_sequences(settings)

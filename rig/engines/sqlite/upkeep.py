@@ -30,12 +30,12 @@ def happen(connection: Connection, journal_mode: str, kind: EventKind, variant: 
     if kind is EventKind.VACUUM:
         connection.execute(variant if variant == VACUUMS[0] else f"PRAGMA {variant}").fetchall()
     elif kind is EventKind.CHANGE:
-        return _changed(connection, journal_mode, variant)
+        return _change_and_back(connection, journal_mode, variant)
     elif journal_mode != "wal":
         return False
     elif kind is EventKind.CHECKPOINT:
         ((_, frame_count, moved_count),) = connection.execute(f"PRAGMA wal_checkpoint({variant})").fetchall()
-        watch.checkpointed(frame_count, moved_count)
+        watch.note_checkpoint(frame_count, moved_count)
     elif kind is EventKind.HOLD:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
@@ -46,16 +46,16 @@ def happen(connection: Connection, journal_mode: str, kind: EventKind, variant: 
     return True
 
 
-def _changed(connection: Connection, own: str, other: str) -> bool:
+def _change_and_back(connection: Connection, own: str, other: str) -> bool:
     """Change to another journal mode, commit a transaction that changes no row, and change back."""
     if own not in MODES:
         return False
     if other == own:
         other = MODES[1] if own == MODES[0] else MODES[0]
     for mode in (other, own):
-        found = connection.execute(f"PRAGMA journal_mode={mode}").fetchall()[0][0]
-        if found != mode:
-            raise RuntimeError(f"journal_mode={mode} was asked for between two transactions, {found} was read back")
+        has = connection.execute(f"PRAGMA journal_mode={mode}").fetchall()[0][0]
+        if has != mode:
+            raise RuntimeError(f"journal_mode={mode} was asked for between two transactions, {has} was read back")
         if mode == other:
             version = connection.execute("PRAGMA user_version").fetchall()[0][0]
             connection.execute(f"PRAGMA user_version={version + 1}").fetchall()

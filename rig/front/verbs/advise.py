@@ -16,7 +16,6 @@ import click
 
 from rig.contract.errors import UsageError
 from rig.front import options
-from rig.front.numbers import Finite
 from rig.front.rundirs import finished_runs
 
 if TYPE_CHECKING:
@@ -29,9 +28,11 @@ _FORMATS = ("text", "markdown", "html", "json")
 
 
 @click.command()
-@click.option("--max-lost", type=click.IntRange(min=0), help="At most so many acknowledged transactions may be lost.")
+@click.option("--max-lost", type=click.IntRange(min=0), help="The most acknowledged transactions that may be lost.")
 @click.option(
-    "--max-lost-seconds", type=Finite(min=0), help="The oldest lost transaction may be at most so many seconds old."
+    "--max-lost-seconds",
+    type=options.Finite(min=0),
+    help="The greatest age of a lost transaction, in seconds.",
 )
 @click.option(
     "--no-corruption", is_flag=True, help="The database may not come back damaged. Every other wish includes this one."
@@ -46,7 +47,7 @@ _FORMATS = ("text", "markdown", "html", "json")
     help="Distinct file contents needed for each fault [default: the profile's].",
 )
 @options.run_dirs(help="Run directory; may be repeated [default: every finished run in runs/].")
-@click.option("--format", "wanted", type=click.Choice(_FORMATS), default="text", show_default=True)
+@options.output_format(type=click.Choice(_FORMATS))
 def advise(
     *, max_lost: int | None, max_lost_seconds: float | None, no_corruption: bool, device: str, filesystem: str | None,
     engine: str | None, faults: tuple[str, ...], exposure: int | None, run_dirs: tuple[Path, ...], wanted: str,
@@ -73,22 +74,22 @@ def advise(
 
 def _require_known(device: str, filesystem: str | None, engine: str | None, faults: Sequence[str]) -> None:
     """Raise UsageError for the first unknown word, or for an engine whose settings are not alternatives."""
-    from rig.contract.arms import FAULTS
     from rig.contract.devices import device_named
-    from rig.engines import engines, found
+    from rig.contract.faultspecs import FAULTS
+    from rig.engines import engines, find_engine
     from rig.filesystems import filesystems
     from rig.planning.matrix import choices
 
     device_named(device)
     asked = [("fault", fault, FAULTS) for fault in faults]
     if filesystem:
-        asked.append(("file system", filesystem, tuple(one.word for one in filesystems())))
+        asked.append(("file system", filesystem, tuple(filesystem.word for filesystem in filesystems())))
     if engine:
-        asked.append(("engine", engine, tuple(one.name for one in engines(given=True))))
+        asked.append(("engine", engine, tuple(engine.name for engine in engines(given=True))))
     for what, word, known in asked:
         if word not in known:
             raise UsageError(f"unknown {what} {word!r}; {choices(word, known)}")
-    named = found(engine) if engine else None
+    named = find_engine(engine) if engine else None
     if named and not (named.spec.are_alternatives and not named.spec.needs_build):
         raise UsageError(f"the settings of {engine} do different things, so there is nothing to choose between")
 
@@ -100,7 +101,7 @@ def _pieces(
     from rig.analysis.advice.candidates import Piece
     from rig.analysis.judging.controls import is_mutant
     from rig.analysis.judging.outcome import summarise
-    from rig.engines import found
+    from rig.engines import find_engine
     from rig.planning import matrix
     from rig.store import Run
 
@@ -119,11 +120,13 @@ def _pieces(
         if _fits(name, filesystem, engine, faults):
             click.echo(f"not measured {name}: {message}", err=True)
     profile = target.profile
-    summary = summarise([one for one in results if not is_mutant(one)], matrix.profile(profile).exposure_min)
+    summary = summarise(
+        [result for result in results if not is_mutant(result.scenario)], matrix.profile(profile).exposure_min
+    )
     for row in summary.rows:
         scenario = row.outcome.scenario
-        spec = named.spec if (named := found(scenario.engine)) else None
-        if scenario.device == device and not (spec and spec.needs_build):
+        spec = named.spec if (named := find_engine(scenario.engine)) else None
+        if scenario.device.name == device and not (spec and spec.needs_build):
             yield Piece(str(target.folder), profile, row)
 
 
@@ -184,32 +187,34 @@ def _commands(advice: Advice, device: str, filesystem: str | None, engine: str |
     from rig.filesystems import default_filesystems
 
     if not advice.assessed:
-        name = engine or next(one.name for one in engines() if one.spec.is_default)
+        name = engine or next(default.name for default in engines() if default.spec.is_default)
         word = filesystem or default_filesystems()[0].word
         ids = [f"{name}-{word}-*_{fault}" for fault in advice.faults]
         return [shlex.join(["rig", "run", *ids, "--device", device])]
     wanted: dict[tuple[str, ...], set[str]] = {}
-    for one in advice.unproven:
-        wanted.setdefault(_options(one, advice.wishes.exposure_min or 0), set()).update(_ids(one))
+    for assessment in advice.unproven:
+        wanted.setdefault(_options(assessment, advice.wishes.exposure_min or 0), set()).update(_ids(assessment))
     return [shlex.join(["rig", "run", *sorted(ids), *options]) for options, ids in sorted(wanted.items())]
 
 
-def _ids(one: Assessment) -> list[str]:
-    candidate = one.candidate
-    faults = dict.fromkeys(reason.fault for reason in one.reasons)
+def _ids(assessment: Assessment) -> list[str]:
+    candidate = assessment.candidate
+    faults = dict.fromkeys(reason.fault for reason in assessment.reasons)
     return [f"{candidate.engine}-{candidate.filesystem}-{candidate.name}_{fault}" for fault in faults]
 
 
-def _options(one: Assessment, exposure_min: int) -> tuple[str, ...]:
+def _options(assessment: Assessment, exposure_min: int) -> tuple[str, ...]:
     """Return the options to measure a candidate with; use a closer profile if the same run again would not suffice."""
     from rig.planning.matrix import PROFILES
 
-    showings = {showing.fault: showing for showing in one.candidate.showings}
+    showings = {showing.fault: showing for showing in assessment.candidate.showings}
     pieces = [piece for showing in showings.values() if (piece := showing.piece)]
     names = list(PROFILES)
     used = max((names.index(piece.profile) for piece in pieces if piece.profile in PROFILES), default=0)
-    is_missing = all(showings[reason.fault].piece is None or "was not run" in reason.text for reason in one.reasons)
-    seed = max((piece.row.outcome.scenario.recording.seed for piece in pieces), default=1)
+    is_missing = all(
+        showings[reason.fault].piece is None or "was not run" in reason.text for reason in assessment.reasons
+    )
+    seed = max((piece.row.outcome.measured.recording.seed for piece in pieces), default=1)
     if not is_missing and used == len(names) - 1:
         seed += 1
     elif not is_missing:
@@ -217,10 +222,10 @@ def _options(one: Assessment, exposure_min: int) -> tuple[str, ...]:
     while PROFILES[names[used]].exposure_min < exposure_min and used < len(names) - 1:
         used += 1
     seeds = ["--seed", str(seed)] if seed != 1 else []
-    return ("--profile", names[used], "--device", one.candidate.device, *seeds, *_tuned(pieces))
+    return ("--profile", names[used], "--device", assessment.candidate.device, *seeds, *_tuning_options(pieces))
 
 
-def _tuned(pieces: Sequence[Piece]) -> list[str]:
+def _tuning_options(pieces: Sequence[Piece]) -> list[str]:
     """Return the options that give a run the tuning, the pause and the build that these scenarios have."""
     from rig.analysis.advice.candidates import differing
     from rig.contract.scenario import WorkloadSpec
@@ -229,7 +234,8 @@ def _tuned(pieces: Sequence[Piece]) -> list[str]:
         return []
     scenario = pieces[0].row.outcome.scenario
     words = differing(scenario)
-    found = [part for name, value in words.items() if name != "library" for part in ("--tune", f"{name}={value}")]
+    options = [part for name, value in words.items() if name != "library" for part in ("--tune", f"{name}={value}")]
     if "library" in words:
-        found += ["--library", scenario.recording.settings.get("library", "WHICH")]
-    return found + (["--pause-ms", str(scenario.think_ms)] if scenario.think_ms != WorkloadSpec.think_ms else [])
+        options += ["--library", pieces[0].row.outcome.measured.recording.settings.get("library", "WHICH")]
+    pause_ms = scenario.workload.think_ms
+    return options + (["--pause-ms", str(pause_ms)] if pause_ms != WorkloadSpec.think_ms else [])

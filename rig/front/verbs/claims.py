@@ -42,33 +42,33 @@ def claims(
     """
     from rig.analysis.documents.claim import ClaimVerdict
     from rig.analysis.documents.loader import documents
-    from rig.analysis.documents.measuring import chosen, measure
+    from rig.analysis.documents.measuring import measure, select
     from rig.analysis.documents.page import write_page
     from rig.analysis.documents.table import print_answers
-    from rig.front.progress import shown
+    from rig.front.progress import show
     from rig.front.terminal import standard_output
     from rig.planning import matrix
     from rig.speed.speeds import load
 
-    wanted, closely = chosen(documents(), names), matrix.profile(profile)
+    wanted, closely = select(documents(), names), matrix.profile(profile)
     stored = [load(path) for path in speeds]
-    folder = _measured(wanted, closely, run_dir) if closely.is_whole else _stored(run_dir)
-    with shown("carrying out experiments", "experiments carried out") as progress, ExitStack() as stack:
+    folder = _measure(wanted, closely, run_dir) if closely.is_whole else _evidence_dir(run_dir)
+    with show("carrying out experiments", "experiments carried out") as progress, ExitStack() as stack:
         progress.says(f"claims about loss are judged from {folder}" if folder else "there is no run directory")
         answered = measure(wanted, _evidence(folder, wanted), stored, progress, _in_guest(stack, progress.says))
     target = out or (folder or RUNS) / "claims.html"
     write_page(answered, stored, _facts(folder, speeds), target)
     print_answers(answered, standard_output())
     click.echo(f"report: {target}")
-    answers = [answer for one in answered for answer in one.answers]
-    sys.exit(_INCONCLUSIVE if any(one.verdict is ClaimVerdict.NOT_MEASURED for one in answers) else 0)
+    answers = [answer for document in answered for answer in document.answers]
+    sys.exit(_INCONCLUSIVE if any(answer.verdict is ClaimVerdict.NOT_MEASURED for answer in answers) else 0)
 
 
-def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None) -> Path | None:
+def _measure(wanted: Sequence[Document], closely: Profile, run_dir: Path | None) -> Path | None:
     """Measure the scenarios that the claims need, and the controls of their groups; return the run directory."""
     from rig.analysis.documents.measuring import scenario_ids
     from rig.front import selection
-    from rig.front.measuring import measured
+    from rig.front.measuring import measure
     from rig.front.verbs.doctor import require_runs
     from rig.planning import matrix
 
@@ -77,10 +77,10 @@ def _measured(wanted: Sequence[Document], closely: Profile, run_dir: Path | None
         return run_dir
     require_runs(run_dir or RUNS.absolute())
     scenarios = selection.with_controls(matrix.select(ids))
-    return measured(matrix.configured(scenarios, closely), closely, run_dir).folder
+    return measure(matrix.configure(scenarios, closely), closely, run_dir).folder
 
 
-def _stored(run_dir: Path | None) -> Path | None:
+def _evidence_dir(run_dir: Path | None) -> Path | None:
     """Return the run directory that holds the evidence, or None; raise StoreError if the named folder is no run."""
     from rig.store import Run
 
@@ -93,7 +93,7 @@ def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:
     """Return a function that runs probes in machines, which are made for the first probe."""
     made: list[Clones] = []
 
-    def carried_out(filesystem: str, name: str) -> Mapping[str, int]:
+    def carry_out(filesystem: str, name: str) -> Mapping[str, int]:
         from rig.analysis.documents import guestprobes
         from rig.campaign.fileprobe import figures
         from rig.machines.guests import guests
@@ -104,7 +104,7 @@ def _in_guest(stack: ExitStack, says: Callable[[str], None]) -> InGuest:
             made.append(stack.enter_context(guests([], says)).verifier_of(scenario))
         return figures(made[0], filesystem, name, guestprobes.__name__)
 
-    return carried_out
+    return carry_out
 
 
 def _evidence(folder: Path | None, wanted: Sequence[Document]) -> Evidence:

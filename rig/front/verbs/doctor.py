@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rig.contract.errors import HostError, RigError
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 from rig.front import inherited
 from rig.front.inherited import Check
 from rig.host.cache import require_cache
 from rig.host.files import free_bytes, require_writable
 from rig.host.processes import PACKAGE_OF_PROGRAM, available_memory_bytes
-from rig.images import image
+from rig.images import image, recipes
 from rig.machines import usermode
 from rig.machines.accelerator import best_accelerator
 from rig.machines.argv import Accelerator
-from rig.machines.qemu import require_qemu
-from rig.machines.template import PROGRAM
+from rig.machines.template import PROGRAM, require_qemu
 from rig.sandbox import sandbox
 
 _SPACE_BYTES = 4 << 30
@@ -71,9 +70,9 @@ def _qemu() -> Check:
 
 
 def _program(program: str) -> Check:
-    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     package = PACKAGE_OF_PROGRAM.get(program, program)
-    return Check(bool(found), program, found or f"in the Debian package {package}", package=package)
+    return Check(bool(path), program, path or f"in the Debian package {package}", package=package)
 
 
 def _sandbox() -> Check:
@@ -90,9 +89,9 @@ def _sandbox() -> Check:
 
 def _keyring() -> Check:
     package = "debian-archive-keyring"
-    found = _KEYRING.exists()
-    detail = str(_KEYRING) if found else f"in the Debian package {package}"
-    return Check(found, "Debian's keys", detail, package=package)
+    exists = _KEYRING.exists()
+    detail = str(_KEYRING) if exists else f"in the Debian package {package}"
+    return Check(exists, "Debian's keys", detail, package=package)
 
 
 def _folder(what: str, writable: Callable[[], Path]) -> Check:
@@ -106,7 +105,7 @@ def _folder(what: str, writable: Callable[[], Path]) -> Check:
 
 
 def _image(qemu: Check) -> Iterator[Check]:
-    recipe = image.recipe()
+    recipe = recipes.recipe()
     built = image.is_built(recipe)
     fix = "not built yet; to build it (needs no root): rig image build"
     yield Check(built, "guest image", recipe.digest if built else fix, optional=True)
@@ -121,8 +120,8 @@ def _image(qemu: Check) -> Iterator[Check]:
 
 def _user_mode(guest: image.Image) -> Check:
     what = "user-mode machines"
-    if not image.is_built(image.recipe(usermode.RECIPE)):
+    if not image.is_built(recipes.recipe(usermode.RECIPE)):
         return Check(ok=False, what=what, detail=f"not built yet: rig image build {usermode.RECIPE}", optional=True)
-    if hindrance := usermode.hindrance(guest, Processor.PLAIN):
-        return Check(ok=False, what=what, detail=f"{hindrance}; emulation works as well, only slower", optional=True)
+    if obstacle := usermode.obstacle(guest, Processor.PLAIN):
+        return Check(ok=False, what=what, detail=f"{obstacle}; emulation works as well, only slower", optional=True)
     return Check(ok=True, what=what, detail="one answered: crash states are checked in them", optional=True)

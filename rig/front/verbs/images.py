@@ -19,10 +19,10 @@ def image() -> None:
 def image_build(name: str) -> None:
     """Build the guest image NAME, or the image of your own recipe NAME.toml, unless the cache has it."""
     from rig.host.cache import require_cache
-    from rig.images import needs, recipes
+    from rig.images import recipes
     from rig.images.image import build
 
-    wanted = needs.of_file(Path(name)).recipe if name.endswith(needs.SUFFIX) else recipes.named(name)
+    wanted = recipes.of_file(Path(name)).recipe if name.endswith(recipes.SUFFIX) else recipes.recipe_named(name)
     require_cache()
     click.echo(build(wanted, lambda text: click.echo(text, err=True)).folder)
 
@@ -37,11 +37,11 @@ def image_list() -> None:
     for wanted in recipes.recipes():
         if not is_built(wanted):
             click.echo(f"image     {wanted.name:16} {wanted.digest}  not built: rig image build {wanted.name}")
-    current = {one.digest: one.name for one in recipes.recipes()}
-    for found in images():
-        other = "of another version of its recipe" if found.name in current.values() else "of a recipe of your own"
-        old = "" if found.digest in current else f"  {other}"
-        click.echo(f"image     {found.name:16} {found.digest}  {_mib(found.folder)} MiB  {found.folder}{old}")
+    current = {recipe.digest: recipe.name for recipe in recipes.recipes()}
+    for image in images():
+        other = "of another version of its recipe" if image.name in current.values() else "of a recipe of your own"
+        old = "" if image.digest in current else f"  {other}"
+        click.echo(f"image     {image.name:16} {image.digest}  {_mib(image.folder)} MiB  {image.folder}{old}")
     for folder in sorted((cache_folder() / "templates").glob("*/identity")):
         click.echo(f"template  {folder.parent.name}  {_mib(folder.parent)} MiB")
 
@@ -53,8 +53,8 @@ def image_remove(name: str) -> None:
     from rig.images.image import images, remove
     from rig.machines.template import remove_templates
 
-    if name not in {found.name for found in images()}:
-        raise UsageError(f"no image {name!r}; there are: {', '.join(found.name for found in images()) or 'none'}")
+    if name not in {image.name for image in images()}:
+        raise UsageError(f"no image {name!r}; there are: {', '.join(image.name for image in images()) or 'none'}")
     for folder in [*remove_templates(), *remove(name)]:
         click.echo(f"removed {folder}")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,15 @@ import click
 
 from rig.contract.errors import RigError, StoreError, UsageError
 from rig.front import options
-from rig.front.rundirs import REPORT, RUNS, newest_run
+from rig.front.explaining import tellings
+from rig.front.outputs import Outputs, RunSummary, output_options
+from rig.front.rundirs import REPORT, begin_of, name_of_run, newest_run
+from rig.host.files import atomic_write
 
 if TYPE_CHECKING:
+    from rig.analysis.explain.story import Telling
     from rig.analysis.judging.outcome import Summary
+    from rig.shards import Shard
     from rig.store import Run
 
 _INCONCLUSIVE = 3
@@ -23,7 +29,8 @@ _INCONCLUSIVE = 3
 @click.command()
 @options.run_dirs(help="Run directory [default: the newest in runs/]; may be repeated, with --out.")
 @options.out(help="Where the report of several runs is written.")
-def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
+@output_options
+def report(*, run_dirs: tuple[Path, ...], out: Path | None, outputs: Outputs) -> None:
     """Print the table of a run and write its report again, or write one report of several runs.
 
     Each run is judged with its own controls. If several runs have a scenario on the same device, the run named last
@@ -34,20 +41,55 @@ def report(*, run_dirs: tuple[Path, ...], out: Path | None) -> None:
 
     if (len(run_dirs) > 1) is not (out is not None):
         raise UsageError("--out goes with several --run-dir; the report of one run is in its directory")
+    outputs.check()
     runs = [Run.open(folder) for folder in run_dirs or [newest_run()]]
     if out:
-        sys.exit(_conclude_together(runs, out))
-    sys.exit(conclude(runs[0], matrix.profile(runs[0].profile).exposure_min))
+        sys.exit(_conclude_together(runs, out, outputs))
+    sys.exit(conclude(runs[0], matrix.profile(runs[0].profile).exposure_min, outputs))
 
 
-def conclude(target: Run, exposure_min: int) -> int:
-    """Write the Parquet file and the report, print the table, and return the exit code."""
-    # Files first: the reader of the table may close the pipe halfway.
-    summary, damaged = written(target, exposure_min)
-    return _said(summary, target.failures(), damaged, target.folder / REPORT)
+@click.command()
+@options.shard_dirs()
+@options.run_dir(required=True, help="The directory of the merged run.")
+@output_options
+def merge(*, shards: tuple[Path, ...], run_dir: Path, outputs: Outputs) -> None:
+    """Put the runs of `rig run --shard` together into one run, and judge it as one.
+
+    A control counts for the scenarios of all shards. What no shard has measured is inconclusive.
+    """
+    from rig.planning import matrix
+    from rig.shards import merge as merge_runs
+    from rig.store import Run
+
+    outputs.check()
+    merged = merge_runs([Run.open(folder) for folder in shards], run_dir)
+    sys.exit(conclude(merged, matrix.profile(merged.profile).exposure_min, outputs))
 
 
-def written(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
+def conclude(target: Run, exposure_min: int, outputs: Outputs) -> int:
+    """Write the Parquet file, the report and what else is wanted, print the table, and return the exit code."""
+    summary, damaged = write(target, exposure_min)
+    failures, page = target.failures(), target.folder / REPORT
+    began, name = begin_of(target.folder)
+    run = RunSummary(
+        name, began, extent_of(target), summary, failures, damaged, page, target.retries(), tellings(target)
+    )
+    return outputs.end(run)
+
+
+def conclude_shard(target: Run, shard: Shard) -> int:
+    """Write the files of a shard, say what to do with it, and return the exit code; `rig merge` judges it."""
+    results, damaged = target.results()
+    failures = target.failures()
+    if results:
+        write(target, 0)
+    for line in (*(f"not measured {name}: {why}" for name, why in failures.items()), *map(str, damaged)):
+        click.echo(line, err=True)
+    click.echo(f"shard {shard}: {len(results)} scenarios measured in {target.folder}; `rig merge` judges all shards")
+    return _INCONCLUSIVE if failures or damaged else 0
+
+
+def write(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
     """Write the Parquet file and the report; return the summary, and an error for each damaged file."""
     from rig.analysis.judging.outcome import summarise
     from rig.analysis.show.report import write_report
@@ -55,16 +97,33 @@ def written(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
     from rig.store import write_parquet
 
     results, damaged = target.results()
-    if not results:
+    if not results and not target.failures():
         raise StoreError(f"{target.folder} holds no measured scenario")
-    summary = summarise(results, exposure_min, _named(target))
+    summary = summarise(results, exposure_min, name_of_run(target.folder))
     write_parquet(results, target.folder / "verdicts.parquet")
     run_info = {"run": target.folder.name, "profile": target.profile}
-    write_report(summary, run_info, target.folder / REPORT, beside(target.folder))
+    pages = write_pages(target, summary, target.folder)
+    out, speeds = target.folder / REPORT, beside(target.folder)
+    write_report(summary, run_info, out, speeds, tellings=tellings(target), why_pages=pages)
     return summary, damaged
 
 
-def _conclude_together(runs: Sequence[Run], out: Path) -> int:
+def write_pages(target: Run, summary: Summary, folder: Path) -> dict[str, str]:
+    """Write a page for each explanation of a broken promise; return scenario -> its page, seen from a folder."""
+    from rig.analysis.explain.story import page
+    from rig.analysis.show.broken import breaks
+
+    pages = {}
+    for each in breaks(summary, tellings(target)):
+        if each.telling and each.telling.story:
+            scenario_id = each.row.outcome.scenario.id
+            path = target.explanation_page(scenario_id)
+            atomic_write(path, page(each.telling.story, each.replay_line).encode())
+            pages[scenario_id] = os.path.relpath(path, folder)
+    return pages
+
+
+def _conclude_together(runs: Sequence[Run], out: Path, outputs: Outputs) -> int:
     """Write one report of several runs, print their table, and return the exit code."""
     from rig.analysis.judging.outcome import summarise, together
     from rig.analysis.show.report import write_report
@@ -72,12 +131,16 @@ def _conclude_together(runs: Sequence[Run], out: Path) -> int:
 
     summaries: list[Summary] = []
     failures: dict[str, str] = {}
+    every_telling: dict[str, Telling] = {}
+    pages: dict[str, str] = {}
     damaged: list[RigError] = []
     for run in runs:
         results, of_run = run.results()
-        summaries.append(summarise(results, matrix.profile(run.profile).exposure_min, _named(run)))
+        summaries.append(summarise(results, matrix.profile(run.profile).exposure_min, name_of_run(run.folder)))
         failures |= run.failures()
         damaged += of_run
+        every_telling |= tellings(run)
+        pages |= write_pages(run, summaries[-1], out.parent)
     summary = together(summaries)
     if not summary.rows:
         raise StoreError("these runs hold no measured scenario")
@@ -85,23 +148,16 @@ def _conclude_together(runs: Sequence[Run], out: Path) -> int:
     failures = {name: message for name, message in failures.items() if name not in measured}
     profiles = ", ".join(sorted({run.profile for run in runs}))
     names = ", ".join(run.folder.name for run in runs)
-    write_report(summary, {"runs": names, "profile": profiles}, out)
-    return _said(summary, failures, damaged, out)
+    write_report(summary, {"runs": names, "profile": profiles}, out, tellings=every_telling, why_pages=pages)
+    extents = ", ".join(sorted({extent_of(run) for run in runs}))
+    began = max(begin_of(run.folder)[0] for run in runs)
+    return outputs.end(RunSummary(names, began, extents, summary, failures, damaged, out, tellings=every_telling))
 
 
-def _said(summary: Summary, failures: Mapping[str, str], damaged: Sequence[RigError], path: Path) -> int:
-    from rig.analysis.show.table import print_table
-    from rig.front.terminal import standard_output
+def extent_of(run: Run) -> str:
+    """Return how closely a run looked: the profile, and the number of states if another was asked for."""
+    from rig.planning import matrix
 
-    print_table(summary, standard_output())
-    for scenario, message in failures.items():
-        click.echo(f"not measured {scenario}: {message}", err=True)
-    for error in damaged:
-        click.echo(f"damaged: {error}; to judge it again, repeat the command", err=True)
-    click.echo(f"report: {path}")
-    return summary.exit_code or (_INCONCLUSIVE if failures or damaged else 0)
-
-
-def _named(run: Run) -> str:
-    """Return how a command names a run; a pasted one searches runs/ by default."""
-    return "" if run.folder.parent == RUNS else str(run.folder)
+    states = run.definition.get("states")
+    is_plain = states in {None, matrix.profile(run.profile).states_max}
+    return run.profile if is_plain else f"{run.profile}, {states} states"

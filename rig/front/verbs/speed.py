@@ -12,7 +12,6 @@ import click
 from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import RigError, UsageError
 from rig.front import options
-from rig.front.numbers import Finite
 
 if TYPE_CHECKING:
     from rig.speed.session import Bench, SpeedPlan
@@ -39,7 +38,9 @@ def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tu
 )
 @options.fs(help="Measure in a virtual machine instead, on this file system.")
 @options.device(default=None, show_default=False, help=f"The modelled disk for --fs.  [default: {DEFAULT_DEVICE}]")
-@click.option("--document", metavar="NAME", help="Carry out a document's own workload, such as S0, beside its figures.")
+@click.option(
+    "--document", metavar="NAME", help="Carry out a document's own workload, such as S0, and show its figures."
+)
 @options.transactions(help="Transactions of each writer in each trial.")
 @click.option(
     "--rows",
@@ -61,7 +62,7 @@ def _numbers(_context: click.Context, _option: click.Parameter, text: str) -> tu
 @options.tune()
 @click.option(
     "--scale",
-    type=Finite(min=0, min_open=True),
+    type=options.Finite(min=0, min_open=True),
     default=1.0,
     help="Size of a document's workload; 0.1 is for a first look.",
 )
@@ -89,7 +90,7 @@ def speed(
     --document, ARM is one of its arms, such as 'wal-*', and the arms that it is compared with are measured too.
     """
     from rig.analysis.show.speedtable import print_speeds
-    from rig.front.progress import shown
+    from rig.front.progress import show
     from rig.front.terminal import standard_output
     from rig.speed import session, speeds
     from rig.speed.arms import arms_of
@@ -103,7 +104,7 @@ def speed(
                 "--document brings its own load: leave out --rows, --filled, --writers, --readers, --pause-ms, --tune"
             )
         plan = _of_document(document, seed, scale)
-        plan = session.narrowed(plan, arms) if arms else plan
+        plan = session.narrow(plan, arms) if arms else plan
     else:
         _require_possible(loads[0])
         plan = session.of_arms(arms_of(arms, loads, tuning), seed)
@@ -111,18 +112,18 @@ def speed(
     if file:
         _require_storable(file)
     try:
-        with shown("measuring", "trials measured") as progress:
+        with show("measuring", "trials measured") as progress:
             if repeats < _REPEATS and not filesystem:
                 progress.says(
                     f"warning: intervals need at least {_REPEATS} rounds; --repeats {repeats} is only for a first look"
                 )
             with _bench(plan, folder, filesystem, device or DEFAULT_DEVICE, progress.says) as bench:
-                found = session.measure(plan, bench, repeats, seed, progress)
+                measurement = session.measure(plan, bench, repeats, seed, progress)
     except KeyboardInterrupt:
         raise RigError(f"stopped; nothing is kept{f', and nothing is left in {folder}' if folder else ''}") from None
     if file:
-        speeds.save(found, file)
-    print_speeds(found, standard_output())
+        speeds.save(measurement, file)
+    print_speeds(measurement, standard_output())
     if file:
         click.echo(f"every measurement: {file}")
 
@@ -189,8 +190,8 @@ def _of_document(name: str, seed: int, scale: float) -> SpeedPlan:
     from rig.analysis.documents.replications import replications
     from rig.speed import session
 
-    workloads = [one for one in replications() if one.name == name]
+    workloads = [replication for replication in replications() if replication.name == name]
     if not workloads:
-        names = sorted({one.name for one in replications()})
+        names = sorted({replication.name for replication in replications()})
         raise UsageError(f"unknown document {name!r}; there are: {', '.join(names)}")
     return session.of_document(workloads, seed, scale)

@@ -48,13 +48,13 @@ class _Asked:
         from rig.front import selection
         from rig.planning import matrix
 
-        asked = matrix.select([self._pattern(one, value) for one in self.patterns])
+        asked = matrix.select([self._pattern(pattern, value) for pattern in self.patterns])
         for scenario in asked:
             if not self.profile.instants_of(scenario):
                 raise UsageError(f"{scenario.id} has no cut instants; powercut has, of a scenario with all its syncs")
         chosen = selection.with_controls(asked) if self.controls else asked
         is_tuned = self.over not in {_PAUSE, _FILESYSTEM, _DEVICE}
-        found = matrix.configured(
+        scenarios = matrix.configure(
             chosen,
             self.profile,
             device_named(value if self.over == _DEVICE else self.device),
@@ -63,7 +63,7 @@ class _Asked:
             think_ms=_pause(value) if self.over == _PAUSE else self.pause_ms,
         )
         # A random instant lies in the work, not in the pause after it.
-        return [replace(one, workload=replace(one.workload, rest_ms=0)) for one in found]
+        return [replace(scenario, workload=replace(scenario.workload, rest_ms=0)) for scenario in scenarios]
 
     def name(self, row: Row) -> str:
         """Return the id of a scenario without the fault and without what is varied."""
@@ -108,29 +108,32 @@ def sweep(
     """
     from rig.analysis.show import pages
     from rig.analysis.show.sweep import CAPTION, Sweep, page_html, steps, tables
-    from rig.front.measuring import measured
+    from rig.front.measuring import measure
     from rig.front.terminal import standard_output
     from rig.front.verbs.doctor import require_runs
-    from rig.front.verbs.reports import written
+    from rig.front.verbs.reports import write
     from rig.planning import matrix
 
-    name, values = _varied(over)
+    name, values = _axis(over)
     closely = replace(matrix.profile(profile), transaction_count=transactions, instants=instants)
     asked = _Asked(scenarios, name, closely, device, seed, tuning, pause_ms, controls=controls)
     # Check all values before the first is measured, so that one that cannot be measured costs nothing.
     wanted = {value: asked.scenarios(value) for value in values}
     folder = run_dir or RUNS / f"{SWEEP}{_digest(wanted, closely)}"
     require_runs(folder.absolute())
-    found, code = [], _OK
+    points, code = [], _OK
     for value, chosen in wanted.items():
-        target = measured(chosen, closely, folder / f"{name}={_file_name(value)}", added=f"{name}={value}", jobs=jobs)
-        summary, damaged = written(target, closely.exposure_min)
-        missing = [*(f"not measured {one}: {why}" for one, why in target.failures().items()), *map(str, damaged)]
+        target = measure(chosen, closely, folder / f"{name}={_file_name(value)}", added=f"{name}={value}", jobs=jobs)
+        summary, damaged = write(target, closely.exposure_min)
+        missing = [
+            *(f"not measured {scenario_id}: {why}" for scenario_id, why in target.failures().items()),
+            *map(str, damaged),
+        ]
         for line in missing:
             click.echo(line, err=True)
-        found += steps(value, summary, asked.name)
+        points += steps(value, summary, asked.name)
         code = _worse(code, summary.exit_code or (_INCONCLUSIVE if missing else _OK))
-    shown = Sweep(name, values, found)
+    shown = Sweep(name, values, points)
     page = folder / _PAGE
     facts = {"scenarios": " ".join(scenarios), "profile": profile, "transactions": str(transactions)}
     facts |= {"device": device, "pause-ms": str(pause_ms)} | asked.tuning
@@ -145,7 +148,7 @@ def sweep(
     sys.exit(code)
 
 
-def _varied(over: str) -> tuple[str, tuple[str, ...]]:
+def _axis(over: str) -> tuple[str, tuple[str, ...]]:
     """Return what is varied and its values, in the order given; raise UsageError if the text is invalid."""
     name, _, text = over.partition("=")
     values = tuple(dict.fromkeys(text.split(",")))
@@ -166,7 +169,9 @@ def _file_name(value: str) -> str:
 
 def _digest(wanted: dict[str, list[Scenario]], closely: Profile) -> str:
     """Return a name for the measured scenarios and the profile, so that the same command finds its runs again."""
-    orders = {value: [[one.id, one.orders.message] for one in chosen] for value, chosen in wanted.items()}
+    orders = {
+        value: [[scenario.id, asdict(scenario.orders)] for scenario in chosen] for value, chosen in wanted.items()
+    }
     return hashlib.blake2b(json.dumps([orders, asdict(closely)], sort_keys=True).encode(), digest_size=4).hexdigest()
 
 

@@ -26,7 +26,7 @@ _BUFFER_BYTES, _BUFFER_COUNT = 1 << 16, 512
 
 
 @contextmanager
-def traced(device: str) -> Iterator[bytearray]:
+def trace(device: str) -> Iterator[bytearray]:
     """Trace a device for the length of a block; give the records, which are filled in at its end.
 
     Raise RuntimeError if the kernel dropped records, because the trace is then incomplete.

@@ -52,7 +52,7 @@ class DeviceMapper:
             raise
 
     @contextmanager
-    def created(self, name: str, *targets: Target) -> Iterator[str]:
+    def device(self, name: str, *targets: Target) -> Iterator[str]:
         """Create a device for the length of a block; give its node."""
         node = self.create(name, *targets)
         try:
@@ -93,7 +93,7 @@ class DeviceMapper:
         return reply[start : reply.index(b"\0", start)].decode()
 
     def _load(self, name: str, targets: tuple[Target, ...], *, read_only: bool = False) -> None:
-        table = b"".join(_packed(target) for target in targets)
+        table = b"".join(_pack(target) for target in targets)
         self._call(_LOAD, name, table, target_count=len(targets), flags=_FLAG_READ_ONLY if read_only else 0)
 
     def _resume(self, name: str) -> str:
@@ -109,7 +109,7 @@ class DeviceMapper:
         return buffer
 
 
-def _packed(target: Target) -> bytes:
+def _pack(target: Target) -> bytes:
     text = target.params.encode() + b"\0"
     text = text.ljust(-(-len(text) // 8) * 8, b"\0")
     header = _TARGET.pack(target.sector_first, target.sector_count, 0, _TARGET.size + len(text), target.kind.encode())

@@ -99,8 +99,8 @@ def cycle_power(device: str) -> None:
 def require_write_cache(device: str) -> None:
     """Raise RuntimeError unless the device advertises a volatile write cache to the block layer."""
     path = Path("/sys/block", Path(device).name, "queue/write_cache")
-    if (found := path.read_text().strip()) != "write back":
-        raise RuntimeError(f"{device} says {found!r} in {path}: flushes would never reach it")
+    if (mode := path.read_text().strip()) != "write back":
+        raise RuntimeError(f"{device} says {mode!r} in {path}: flushes would never reach it")
 
 
 def sector_count(device: str) -> int:

@@ -30,13 +30,13 @@ class FaultLayer:
         self._sector_count = disks.sector_count(below)
 
     @contextmanager
-    def created(self) -> Iterator[str]:
+    def device(self) -> Iterator[str]:
         """Create the layer, in working order, for the length of a block; raise OSError if the kernel lacks it."""
         # Only loading a table shows whether dm-flakey has these features; its version does not.
         for feature in ("error_writes", "error_reads"):
-            with self._mapper.created("probe", self._flakey(feature)):
+            with self._mapper.device("probe", self._flakey(feature)):
                 pass
-        with self._mapper.created(NAME, self._linear) as node:
+        with self._mapper.device(NAME, self._linear) as node:
             yield node
 
     def fail(self, feature: str) -> None:

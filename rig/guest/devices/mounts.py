@@ -51,17 +51,17 @@ def holders(point: str) -> set[int]:
 
 
 def _places(process: Path) -> list[str]:
-    found = []
+    paths = []
     with suppress(OSError):  # it has just ended
         for path in (process / "cwd", *(process / "fd").iterdir()):
             with suppress(FileNotFoundError):  # just closed, such as the descriptor that lists them
-                found.append(os.readlink(path))
-        found += [line.split(maxsplit=5)[-1] for line in (process / "maps").read_text().splitlines()]
-    return found
+                paths.append(os.readlink(path))
+        paths += [line.split(maxsplit=5)[-1] for line in (process / "maps").read_text().splitlines()]
+    return paths
 
 
 @contextmanager
-def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
+def mount_point(device: str, filesystem: str, options: str = "") -> Iterator[str]:
     """Mount for the length of a block; the value is the mount point."""
     mount(device, filesystem, options)
     try:
@@ -70,6 +70,6 @@ def mounted(device: str, filesystem: str, options: str = "") -> Iterator[str]:
         release()
 
 
-def joined(*options: str) -> str:
+def join_options(*options: str) -> str:
     """Return mount options as one word, without empty ones."""
     return ",".join(option for option in options if option)

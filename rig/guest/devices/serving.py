@@ -20,7 +20,7 @@ def require_modules(filesystem: FileSystem) -> None:
 
 
 @contextmanager
-def served(filesystem: FileSystem, directory: str) -> Iterator[None]:
+def serve(filesystem: FileSystem, directory: str) -> Iterator[None]:
     """For the length of a block, let programs reach a directory's mount through the file system's server, if any."""
     if not isinstance(filesystem, Served):
         yield
@@ -47,7 +47,7 @@ def hosts(filesystem: FileSystem, device: str, directory: str) -> Iterator[tuple
             Path(point).mkdir()
         mounts.mount(device, filesystem.kernel_type, filesystem.mount_options, server)
         stack.callback(mounts.release, server)
-        stack.enter_context(served(filesystem, directory))
+        stack.enter_context(serve(filesystem, directory))
         filesystem.join(other)
         stack.callback(mounts.release, other)
         yield directory, other, server

@@ -59,12 +59,12 @@ def disks_in_ram(count: int) -> Iterator[None]:
 def delayed_disk(mapper: DeviceMapper, device: Device, size_mib: int, number: int = 0) -> Iterator[tuple[str, str]]:
     """Give two nodes of disk `number` in guest RAM, without and with delays, for the length of a block."""
     disk = disks.add_cached_disk(number, size_mib)
-    with mapper.created(DELAY.format(number), delaying(disk, device, size_mib * 2048)) as delayed:
+    with mapper.device(DELAY.format(number), delaying(disk, device, size_mib * 2048)) as delayed:
         yield disk, delayed
 
 
 @contextmanager
-def stacked(
+def build_stack(
     mapper: DeviceMapper,
     device: Device,
     *,
@@ -79,27 +79,27 @@ def stacked(
         disk, delayed = layers.enter_context(delayed_disk(mapper, device, size_mib, number))
         below_log = delayed
         if can_cut:
-            below_log = layers.enter_context(mapper.created(CUT, Target("linear", f"{delayed} 0", sector_count)))
+            below_log = layers.enter_context(mapper.device(CUT, Target("linear", f"{delayed} 0", sector_count)))
         stack = Stack(disk, delayed, below_log, "", "", log_disk)
         if not can_cut:
-            stack.requests = layers.enter_context(blocktrace.traced(below_log))
-        log = logged(mapper, LOGS[number], below_log, log_disk, sector_count=sector_count, stack=stack)
+            stack.requests = layers.enter_context(blocktrace.trace(below_log))
+        log = log_requests(mapper, LOGS[number], below_log, log_disk, sector_count=sector_count, stack=stack)
         stack.log = layers.enter_context(log)
-        stack.top = layers.enter_context(FaultLayer(mapper, stack.log).created()) if can_fail else stack.log
+        stack.top = layers.enter_context(FaultLayer(mapper, stack.log).device()) if can_fail else stack.log
         for node in {disk, delayed, below_log, stack.log, stack.top}:
             disks.require_write_cache(node)
         yield stack
 
 
 @contextmanager
-def logged(
+def log_requests(
     mapper: DeviceMapper, name: str, below: str, log_disk: str, *, sector_count: int, stack: Stack | None = None
 ) -> Iterator[str]:
     """Give a node that logs what reaches a device through it; set the counts of `stack` at the end.
 
     Raise RuntimeError if flushes would not be logged or the log is full, because the recording is then void.
     """
-    with mapper.created(name, Target("log-writes", f"{below} {log_disk}", sector_count)) as node:
+    with mapper.device(name, Target("log-writes", f"{below} {log_disk}", sector_count)) as node:
         disks.require_write_cache(node)
         yield node
         status = mapper.status(name)

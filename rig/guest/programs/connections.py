@@ -57,7 +57,7 @@ class Connections:
         work = self._site.work
         self._transaction_count += work.creates
         self._last = (situations.CREATED,)
-        self._first = self._opened()
+        self._first = self._open()
         self._first.create(work.first_tables, work.initial)
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -69,31 +69,31 @@ class Connections:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             ending.require("the other process")
         elif kind is EventKind.OTHER_CONNECTION or (self._second and self._is_seconds_turn):
-            self._second = self._second or self._opened()
+            self._second = self._second or self._open()
             self._second.commit(operations)
             self._is_seconds_turn = False
         else:
             self.database.commit(operations)
             self._is_seconds_turn = True
 
-    def acknowledged(self) -> None:
+    def note_acknowledgement(self) -> None:
         """Note what the transaction did, once its acknowledgement is marked; reopen if another process committed it."""
-        self._note("ack", self._transaction_count, [*self._last, *self._seen()])
+        self._note("ack", self._transaction_count, [*self._last, *self._situations()])
         if self._first is None:
-            with self._marked():
-                self._first = self._opened()
+            with self._mark_event():
+                self._first = self._open()
                 self._note("done", self._count, [situations.AFTER_ANOTHER])
 
     def happen(self, event: Event) -> None:
         """Carry out an event between two marks."""
         variants = self._spec.events.get(event.kind, ())
         variant = variants[event.draw % len(variants)] if variants else ""
-        with self._marked():
-            if self._done(event, variant, is_known=bool(variants)):
+        with self._mark_event():
+            if self._carry_out(event, variant, is_known=bool(variants)):
                 self._note("done", self._count, [situations.of_event(event.kind, variant)])
             else:
                 self.skipped[situations.of_event(event.kind, variant)] += 1
-        self._note("done", self._count, self._seen())
+        self._note("done", self._count, self._situations())
 
     def close(self) -> None:
         """Close every connection, as a careful program would."""
@@ -103,7 +103,7 @@ class Connections:
                 database.close()
         self._first = self._second = None
 
-    def _opened(self) -> Database:
+    def _open(self) -> Database:
         database = self._site.open_database()
         # Asking a network file system about a file makes it send its data, as a sync of the engine would.
         if isinstance(database, ObservantDatabase) and not isinstance(self._site.filesystem, Served):
@@ -113,19 +113,19 @@ class Connections:
     def _note(self, ending: str, number: int, words: Iterable[str]) -> None:
         self.reached += [(ending, number, word) for word in words]
 
-    def _seen(self) -> list[str]:
+    def _situations(self) -> list[str]:
         """Return what the engine has seen since the last call, over any connection."""
         opened = (self._first, self._second)
-        return [word for one in opened if isinstance(one, ObservantDatabase) for word in one.seen()]
+        return [word for database in opened if isinstance(database, ObservantDatabase) for word in database.seen()]
 
     @contextmanager
-    def _marked(self) -> Iterator[None]:
+    def _mark_event(self) -> Iterator[None]:
         self._count += 1
         self._mark(f"event-{self._count}")
         yield
         self._mark(f"done-{self._count}")
 
-    def _done(self, event: Event, variant: str, *, is_known: bool) -> bool:
+    def _carry_out(self, event: Event, variant: str, *, is_known: bool) -> bool:
         kind = event.kind
         if kind in ALONE:
             self._drop()
@@ -135,32 +135,32 @@ class Connections:
             self.database.commit(event.operations)
         elif kind is EventKind.REOPEN:
             self.close()
-            self._first = self._opened()
+            self._first = self._open()
         elif kind is EventKind.OTHER_PROCESS and self._spec.survives_fork:
             self.close()
             self._next = kind
         elif kind is EventKind.OTHER_CONNECTION and is_known:
             self._next = kind
         else:
-            return is_known and self._carried_out(kind, variant)
+            return is_known and self._let_happen(kind, variant)
         return True
 
-    def _carried_out(self, kind: EventKind, variant: str) -> bool:
+    def _let_happen(self, kind: EventKind, variant: str) -> bool:
         """Let the engine carry out an event that its spec lists."""
         if kind is EventKind.HOLD:
             return self._hold(variant)
         if kind is EventKind.DROP:
             return self._drop(variant)
         if kind is EventKind.CHECKPOINT and self._count % 2:
-            return self._maintained(kind, variant)
+            return self._maintain(kind, variant)
         if kind in ALONE and self._second:
             self._second.close()
             self._second = None
         return _eventful(self.database).happen(kind, variant)
 
-    def _maintained(self, kind: EventKind, variant: str) -> bool:
+    def _maintain(self, kind: EventKind, variant: str) -> bool:
         """Carry out an event as a maintenance job does: over a connection opened for it that never writes."""
-        database = self._opened()
+        database = self._open()
         is_done = _eventful(database).happen(kind, variant)
         if isinstance(database, ObservantDatabase):
             self._note("done", self._count, database.seen())

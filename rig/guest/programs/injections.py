@@ -62,7 +62,7 @@ def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[St
     choice = random.Random(f"{injection} {seed}")
     is_growing = injection is Injection.DISKFULL_DATA
     last = min(transaction_count, _GROWING_UNTIL) if is_growing else transaction_count
-    found: list[Strike] = []
+    drawn: list[Strike] = []
     stages: list[Stage] = []
     # Each stage alternates between reopening and continuing over the same connection.
     reopens = {stage: choice.random() < 0.5 for stage in Stage}
@@ -76,6 +76,6 @@ def strikes(injection: Injection, seed: int, transaction_count: int) -> tuple[St
         attempts_max = choice.randint(*_ATTEMPTS.get(injection, (2, 4)))
         free_blocks = 0 if is_growing else choice.randint(0, 3)
         share = round(choice.random(), 3)
-        found.append(Strike(number, stage, reopens[stage], attempts_max, share, free_blocks, int(is_growing)))
+        drawn.append(Strike(number, stage, reopens[stage], attempts_max, share, free_blocks, int(is_growing)))
         number += choice.randint(*(_APART_GROWING if is_growing else _APART))
-    return tuple(found)
+    return tuple(drawn)

@@ -16,12 +16,13 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rig.contract.findings import Finding, FindingKind
+from rig.contract.messages import decode
 from rig.engines import Database
 from rig.engines.syncs import Call
 from rig.guest import filecontent
@@ -62,7 +63,7 @@ class Death:
         """Whether the process was killed."""
         return bool(self.where)
 
-    def moved(self, place: WorkloadPosition) -> Action:
+    def on_move(self, place: WorkloadPosition) -> Action:
         """Choose how to die once the first transaction begins; die at an acknowledgement."""
         if not self.strikes:
             return Action.CARRY_OUT
@@ -77,7 +78,7 @@ class Death:
             return Action.KILL
         return Action.CARRY_OUT
 
-    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
+    def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
         """Die before the call that was drawn."""
         if place.phase is not WorkloadPhase.COMMIT:
             return Action.CARRY_OUT
@@ -108,9 +109,9 @@ def run(site: Site) -> dict[str, Any]:
     while True:
         goes_on = kill_count < kills_max and has_room(mapper) and has_space(site.directory)
         death = Death(kill_count, draw, strikes=goes_on)
-        said, was_killed = lives.one(acked, death, is_fresh=last is None)
-        settings = said.get("settings", settings)
-        finding = Finding.of(said["finding"])
+        facts, was_killed = lives.carry_out(acked, death, is_fresh=last is None)
+        settings = facts.get("settings", settings)
+        finding = decode(Finding, facts["finding"])
         is_sound = finding.recovered is not None and finding.recovered >= acked
         if not is_sound and not has_space(site.directory):
             # The engine may have lost something, or our full disk may have stopped it: void the recording.
@@ -119,7 +120,7 @@ def run(site: Site) -> dict[str, Any]:
                 f"{finding.detail}; record fewer transactions"
             )
         if last:
-            live.append(_told(last, finding, acked, len(live) + 1))
+            live.append(_live_finding(last, finding, acked, len(live) + 1))
         if was_killed:
             acked = max(acked, finding.recovered or 0, death.acked)
             last = death
@@ -134,12 +135,12 @@ def run(site: Site) -> dict[str, Any]:
 
 def has_space(directory: str) -> bool:
     """Return whether a file system has space for some more lives and for the files that each may leave behind."""
-    found = os.statvfs(directory)
+    room = os.statvfs(directory)
     # Some file systems do not count files.
-    return found.f_bavail * _SPARE_BLOCKS >= found.f_blocks and found.f_ffree * _SPARE_FILES >= found.f_files
+    return room.f_bavail * _SPARE_BLOCKS >= room.f_blocks and room.f_ffree * _SPARE_FILES >= room.f_files
 
 
-def _told(death: Death, finding: Finding, acked: int, number: int) -> dict[str, Any]:
+def _live_finding(death: Death, finding: Finding, acked: int, number: int) -> dict[str, Any]:
     detail = f"{death.where}; {finding.detail}" if finding.detail else death.where
     return {
         "state": f"kill-{number}", "acked": acked, "issued": max(acked, death.issued),
@@ -158,38 +159,38 @@ class _Lives:
         self._oracle = self._work.oracle()
         self._is_set_up = False
 
-    def one(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
+    def carry_out(self, acked: int, death: Death, *, is_fresh: bool) -> tuple[dict[str, Any], bool]:
         """Run one life until it is killed or done; return the messages it sent, merged, and whether it was killed."""
         body = partial(self._live, acked, is_fresh=is_fresh)
-        said: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         ending = supervise(self._site, body, death)
         for message in ending.messages:
-            said |= message
+            facts |= message
         if ending.exit_code:
-            if is_fresh or "finding" in said:
+            if is_fresh or "finding" in facts:
                 ending.require("the workload")
-            kind = ending.grief or FindingKind.UNOPENABLE
-            return {"finding": Finding(kind, detail=ending.why).message}, False
+            kind = ending.failure or FindingKind.UNOPENABLE
+            return {"finding": asdict(Finding(kind, detail=ending.why))}, False
         self._is_set_up = True
         if death.has_struck and not death.acked:
             self._log(f"fail-{death.issued}")
-        return said, death.has_struck
+        return facts, death.has_struck
 
     def _live(self, acked: int, send: Callable[[Any], None], *, is_fresh: bool) -> None:
         """Open the database, or make one, then continue the workload. This runs in the fork."""
         opened: list[Database] = []
 
-        def reopened() -> Database:
+        def reopen() -> Database:
             opened.append(self._site.open_database())
             return opened[0]
 
         if is_fresh:
-            self._make(acked, reopened, send)
+            self._make(acked, reopen, send)
             finding = Finding(FindingKind.PREFIX, recovered=acked)
         else:
             files = filecontent.digest(self._site.directory)
-            finding = replace(self._oracle.judge(reopened, lambda _: None), files=files)
-        send({"finding": finding.message})
+            finding = replace(self._oracle.judge(reopen, lambda _: None), files=files)
+        send({"finding": asdict(finding)})
         if finding.recovered is None or finding.recovered < acked:
             return
         for number in range(finding.recovered + 1, self._site.orders.transaction_count + 1):

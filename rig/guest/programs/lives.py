@@ -36,11 +36,11 @@ def run(site: Site, mark: Callable[[str], None], steps: Steps) -> State:
     limits = replace(OF_A_WORKLOAD, processor_s=processor_s, wall_s=_LIFE_S, look_s=_LOOK_S)
     while not state.has_ended:
         if state.error and not state.opening_count:
-            mended = _mended(site)
+            mended = mend(site)
         life_count += 1
         ending = Fork(partial(_live, site, mark, steps, state, mended, life_count), limits).wait()
         state = State(**ending.messages[-1]) if ending.messages else state
-        if ending.grief and state.settings:
+        if ending.failure and state.settings:
             _grieve(site, mark, steps, state, ending)
         else:
             ending.require("the workload")
@@ -86,21 +86,21 @@ def _end(site: Site, mark: Callable[[str], None], steps: Steps, state: State) ->
 
 def _grieve(site: Site, mark: Callable[[str], None], steps: Steps, state: State, ending: Ending) -> None:
     """Note that the engine ended a life; the next life reopens the database unless the workload is over."""
-    assert ending.grief
+    assert ending.failure
     if state.struck_at:
         Outage(site, enduring_driver(site), mark, state).end()
     if state.opening_count:
         # The cause of the failed opening may be gone, so try again.
         state.is_over = state.opening_count >= OPENINGS_MAX
         if state.is_over:
-            note(state, "reopen", Finding(ending.grief, detail=ending.why), state.error)
+            note(state, "reopen", Finding(ending.failure, detail=ending.why), state.error)
             _end(site, mark, steps, state)
         return
     place = f"in transaction {state.due}" if state.is_under_way else f"after transaction {state.due - 1}"
     if state.is_under_way:
         mark(f"fail-{state.issued}")
         state.is_under_way = False
-    note(state, str(ending.grief), Finding(ending.grief, detail=f"{place} the engine {ending.why}"), "")
+    note(state, str(ending.failure), Finding(ending.failure, detail=f"{place} the engine {ending.why}"), "")
     # A second end at the same transaction: no later one would ever be reached.
     state.is_over = state.grieved_at == state.due
     state.grieved_at, state.error = state.due, f"the engine {ending.why}"
@@ -108,18 +108,19 @@ def _grieve(site: Site, mark: Callable[[str], None], steps: Steps, state: State,
         _end(site, mark, steps, state)
 
 
-def _mended(site: Site) -> str:
+def mend(site: Site) -> str:
     """Unmount, repair and mount a file system that takes no more writes; return what was done, or an empty string."""
-    if _is_writable(site.directory):
+    if is_writable(site.directory):
         return ""
     filesystem = site.filesystem
     mounts.release(site.directory)
-    said = filesystem.repair(site.device)
+    result = filesystem.repair(site.device)
     mounts.mount(site.device, filesystem.kernel_type, site.orders.mount_options, site.directory)
-    return f"mounted again after {said}"
+    return f"mounted again after {result}"
 
 
-def _is_writable(directory: str) -> bool:
+def is_writable(directory: str) -> bool:
+    """Return whether the file system still takes writes."""
     # A file system that has shut down may not report itself as read-only (Linux 6.12), so try a write.
     path = os.path.join(directory, "probe")
     try:

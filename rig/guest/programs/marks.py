@@ -6,6 +6,8 @@ journal (`rig.contract.geometry`). So every mark is in both logs.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,24 @@ def marker(mapper: DeviceMapper, *logs: str) -> Callable[[str], None]:
                 mapper.message(log, line)
 
     return mark
+
+
+@contextmanager
+def among_processes(mark: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """Give the same function to the forks of a block: none is overtaken between reading the time and writing it."""
+    with os.fdopen(os.memfd_create("marks"), "wb") as lock:
+        # The threads of a process own its lock together, and any of them would release it.
+        thread_by_thread = threading.Lock()
+
+        def one_at_a_time(text: str) -> None:
+            with thread_by_thread:
+                fcntl.lockf(lock, fcntl.LOCK_EX)
+                try:
+                    mark(text)
+                finally:
+                    fcntl.lockf(lock, fcntl.LOCK_UN)
+
+        yield one_at_a_time
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 from rig.contract.injections import Injection
-from rig.engines import EnduringDatabase, EnduringDriver
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.faultlayer import Ballast, FaultLayer
 from rig.guest.programs.injections import Stage, Strike
@@ -33,10 +32,24 @@ class Struck(Protocol):
     struck_at: int
 
 
+class MappingFiles(Protocol):
+    """What an outage asks about files."""
+
+    def is_mapped(self, name: str) -> bool:
+        """Return whether a file of that name is mapped into memory, so that its pages cannot be dropped."""
+
+
+class Forgetful(Protocol):
+    """What an outage asks of a database."""
+
+    def forget(self) -> None:
+        """Drop the pages that the connection holds in memory."""
+
+
 class Outage:
     """Applies the strikes of one injection to the disk."""
 
-    def __init__(self, site: Site, driver: EnduringDriver, mark: Callable[[str], None], state: Struck) -> None:
+    def __init__(self, site: Site, driver: MappingFiles, mark: Callable[[str], None], state: Struck) -> None:
         self._injection = site.orders.injection
         self._directory = site.directory
         self._driver = driver
@@ -46,7 +59,7 @@ class Outage:
         self._state = state
         self._pending: threading.Thread | None = None
 
-    def begin(self, strike: Strike, failure_count: int, database: EnduringDatabase, span_ns: int) -> None:
+    def begin(self, strike: Strike, failure_count: int, database: Forgetful, span_ns: int) -> None:
         """Make requests fail now or soon, if they do not yet; on a full disk, leave more room after each failure."""
         is_new = not self._state.struck_at
         if is_new:
@@ -90,7 +103,7 @@ class Outage:
         time.sleep(delay_s)
         self._layer.fail("error_writes")
 
-    def _fail(self, database: EnduringDatabase) -> None:
+    def _fail(self, database: Forgetful) -> None:
         if self._injection is not Injection.READ:
             self._layer.fail("error_writes")
             return

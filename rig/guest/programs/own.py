@@ -9,71 +9,115 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from rig.contract.findings import Finding, FindingKind
-from rig.engines.own import Grief, OwnDriver, Process, Task
+from rig.contract.injections import ERRORS
+from rig.engines import load
+from rig.engines.own import NoResult, OwnDriver, OwnSession, Process, Reply, Task
+from rig.guest.programs import creations
+from rig.guest.programs.injections import strikes
 from rig.guest.site import Site
 from rig.guest.watch.children import Child
 from rig.guest.watch.forks import EngineFailed, kill_children
 from rig.guest.watch.patience import OF_A_WORKLOAD, Limits
+from rig.workloads import seed_of_life
 
 _LIMITS = Limits(processor_s=20, wall_s=1000, memory_mib=400, look_s=10)
+# A later life may take this many times as long as the check of a crash state.
+_LIFE_PATIENCE = 3
 
 
 def limits_of(site: Site) -> Limits:
-    """Return the limits of a site's workload; a program that nobody has tried yet gets narrower limits."""
-    return _LIMITS if site.is_own else OF_A_WORKLOAD
+    """Return the limits of a site's workload; a program that nobody has tried yet gets narrower limits.
+
+    A later life is lived in real time, and has a few times as long as the check of a crash state.
+    """
+    if site.later_count:
+        processor_s = _LIFE_PATIENCE * load(site.orders.engine_module).spec.state_limit_s
+        return Limits(processor_s, 3 * processor_s)
+    if not site.is_own:
+        return OF_A_WORKLOAD
+    # A program that is made many times is started as often; under errors it may be started anew after each strike.
+    orders = site.orders
+    starts = orders.transaction_count if site.creates else 1
+    if orders.injection in ERRORS:
+        starts += len(strikes(orders.injection, orders.seed, orders.transaction_count))
+    return replace(_LIMITS, processor_s=_LIMITS.processor_s * starts)
 
 
 def make_directory(site: Site) -> None:
-    """Make the empty directory in which the engine is started."""
+    """Make the empty directory in which the engine is started, or one for each creation."""
     os.mkdir(site.engine_directory)
+    if site.creates:
+        creations.make_directories(task_of(site))
 
 
-def run(
+def run(  # noqa: PLR0917 - all types differ; mypy catches a swap
     site: Site,
     driver: OwnDriver,
     mark: Callable[[str], None],
     think: Callable[[float], None],
-    while_committing: Callable[[], AbstractContextManager[None]],
+    while_committing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    after: int | None = None,
 ) -> dict[str, str]:
     """Carry out all transactions in an empty, durable directory; return the settings that were read back.
 
-    Raise EngineFailed if the engine does anything that its driver does not expect.
+    In a later life, carry out those that follow the `after` transactions that were recovered. Raise EngineFailed if the
+    engine does anything that its driver does not expect.
     """
     orders = site.orders
     pause = random.Random(f"think {orders.seed}")
     try:
-        session = driver.session(_starter(site), _task(site))
-        for number in range(1, orders.transaction_count + 1):
-            think(pause.uniform(0, 2 * orders.think_ms))
+        session = _session(site, driver, after)
+        for number in site.numbers_after(after or 0):
+            think(pause.uniform(0, 2 * site.think_ms))
             mark(f"begin-{number}")
             with while_committing():
-                session.commit(number)
-            mark(f"ack-{number}")
-        think(orders.rest_ms)
+                answer = session.commit(number)
+            require_success(number, answer)
+            mark(answer.mark(number))
+        think(site.rest_ms)
         mark("end")
         session.close()
         return session.settings()
-    except Grief as grief:
-        raise EngineFailed(f"nothing was wrong with the disk, but {orders.engine} {grief.words}") from None
+    except NoResult as failure:
+        raise blame(orders.engine, failure) from None
     finally:
         kill_children()
 
 
-def recovered(site: Site, driver: OwnDriver) -> Finding:
+def require_success(number: int, answer: Reply) -> None:
+    """Raise NoResult if the engine says that a transaction has failed."""
+    if answer.failure is not None:
+        raise NoResult(FindingKind.DIED, f"said that transaction {number} failed; it said: {answer.failure}")
+
+
+def blame(engine: str, failure: NoResult) -> EngineFailed:
+    """Return the error of an engine that did on a healthy disk what leaves no result."""
+    return EngineFailed(f"nothing was wrong with the disk, but {engine} {failure.words}", failure.kind)
+
+
+def recover(site: Site, driver: OwnDriver) -> Finding:
     """Have the engine recover; return what it found, or how it failed."""
     if not os.path.isdir(site.engine_directory):
         return Finding(FindingKind.UNOPENABLE, detail="its directory is gone")
     try:
-        return driver.recovered(_starter(site), _task(site))
-    except Grief as grief:
-        return Finding(grief.kind, detail=f"it {grief.words}")
+        if site.creates:
+            return creations.recovered(driver, _start, task_of(site))
+        return driver.recovered(starter_of(site), task_of(site))
+    except NoResult as failure:
+        return Finding(failure.kind, detail=f"it {failure.words}")
     finally:
         kill_children()
+
+
+def settings(site: Site, driver: OwnDriver) -> dict[str, str]:
+    """Return the settings that are read back without a start of the engine."""
+    return _session(site, driver, None).settings()
 
 
 def facts(settings: dict[str, str]) -> dict[str, Any]:
@@ -81,14 +125,29 @@ def facts(settings: dict[str, str]) -> dict[str, Any]:
     return {"settings": settings, "user_bytes": 0, "live": [], "clock": [], "reached": [], "skipped": {}}
 
 
-def _starter(site: Site) -> Callable[[Sequence[str]], Process]:
-    return partial(_started, site.engine_directory)
+def _session(site: Site, driver: OwnDriver, after: int | None) -> OwnSession:
+    if site.creates:
+        return creations.Creations(driver, _start, task_of(site))
+    return driver.session(starter_of(site), task_of(site) if after is None else _later_task(site, after))
 
 
-def _started(directory: str, arguments: Sequence[str]) -> Process:
+def starter_of(site: Site) -> Callable[[Sequence[str]], Process]:
+    """Return what starts a process of the engine in its directory."""
+    return partial(_start, site.engine_directory)
+
+
+def _start(directory: str, arguments: Sequence[str]) -> Process:
     return Child(arguments, directory)
 
 
-def _task(site: Site) -> Task:
+def task_of(site: Site) -> Task:
+    """Return what the orders of a site ask of the engine."""
     orders = site.orders
-    return Task(orders.settings, site.engine_directory, orders.seed, orders.transaction_count)
+    return Task(orders.settings, site.engine_directory, orders.seed, orders.transaction_count, failed=orders.failed)
+
+
+def _later_task(site: Site, after: int) -> Task:
+    # A process that was only killed has lost nothing, and goes on as it was.
+    rank = len(site.orders.lives) + 1 if site.later_count else 0
+    seed = seed_of_life(site.orders.seed, rank)
+    return replace(task_of(site), seed=seed, after=after, last=site.numbers_after(after)[-1])

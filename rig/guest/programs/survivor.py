@@ -110,7 +110,7 @@ class Survivor:
         """Open and judge the database; return False if another life has to try again."""
         self._state.opening_count += 1
         self.save()
-        finding = self._opened()
+        finding = self._open()
         if finding.kind is not FindingKind.PREFIX and self._state.opening_count < OPENINGS_MAX:
             self.close()
             return False
@@ -133,7 +133,7 @@ class Survivor:
                 begun = self._state.strike_count
                 if begun < len(self._strikes) and self._strikes[begun].number <= self._state.due:
                     self._state.strike_count += 1
-                    self._struck(self._strikes[begun])
+                    self._strike(self._strikes[begun])
                 else:
                     self._in_peace()
         except _Reopen:
@@ -143,7 +143,7 @@ class Survivor:
     def close(self) -> None:
         """Close the database, if it is open."""
         if self._database:
-            self._tried(self._database.close)
+            self._try(self._database.close)
         self._database = None
 
     def _in_peace(self) -> None:
@@ -151,11 +151,11 @@ class Survivor:
         if error := self._transact():
             self._reopen(error)
 
-    def _struck(self, strike: Strike) -> None:
+    def _strike(self, strike: Strike) -> None:
         stage = self._stage(strike)
         if stage is Stage.CHECKPOINT:
             self._in_peace()
-        elif self._injection is Injection.DISKFULL_LOG and (error := self._tried(self._held.shrink_log)):
+        elif self._injection is Injection.DISKFULL_LOG and (error := self._try(self._live_database.shrink_log)):
             self._reopen(error)
         seen, failure_count = None, 0
         for attempt in range(strike.attempts_max):
@@ -163,7 +163,7 @@ class Survivor:
                 break
             if attempt and self._injection is not Injection.DISKFULL_DATA:
                 self._think()
-            self._outage.begin(strike, failure_count, self._held, self._state.last_ns)
+            self._outage.begin(strike, failure_count, self._live_database, self._state.last_ns)
             error = self._attempt(stage)
             failure_count += bool(error)
             self._outage.settle()
@@ -181,7 +181,7 @@ class Survivor:
     def _stage(self, strike: Strike) -> Stage:
         """Return where in a transaction a strike begins for this engine."""
         is_late = self._injection is not Injection.DISKFULL_DATA or self._grows_at_checkpoint
-        if strike.stage is not Stage.CHECKPOINT or (is_late and self._held.has_checkpoints):
+        if strike.stage is not Stage.CHECKPOINT or (is_late and self._live_database.has_checkpoints):
             return strike.stage
         return Stage.BEGIN
 
@@ -189,7 +189,7 @@ class Survivor:
         """Try a transaction or a checkpoint; return the engine's error, if any."""
         if stage is Stage.CHECKPOINT:
             self.save()
-            return self._tried(self._held.checkpoint)
+            return self._try(self._live_database.checkpoint)
         return self._transact()
 
     def _transact(self) -> Exception | None:
@@ -198,7 +198,7 @@ class Survivor:
         self._state.issued, self._state.is_under_way = number, True
         self.save()
         begin_ns = time.monotonic_ns()
-        error = self._tried(partial(self._held.commit, self._transaction(number)))
+        error = self._try(partial(self._live_database.commit, self._transaction(number)))
         self._state.last_ns = time.monotonic_ns() - begin_ns
         self._mark(f"fail-{number}" if error else f"ack-{number}")
         if not error:
@@ -213,9 +213,9 @@ class Survivor:
         if self._injection in _BRIEF or (self._injection is Injection.READ and not strike.reopens):
             self._outage.end()
         self._was_kept = False
-        if self._tried(self._held.rollback):
+        if self._try(self._live_database.rollback):
             return False
-        finding = self._oracle.judge_open(self._held)
+        finding = self._oracle.judge_open(self._live_database)
         # An engine may legitimately refuse to serve a connection after an error, or while requests still fail.
         if finding.kind in {FindingKind.CORRUPT, FindingKind.UNOPENABLE, FindingKind.OUT_OF_MEMORY}:
             return False
@@ -232,7 +232,7 @@ class Survivor:
         self.save()
         raise _Reopen
 
-    def _opened(self) -> Finding:
+    def _open(self) -> Finding:
         try:
             self._database = enduring(self._site.open_database())
         except Exception as error:
@@ -241,7 +241,7 @@ class Survivor:
             return Finding(FindingKind.UNOPENABLE, detail=words_of(error))
         return self._oracle.judge_open(self._database)
 
-    def _tried(self, action: Callable[[], object]) -> Exception | None:
+    def _try(self, action: Callable[[], object]) -> Exception | None:
         """Return the disk error that the engine raises, if any; let other exceptions through, as they are our bugs."""
         try:
             action()
@@ -257,7 +257,7 @@ class Survivor:
         return self._state.due > self._count or self._state.is_over
 
     @property
-    def _held(self) -> EnduringDatabase:
+    def _live_database(self) -> EnduringDatabase:
         assert self._database, "the workload continues without a database"
         return self._database
 

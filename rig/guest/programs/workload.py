@@ -4,8 +4,11 @@ It is a process of its own, so that it can be killed: a fork, or a program with 
 as JSON from standard input and writes a JSON object to standard output. Marks, each one token with the virtual time in
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
 it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. Under error faults
-`rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`. If there
-are two disks, both logs get the marks, and ticks during commits.
+`rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`; for transactions
+that are the engine's own `rig.guest.users.ordeals` does, and adds `error-N-T`. The mark `ack-N.NAME-T` names a step of
+an engine's own. If a recovered
+database works on, `rig.guest.programs.laterlife` runs them. If there are two disks, both logs get the marks, and ticks
+during commits.
 """
 
 from __future__ import annotations
@@ -20,17 +23,19 @@ from functools import partial
 from typing import Any
 
 from rig.contract.injections import ERRORS
+from rig.contract.messages import decode
 from rig.engines import Database, load
 from rig.engines.own import OwnDriver
 from rig.filesystems import Served
-from rig.guest.devices import disks
+from rig.guest.devices import disks, neighbour
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.stack import LOGS
-from rig.guest.programs import lives, own, writers
+from rig.guest.programs import laterlife, lives, own, writers
 from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
 from rig.guest.programs.marks import marker, ticking
 from rig.guest.site import LOG, Site
+from rig.guest.users import ordeals
 from rig.guest.watch.forks import play_on
 from rig.workloads import Work
 
@@ -47,15 +52,25 @@ def run(
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
+    if orders.has_neighbour:
+        while_committing = neighbour.busy
+    if site.later_count:
+        return laterlife.run(site, mark, partial(idle, mark=mark))
     if own_driver := load(orders.engine_module).own_driver:
         return _run_own(site, own_driver, mark, while_committing)
     if work.writers != (1, 1):
         return _run_writers(site, mark)
     if orders.injection in ERRORS:
-        steps = lives.Steps(partial(_set_up, site, mark), partial(_think, mark=mark))
+        steps = lives.Steps(partial(set_up, site, mark), partial(idle, mark=mark))
         last = lives.run(site, mark, steps)
         return _facts(work, last.settings, last.issued, last.live)
-    connections = Connections(site, mark, partial(_think, mark=mark))
+    return _run_alone(site, mark, while_committing)
+
+
+def _run_alone(site: Site, mark: Callable[[str], None], while_committing: _Committing) -> dict[str, Any]:
+    """Carry out the transactions one after the other, with what happens between them."""
+    orders, work = site.orders, site.work
+    connections = Connections(site, mark, partial(idle, mark=mark))
     read_back: dict[str, str] = {}
     if not work.creates:
         connections.create()
@@ -66,7 +81,7 @@ def run(
     clock = ProcessClock(orders, mark)
 
     def think() -> None:
-        _think(pause.uniform(0, 2 * orders.think_ms), mark)
+        idle(pause.uniform(0, 2 * orders.think_ms), mark)
 
     for number in range(1, orders.transaction_count + 1):
         operations = work.transaction(number)
@@ -81,9 +96,9 @@ def run(
             else:
                 connections.create()
         mark(f"ack-{number}")
-        connections.acknowledged()
+        connections.note_acknowledgement()
         read_back = read_back or connections.database.settings()
-    _think(orders.rest_ms, mark)
+    idle(orders.rest_ms, mark)
     mark("end")
     connections.close()
     return _facts(work, read_back, orders.transaction_count, []) | {
@@ -93,13 +108,13 @@ def run(
 
 def _run_writers(site: Site, mark: Callable[[str], None]) -> dict[str, Any]:
     """Carry out a workload with several writers at a time."""
-    database, read_back = _set_up(site, mark)
+    database, read_back = set_up(site, mark)
     # A connection must not be open across the forks.
     database.close()
     commits = writers.run(site, mark)
-    _think(site.orders.rest_ms, mark)
+    idle(site.orders.rest_ms, mark)
     mark("end")
-    reached = list(writers.reached(commits))
+    reached = list(writers.reached_situations(commits))
     return _facts(site.work, read_back, len(commits), []) | {"reached": reached}
 
 
@@ -110,7 +125,11 @@ def _run_own(
     own.make_directory(site)
     make_durable(site)
     mark("setup")
-    return own.facts(own.run(site, driver, mark, partial(_think, mark=mark), while_committing))
+    think = partial(idle, mark=mark)
+    if site.orders.injection in ERRORS:
+        settings, live = ordeals.run(site, driver, mark, think)
+        return own.facts(settings) | {"live": live}
+    return own.facts(own.run(site, driver, mark, think, while_committing))
 
 
 def _facts(work: Work, settings: dict[str, str], issued: int, live: list[dict[str, Any]]) -> dict[str, Any]:
@@ -120,7 +139,7 @@ def _facts(work: Work, settings: dict[str, str], issued: int, live: list[dict[st
     }  # fmt: skip
 
 
-def _set_up(site: Site, mark: Callable[[str], None]) -> tuple[Database, dict[str, str]]:
+def set_up(site: Site, mark: Callable[[str], None]) -> tuple[Database, dict[str, str]]:
     """Make the database, durably; return it and the settings that it reads back."""
     database = site.open_database()
     database.create(site.work.first_tables, site.work.initial)
@@ -144,7 +163,8 @@ def make_durable(site: Site) -> None:
         disks.settle(node)
 
 
-def _think(pause_ms: float, mark: Callable[[str], None]) -> None:
+def idle(pause_ms: float, mark: Callable[[str], None]) -> None:
+    """Let time pass, with a tick in the log now and then."""
     until_ns = time.monotonic_ns() + int(pause_ms * 1e6)
     while (left_ns := until_ns - time.monotonic_ns()) > 0:
         time.sleep(min(left_ns / 1e9, _TICK_MS / 1e3))
@@ -162,7 +182,7 @@ def run_marked(site: Site) -> dict[str, Any]:
 
 def main() -> None:
     """Run the workload of the site that is the program's argument, and send the facts."""
-    play_on(lambda send, site: send(run_marked(Site.of(json.loads(site)))))
+    play_on(lambda send, site: send(run_marked(decode(Site, json.loads(site)))))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,14 @@
-"""Several writers at a time: processes with threads, each with a connection of its own, compete for the write lock.
+"""Several connections at a time: writers compete for the write lock, one connection checkpoints, and one reads.
 
-All wake at the same moments. Each asks for the lock until it has it, without waiting inside the engine (busy retries),
-then carries out the next transaction. Commits are acknowledged in the order in which they are made: a writer that has
-the lock waits with its commit until the one before is acknowledged. So requests for the lock, changes of pages and
-a checkpoint that belongs to the previous commit may overlap; two commits never do.
+Writers are processes with threads, each with a connection of its own. All wake at the same moments. Each asks for the
+lock until it has it, without waiting inside the engine (busy retries), then carries out the next transaction. It
+commits at once: the commit before may not be acknowledged yet, because its checkpoint still runs. Marks may therefore
+overlap, as in `begin-5 begin-6 ack-6 ack-5`. The engine has committed them in the order of their numbers, so an
+acknowledgement covers all lower numbers.
+
+Two more processes wake at the same moments. One checkpoints over a connection of its own, if the engine knows
+checkpoints, so a commit meets a checkpoint that runs, or has to wait for one. The other opens a connection, reads
+everything and closes it.
 """
 
 from __future__ import annotations
@@ -15,78 +20,120 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from enum import IntEnum
 from functools import partial
 
-from rig.engines import CrowdedDatabase
+from rig.engines import CrowdedDatabase, Database, EventfulDatabase, load
+from rig.guest.programs import marks
 from rig.guest.site import Site
 from rig.guest.watch.forks import Fork, Send
 from rig.workloads import situations
+from rig.workloads.events import EventKind
 
-# Pauses between two attempts to get the lock, and while a writer awaits another's acknowledgement.
-_RETRY_MS, _TURN_MS = (1.0, 4.0), 0.2
-_SHARED = struct.Struct("qq")
+# Pauses between two attempts to get the lock, and the longest that a bystander sleeps on after a moment: all writers
+# have committed by then. Only some of these moments have a checkpoint, so that commits make their own, too.
+_RETRY_MS, _LATE_MS, _CHECKPOINT_EVERY = (0.2, 1.0), 30.0, 2
+# The first way to checkpoint, which waits for nobody and so runs while others commit, is this much more likely.
+_GENTLE = 3
+_WORD = struct.Struct("q")
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit: its number, its process and thread, and how often that thread found another writer at work."""
+    """One commit: its number, its process and thread, how often that thread found another writer at work, and more."""
 
     number: int
     process: int
     thread: int
     busy_count: int
+    # Situations that it met besides: what other connections did meanwhile.
+    met: tuple[str, ...] = ()
+
+
+class _Slot(IntEnum):
+    """Where in the shared memory a number is; each has one process that writes it."""
+
+    HAS_FAILED = 0
+    IS_OVER = 1
+    # How many checkpoints, and how many readings, have begun and ended.
+    CHECKPOINTS_BEGUN = 2
+    CHECKPOINTS_ENDED = 3
+    READINGS_BEGUN = 4
+    READINGS_ENDED = 5
+    # For each writer, whether its transaction has begun and is not acknowledged.
+    WRITERS = 6
 
 
 class _Shared:
-    """What all writers see: the number of the last acknowledged transaction, and whether a writer has failed."""
+    """What all see: what each is doing, whether one has failed, and whether all transactions are over."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
 
-    @property
-    def acked(self) -> int:
-        return int(_SHARED.unpack_from(self._memory)[0])
+    def __getitem__(self, place: int) -> int:
+        return int(_WORD.unpack_from(self._memory, _WORD.size * place)[0])
+
+    def __setitem__(self, place: int, number: int) -> None:
+        _WORD.pack_into(self._memory, _WORD.size * place, number)
+
+    def pause(self, pause_ms: float) -> None:
+        """Sleep; raise RuntimeError if another has failed."""
+        if self[_Slot.HAS_FAILED]:
+            raise RuntimeError("another writer has failed")
+        time.sleep(pause_ms / 1e3)
+
+
+class _Span:
+    """A span of time, and whether anything else was under way during it."""
+
+    def __init__(self, shared: _Shared, begun: int, ended: int) -> None:
+        self._shared = shared
+        self._begun = begun
+        self._ended_before = shared[ended]
 
     @property
-    def has_failed(self) -> bool:
-        return bool(_SHARED.unpack_from(self._memory)[1])
-
-    def acknowledge(self, number: int) -> None:
-        _SHARED.pack_into(self._memory, 0, number, int(self.has_failed))
-
-    def fail(self) -> None:
-        _SHARED.pack_into(self._memory, 0, self.acked, 1)
+    def is_shared(self) -> bool:
+        """Whether anything of the kind has been under way since the beginning."""
+        return self._shared[self._begun] > self._ended_before
 
 
 def run(site: Site, mark: Callable[[str], None]) -> list[Commit]:
     """Carry out all transactions of a site by its writers; return the commits, in order."""
     # In a fork of its own, because process 1 would kill and reap all other writers when one ends.
-    ending = Fork(partial(_all, site, mark, _Shared())).wait()
+    with marks.among_processes(mark) as mark_alone:
+        ending = Fork(partial(_all, site, mark_alone, _Shared())).wait()
     ending.require("the writers")
-    return sorted((Commit(**one) for one in ending.messages), key=lambda one: one.number)
+    commits = (Commit(**{**commit, "met": tuple(commit["met"])}) for commit in ending.messages)
+    return sorted(commits, key=lambda commit: commit.number)
 
 
-def reached(commits: list[Commit]) -> Iterator[tuple[str, int, str]]:
+def reached_situations(commits: list[Commit]) -> Iterator[tuple[str, int, str]]:
     """Yield the situations that came about: the kind of mark that ends one, the mark's number, and the situation."""
     last: tuple[int, int] | None = None
-    for one in commits:
-        if one.busy_count:
-            yield "ack", one.number, situations.BUSY
-        if last and last[0] != one.process:
-            yield "ack", one.number, situations.OTHER_WRITER
-        elif last and last[1] != one.thread:
-            yield "ack", one.number, situations.OTHER_THREAD
-        last = one.process, one.thread
+    for commit in commits:
+        if commit.busy_count:
+            yield "ack", commit.number, situations.BUSY
+        if last and last[0] != commit.process:
+            yield "ack", commit.number, situations.OTHER_WRITER
+        elif last and last[1] != commit.thread:
+            yield "ack", commit.number, situations.OTHER_THREAD
+        for word in commit.met:
+            yield "ack", commit.number, word
+        last = commit.process, commit.thread
 
 
 def _all(site: Site, mark: Callable[[str], None], shared: _Shared, send: Send) -> None:
     process_count, _ = site.work.writers
     begin_ns = time.monotonic_ns()
     forks = [Fork(partial(_process, site, mark, shared, begin_ns, rank)) for rank in range(process_count)]
+    others = [Fork(partial(body, site, shared, begin_ns)) for body in (_checkpoints, _readings)]
     for ending in [fork.wait() for fork in forks]:
         ending.require("a writer")
         for message in ending.messages:
             send(message)
+    shared[_Slot.IS_OVER] = 1
+    for ending in [fork.wait() for fork in others]:
+        ending.require("a connection that does not write")
 
 
 def _process(  # noqa: PLR0917 - all types differ; mypy catches a swap
@@ -99,7 +146,7 @@ def _process(  # noqa: PLR0917 - all types differ; mypy catches a swap
             commits.extend(_commits(site, mark, shared, begin_ns, (rank, thread)))
         except BaseException as error:  # noqa: BLE001 - raised again below, in the main thread, where it is seen
             errors.append(error)
-            shared.fail()
+            shared[_Slot.HAS_FAILED] = 1
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(site.work.writers[1])]
     for each in threads:
@@ -108,8 +155,8 @@ def _process(  # noqa: PLR0917 - all types differ; mypy catches a swap
         each.join()
     for error in errors:
         raise error
-    for one in commits:
-        send(asdict(one))
+    for commit in commits:
+        send(asdict(commit))
 
 
 def _commits(
@@ -119,37 +166,97 @@ def _commits(
     work, orders = site.work, site.orders
     process_count, thread_count = work.writers
     own = random.Random(f"writer {orders.seed} {place}")
-    # All writers draw the same pauses, so they wake together; the transaction rate is the same as with one writer.
-    common = random.Random(f"think {orders.seed}")
+    # Where this writer, and the others, note that a transaction is not acknowledged yet.
+    here = _Slot.WRITERS + place[0] * thread_count + place[1]
+    elsewhere = {_Slot.WRITERS + rank for rank in range(process_count * thread_count)} - {here}
     database = site.open_database()
     if not isinstance(database, CrowdedDatabase):
         raise TypeError(f"{type(database).__name__} cannot be shared by several writers; see docs/extend/engine.md")
-    moment_ns = begin_ns
-    while True:
-        moment_ns += int(common.uniform(0, 2 * orders.think_ms) * 1e6) * process_count * thread_count
-        time.sleep(max(0, moment_ns - time.monotonic_ns()) / 1e9)
+    for _ in _moments(site, begin_ns):
+        waiting = _Span(shared, _Slot.CHECKPOINTS_BEGUN, _Slot.CHECKPOINTS_ENDED)
         busy_count = 0
         while (last := database.claim(*work.last)) is None:
             busy_count += 1
-            _pause(own.uniform(*_RETRY_MS), shared)
+            shared.pause(own.uniform(*_RETRY_MS))
+        has_waited = bool(busy_count) and waiting.is_shared
         number = last + 1
         if number > orders.transaction_count:
             database.rollback()
             database.close()
             return
         database.carry_out(work.transaction(number))
-        while shared.acked < last:
-            _pause(_TURN_MS, shared)
+        is_early = any(shared[other] for other in elsewhere)
+        checkpoints = _Span(shared, _Slot.CHECKPOINTS_BEGUN, _Slot.CHECKPOINTS_ENDED)
+        readings = _Span(shared, _Slot.READINGS_BEGUN, _Slot.READINGS_ENDED)
+        shared[here] = 1
         mark(f"begin-{number}")
         while not database.finish():
             busy_count += 1
-            _pause(own.uniform(*_RETRY_MS), shared)
+            shared.pause(own.uniform(*_RETRY_MS))
         mark(f"ack-{number}")
-        shared.acknowledge(number)
-        yield Commit(number, *place, busy_count)
+        shared[here] = 0
+        met = {
+            situations.WAITED: has_waited, situations.CHECKPOINTED: checkpoints.is_shared,
+            situations.READ: readings.is_shared, situations.EARLY: is_early,
+        }  # fmt: skip
+        yield Commit(number, *place, busy_count, tuple(word for word, is_so in met.items() if is_so))
 
 
-def _pause(pause_ms: float, shared: _Shared) -> None:
-    if shared.has_failed:
-        raise RuntimeError("another writer has failed")
-    time.sleep(pause_ms / 1e3)
+def _moments(site: Site, begin_ns: int) -> Iterator[None]:
+    """Sleep until the next moment, again and again: all draw the same pauses, so they wake together.
+
+    There are as many transactions in a time as with one writer.
+    """
+    process_count, thread_count = site.work.writers
+    common = random.Random(f"think {site.orders.seed}")
+    moment_ns = begin_ns
+    while True:
+        moment_ns += int(common.uniform(0, 2 * site.orders.think_ms) * 1e6) * process_count * thread_count
+        time.sleep(max(0, moment_ns - time.monotonic_ns()) / 1e9)
+        yield
+
+
+def _checkpoints(site: Site, shared: _Shared, begin_ns: int, send: Send) -> None:  # noqa: ARG001 - as every fork
+    """Checkpoint soon after each moment, over one connection, each time in another of the engine's ways."""
+    variants = load(site.orders.engine_module).spec.events.get(EventKind.CHECKPOINT, ())
+    database = site.open_database()
+    own = random.Random(f"checkpoints {site.orders.seed}")
+    if variants and isinstance(database, EventfulDatabase):
+
+        def checkpoint() -> None:
+            database.happen(EventKind.CHECKPOINT, own.choice((*variants[:1] * _GENTLE, *variants)))
+
+        _meanwhile(site, shared, begin_ns, own, checkpoint, _Slot.CHECKPOINTS_BEGUN, _CHECKPOINT_EVERY)
+    database.close()
+
+
+def _readings(site: Site, shared: _Shared, begin_ns: int, send: Send) -> None:  # noqa: ARG001 - as every fork
+    """Open the database soon after each moment, read all of it, and close it."""
+
+    def read() -> None:
+        database: Database = site.open_database()
+        database.content(site.work.tables)
+        database.close()
+
+    _meanwhile(site, shared, begin_ns, random.Random(f"readings {site.orders.seed}"), read, _Slot.READINGS_BEGUN)
+
+
+def _meanwhile(  # noqa: PLR0917 - all types differ; mypy catches a swap
+    site: Site,
+    shared: _Shared,
+    begin_ns: int,
+    own: random.Random,
+    action: Callable[[], None],
+    begun: int,
+    every: int = 1,
+) -> None:
+    """Do something soon after one in `every` moments until all transactions are over; count beginnings and ends."""
+    for _ in _moments(site, begin_ns):
+        time.sleep(own.uniform(0, _LATE_MS) / 1e3)
+        if shared[_Slot.IS_OVER] or shared[_Slot.HAS_FAILED]:
+            return
+        if own.randrange(every):
+            continue
+        shared[begun] += 1
+        action()
+        shared[begun + 1] += 1

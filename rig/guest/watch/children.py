@@ -14,12 +14,13 @@ import signal
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
 
 from rig.contract.findings import FindingKind
-from rig.engines.own import Grief
-from rig.guest.watch.forks import kill_children, manner, said
+from rig.engines.own import NoResult
+from rig.guest.watch.forks import FIRST_BYTES, LAST_BYTES, kill_children, manner, quotation
 from rig.guest.watch.patience import children
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -29,7 +30,6 @@ _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
 # struct mount_attr: what to set, what to clear, the propagation, no user namespace.
 _MOUNT_ATTR = struct.Struct("<QQQQ")
 _PRINTED_BYTES_MAX = 1 << 20
-_WORDS_BYTES = 1000
 _READ_BYTES = 1 << 16
 _EXIT_NOT_STARTED = 127
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,7 +39,10 @@ class Child:
     """A process that has been started; see `rig.engines.own.Process`."""
 
     def __init__(self, arguments: Sequence[str], directory: str, *, is_confined: bool = True) -> None:
-        """Start a program in a directory; a confined program may write nowhere else."""
+        """Start a program in a directory; a confined program may write nowhere else.
+
+        Before its path there may be settings of its environment.
+        """
         # Processes that it leaves behind become our children instead of children of process 1.
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._oom_kill_count = oom_kill_count()
@@ -56,11 +59,11 @@ class Child:
         self._open = {self._output, self._errors, self._end}
         for descriptor in self._open:
             self._poll.register(descriptor, select.POLLIN)
-        self._printed, self._words = b"", b""
-        self._printed_count = self._left_count = 0
+        self._printed, self._first_words, self._last_words = b"", b"", b""
+        self._printed_count = self._said_count = self._left_count = 0
 
     def line(self) -> str | None:
-        """Return the next line of its standard output, None after the last; raise Grief if it prints without end."""
+        """Return the next line of its standard output, None after the last; raise NoResult if it prints without end."""
         while b"\n" not in self._printed and self._output in self._open:
             self._listen()
         line, _, self._printed = self._printed.partition(b"\n")
@@ -77,7 +80,7 @@ class Child:
             os.write(self._input, line.encode() + b"\n")
 
     def end(self) -> int:
-        """Wait for its end; return its exit code, or raise Grief if a signal killed it."""
+        """Wait for its end; return its exit code, or raise NoResult if a signal killed it."""
         os.close(self._input)
         while self._end in self._open:
             self._listen()
@@ -87,14 +90,14 @@ class Child:
             os.close(descriptor)
         exit_code = os.waitstatus_to_exitcode(status)
         if exit_code == -signal.SIGKILL and oom_kill_count() > self._oom_kill_count:
-            words = f"took all the memory that there is, and was killed{self.said}"
-            raise Grief(FindingKind.OUT_OF_MEMORY, words)
+            words = f"took all the memory that there is, and was killed{self.last_words}"
+            raise NoResult(FindingKind.OUT_OF_MEMORY, words)
         if exit_code < 0:
-            raise Grief(FindingKind.DIED, f"{manner(exit_code)}{self.said}")
+            raise NoResult(FindingKind.DIED, f"{manner(exit_code)}{self.last_words}")
         return exit_code
 
     @property
-    def left(self) -> str:
+    def leftovers(self) -> str:
         """Return what it left behind when it ended, as words to put after its name; empty for nothing."""
         if not self._left_count:
             return ""
@@ -102,9 +105,10 @@ class Child:
         return f"left {processes} behind when it ended"
 
     @property
-    def said(self) -> str:
-        """Return its last words on standard error, as the end of a sentence."""
-        return said(self._words)
+    def last_words(self) -> str:
+        """Return its first and last words on standard error, as the end of a sentence."""
+        is_cut = self._said_count > FIRST_BYTES + LAST_BYTES
+        return quotation(self._first_words, self._last_words, is_cut=is_cut)
 
     def _listen(self, limit_ms: int | None = None) -> None:
         """Wait until it prints something or ends, and take the output."""
@@ -131,7 +135,10 @@ class Child:
 
     def _keep(self, descriptor: int, chunk: bytes) -> None:
         if descriptor == self._errors:
-            self._words = (self._words + chunk)[-_WORDS_BYTES:]
+            self._said_count += len(chunk)
+            room = FIRST_BYTES - len(self._first_words)
+            self._first_words += chunk[:room]
+            self._last_words = (self._last_words + chunk[room:])[-LAST_BYTES:]
             # Repeat it on our standard error: if we are killed, our parent reports it.
             with suppress(OSError):
                 os.write(2, chunk)
@@ -140,8 +147,8 @@ class Child:
         self._printed_count += len(chunk)
         if self._printed_count > _PRINTED_BYTES_MAX:
             os.kill(self._pid, signal.SIGKILL)
-            words = f"printed more than {_PRINTED_BYTES_MAX >> 20} MiB, beginning with {_quoted(self._printed)}"
-            raise Grief(FindingKind.CORRUPT, words)
+            words = f"printed more than {_PRINTED_BYTES_MAX >> 20} MiB, beginning with {_quote(self._printed)}"
+            raise NoResult(FindingKind.CORRUPT, words)
 
     def _drop(self, descriptor: int) -> None:
         self._open.discard(descriptor)
@@ -167,7 +174,7 @@ def _remaining() -> int:
             kill_children()
 
 
-def _quoted(printed: bytes) -> str:
+def _quote(printed: bytes) -> str:
     return repr(printed[:40].decode(errors="replace"))
 
 
@@ -184,8 +191,11 @@ def _become(arguments: Sequence[str], directory: str, ends: Sequence[int], *, is
         os.chdir(directory)
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
+        settings = [word.partition("=") for word in takewhile(lambda word: "=" in word, arguments)]
         environment = {"PATH": "/usr/bin:/bin", "HOME": directory, "TMPDIR": directory, "LANG": "C.UTF-8"}
-        os.execve(arguments[0], list(arguments), environment)  # noqa: S606 - that is what it is for
+        environment.update({name: value for name, _, value in settings})
+        words = list(arguments[len(settings) :])
+        os.execve(words[0], words, environment)  # noqa: S606 - that is what it is for
     except OSError as error:
         os.write(2, f"it could not be started: {error}\n".encode())
     finally:
@@ -194,19 +204,19 @@ def _become(arguments: Sequence[str], directory: str, ends: Sequence[int], *, is
 
 def _confine(directory: str) -> None:
     """Make all mounts but the directory read-only for this process and all that it starts; this needs root."""
-    _checked(_libc.unshare(_CLONE_NEWNS))
+    _check(_libc.unshare(_CLONE_NEWNS))
     _set_mounts("/", _AT_RECURSIVE, propagation=_MS_PRIVATE)
-    _checked(_libc.mount(directory.encode(), directory.encode(), None, _MS_BIND, None))
+    _check(_libc.mount(directory.encode(), directory.encode(), None, _MS_BIND, None))
     _set_mounts("/", _AT_RECURSIVE, to_set=_RDONLY)
     _set_mounts(directory, 0, to_clear=_RDONLY)
 
 
 def _set_mounts(path: str, flags: int, *, to_set: int = 0, to_clear: int = 0, propagation: int = 0) -> None:
     attributes = _MOUNT_ATTR.pack(to_set, to_clear, propagation, 0)
-    _checked(_libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, path.encode(), flags, attributes, len(attributes)))
+    _check(_libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, path.encode(), flags, attributes, len(attributes)))
 
 
-def _checked(result: int) -> None:
+def _check(result: int) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"its directory could not be made the only one to write to: {os.strerror(number)}")

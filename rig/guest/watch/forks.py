@@ -30,13 +30,19 @@ _libc = ctypes.CDLL(None)
 
 # A processor that lacks an instruction, or native code that jumped astray.
 _ILLEGAL = '; if the engine is built for a newer processor, its spec has to say processor="modern"'
-_GRIEF = {FindingKind.STUCK: "got stuck", FindingKind.OUT_OF_MEMORY: "took too much memory"}
-_WORDS_BYTES = 1000
+_FAILURES = {FindingKind.STUCK: "got stuck", FindingKind.OUT_OF_MEMORY: "took too much memory"}
+# What is kept of what a process prints: its first words, which name the error of a Go program, and its last ones, which
+# name the exception of a Python program.
+FIRST_BYTES, LAST_BYTES = 500, 1000
 _PRINTED_BYTES_MAX = 1 << 24
 
 
 class EngineFailed(RuntimeError):
     """The engine failed although nothing was wrong; a message of one line says how."""
+
+    def __init__(self, words: str, kind: FindingKind = FindingKind.DIED) -> None:
+        super().__init__(words)
+        self.kind = kind
 
 
 def manner(exit_code: int, doing: str = "") -> str:
@@ -51,17 +57,24 @@ def manner(exit_code: int, doing: str = "") -> str:
     return f"died by {name}{while_doing}{_ILLEGAL if exit_code == -signal.SIGILL else ''}"
 
 
-def said(words: bytes) -> str:
-    """Return the last words of a process as the end of a sentence, in one line; empty if it said nothing."""
-    text = " ".join(words.strip(b"\0").decode(errors="replace").split())
+def quotation(first: bytes, last: bytes = b"", *, is_cut: bool = False) -> str:
+    """Return the first and the last words of a process as the end of a sentence, in one line; empty for no words.
+
+    If words between them were cut out, the last ones begin with a whole line.
+    """
+    if is_cut:
+        last = b" ... " + (last.partition(b"\n")[2] or last)
+    text = " ".join((first + last).replace(b"\0", b"").decode(errors="replace").split())
     return f"; it said: {text}" if text else ""
 
 
 def last_words(printed: int, begin: int = 0) -> str:
-    """Return the end of what was printed to a file after its first `begin` bytes, in the form of `said`."""
+    """Return the beginning and the end of what was printed to a file after its first `begin` bytes, as a quotation."""
     size = os.fstat(printed).st_size
-    begin = max(begin, size - _WORDS_BYTES)
-    return said(os.pread(printed, max(0, size - begin), begin))
+    end = min(begin + FIRST_BYTES, size)
+    tail = max(end, size - LAST_BYTES)
+    first, last = (os.pread(printed, max(0, to - at), at) for at, to in ((begin, end), (tail, size)))
+    return quotation(first, last, is_cut=tail > end)
 
 
 def keep_little(printed: int) -> None:
@@ -105,19 +118,19 @@ class Ending:
     exit_code: int
     why: str
     # How the engine failed; None if the fork ended well or raised an exception.
-    grief: FindingKind | None = None
+    failure: FindingKind | None = None
     # Whether `why` is a whole sentence, because it comes from a fork of the fork.
     is_told: bool = False
 
     def require(self, what: str) -> None:
         """Raise EngineFailed if the engine failed, and RuntimeError if the fork raised an exception."""
-        if self.grief:
+        if self.failure:
             words = (
                 self.why
                 if self.is_told
                 else f"{what} failed, and nothing was wrong with the disk: the engine {self.why}"
             )
-            raise EngineFailed(words)
+            raise EngineFailed(words, self.failure)
         if self.exit_code:
             raise RuntimeError(f"{what} failed: {self.why}")
 
@@ -140,11 +153,11 @@ class Fork:
     def look(self) -> tuple[FindingKind, str] | None:
         """Return the kind of finding, and words for it, if the fork exceeds a limit; otherwise None."""
         keep_little(self._printed)
-        return self._patience.grief
+        return self._patience.failure
 
     def wait(self) -> Ending:
         """Wait for the fork to end, or kill it if it exceeds its limits; return how it ended."""
-        grief = self._watched()
+        reason = self._watch()
         # Processes that it started must not keep files open.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -160,27 +173,27 @@ class Fork:
         exit_code = os.waitstatus_to_exitcode(status)
         messages = tuple(line["message"] for line in lines if "message" in line)
         if failure := next((line for line in lines if "failed" in line), None):
-            kind = FindingKind(failure["grief"]) if failure.get("grief") else None
+            kind = FindingKind(failure["failure"]) if failure.get("failure") else None
             return Ending(messages, exit_code, failure["failed"], kind, is_told=kind is not None)
-        if grief:
-            return Ending(messages, exit_code, f"{_GRIEF[grief[0]]}: {grief[1]}{words}", grief[0])
+        if reason:
+            return Ending(messages, exit_code, f"{_FAILURES[reason[0]]}: {reason[1]}{words}", reason[0])
         return Ending(messages, exit_code, f"{manner(exit_code)}{words}", FindingKind.DIED if exit_code else None)
 
-    def _watched(self) -> tuple[FindingKind, str] | None:
+    def _watch(self) -> tuple[FindingKind, str] | None:
         """Wait until the fork has ended (return None) or exceeds a limit (return what `look` returns)."""
         end = os.pidfd_open(self.pid)
         try:
             poll = select.poll()
             poll.register(end, select.POLLIN)
             while not poll.poll(self.limits.look_s * 1e3):
-                if grief := self.look():
-                    return grief
+                if reason := self.look():
+                    return reason
         finally:
             os.close(end)
         return None
 
     def _play(self, body: Callable[[Send], None], parent: int) -> NoReturn:
-        def settled(send: Send) -> None:
+        def settle(send: Send) -> None:
             first_to_be_killed()
             os.setsid()
             # It must not outlive us either.
@@ -190,7 +203,7 @@ class Fork:
             print_to(self._printed)
             body(send)
 
-        _end_after(settled, self._messages)
+        _end_after(settle, self._messages)
 
 
 class ProgramFork(Fork):
@@ -199,13 +212,15 @@ class ProgramFork(Fork):
     It runs one of our modules, which calls `play_on`.
     """
 
-    def __init__(self, module: str, argument: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: str, argument: str, environment: Mapping[str, str], limits: Limits = OF_A_WORKLOAD
+    ) -> None:
         def body(_: Send) -> None:
             os.set_inheritable(self._messages, True)  # noqa: FBT003 - it takes no keyword
             command = [sys.executable, "-m", module, str(self._messages), argument]
             os.execve(command[0], command, {**os.environ, **environment})  # noqa: S606 - no shell is wanted
 
-        super().__init__(body)
+        super().__init__(body, limits)
 
 
 def play_on(body: Callable[[Send, str], None]) -> NoReturn:
@@ -225,7 +240,7 @@ def _end_after(body: Callable[[Send], None], messages: int) -> NoReturn:
         body(lambda message: send(message=message))
         code = 0
     except EngineFailed as error:  # raised for a fork of our own
-        send(failed=str(error), grief=FindingKind.DIED)
+        send(failed=str(error), failure=error.kind)
     except BaseException:  # noqa: BLE001 - any error is reported, and this process ends here
         send(failed=traceback.format_exc())
     finally:

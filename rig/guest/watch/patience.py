@@ -30,7 +30,7 @@ class Limits:
 
 # For a whole workload in a recorder. The longest takes a few seconds of processor time; sleeping costs nothing there.
 # Frequent checks would wake the machine often, and each time two recordings may begin to differ on a busy host
-# (`rig.machines.machine.started`). A recorder has 1280 MiB, which also hold its disks and all files that a run reads.
+# (`rig.machines.machine.start`). A recorder has 1280 MiB, which also hold its disks and all files that a run reads.
 OF_A_WORKLOAD = Limits(processor_s=60, wall_s=10_000, memory_mib=400, look_s=10)
 
 
@@ -44,7 +44,7 @@ class Patience:
         self._begin_processor_s: float | None = None
 
     @property
-    def grief(self) -> tuple[FindingKind, str] | None:
+    def failure(self) -> tuple[FindingKind, str] | None:
         """The kind of finding, and words for it, if the process exceeds a limit; otherwise None."""
         wall_s = time.monotonic() - self._begin_s
         processor_s = _processor_s(self._pid)
@@ -62,12 +62,17 @@ class Patience:
 
 def children(pid: int) -> list[int]:
     """Return the children of a process, and of all its threads; none if it has ended."""
-    found: list[int] = []
+    pids: list[int] = []
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
-                found += map(int, file.read().split())
-    return found
+                pids += map(int, file.read().split())
+    return pids
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process and theirs, each before its own children."""
+    return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
 def _processor_s(pid: int) -> float:

@@ -32,12 +32,12 @@ class _Sampling:
     syncs: Syncs | None
     calls: dict[int, list[Call]] = field(default_factory=dict)
 
-    def moved(self, place: WorkloadPosition) -> Action:
+    def on_move(self, place: WorkloadPosition) -> Action:
         if place.phase is WorkloadPhase.COMMIT:
             self.calls[place.number] = []
         return Action.CARRY_OUT
 
-    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
+    def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
         if place.phase is WorkloadPhase.COMMIT:
             self.calls[place.number].append(call)
         return Action.CARRY_OUT
@@ -46,7 +46,7 @@ class _Sampling:
         if self.syncs is None:
             return Counter()
         words = ([self.syncs.word(call) for call in calls] for calls in self.calls.values())
-        return Counter(" ".join(filter(None, one)) or NO_CALLS for one in words)
+        return Counter(" ".join(filter(None, word)) or NO_CALLS for word in words)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def sample(orders: Orders, folder: Path = _FOLDER, *, writes: bool = False) -> S
     tuning = syncs.SAMPLE_TUNING if syncs else {}
     brief = replace(
         orders, settings={**orders.settings, **tuning}, transaction_count=_TRANSACTION_COUNT, think_ms=0, rest_ms=0,
-        injection=Injection.NONE, shim=Shim.NONE,
+        injection=Injection.NONE, shim=Shim.NONE, has_neighbour=False,
     )  # fmt: skip
     folder.mkdir()
     try:

@@ -97,7 +97,7 @@ def install(numbers: Collection[int]) -> int:
     """Put this process and its children under a permanent filter for these calls; return the listener's descriptor."""
     numbers = sorted(numbers)
     # Without this the kernel demands root for a filter, because a filter on a setuid program could be a way to root.
-    _checked(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     program = [_INSTRUCTION.pack(_LOAD, 0, 0, _ARCHITECTURE_AT)]
     program.append(_INSTRUCTION.pack(_JUMP_IF_EQUAL, 0, len(numbers) + 1, _X86_64))
     program.append(_INSTRUCTION.pack(_LOAD, 0, 0, _NUMBER_AT))
@@ -107,10 +107,10 @@ def install(numbers: Collection[int]) -> int:
     program += [_INSTRUCTION.pack(_RETURN, 0, 0, action) for action in (_ALLOW, _NOTIFY)]
     code = ctypes.create_string_buffer(b"".join(program))
     header = struct.pack("<H6xQ", len(program), ctypes.addressof(code))
-    return _checked(_libc.syscall(_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, header))
+    return _check(_libc.syscall(_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, header))
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"seccomp filter: {os.strerror(number)}")

@@ -13,8 +13,7 @@ import ctypes
 import os
 import signal
 import socket
-import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,15 +22,13 @@ from typing import Protocol
 from rig.engines import load
 from rig.engines.syncs import Call, CallName, CallNamer, Syncs, syncs_of
 from rig.guest.site import Site
-from rig.guest.watch import seccomp
+from rig.guest.watch import seccomp, stopped
 from rig.guest.watch.forks import Ending, Fork, Send
-from rig.guest.watch.patience import OF_A_WORKLOAD, Limits
+from rig.guest.watch.patience import OF_A_WORKLOAD, Limits, descendants
 from rig.guest.watch.seccomp import Listener, Stop
 
 # No system call of x86-64 has this number: without a supervisor the call fails with ENOSYS and does nothing.
 _TELL = 0x5249
-_PATH_BYTES_MAX = 4096
-_AT_FDCWD = -100
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -53,6 +50,7 @@ _MSYNC, _MS_SYNC = 26, 4
 # The marks that begin a phase.
 _PHASE_OF = {
     "setup": WorkloadPhase.ACKED,
+    "recovered": WorkloadPhase.ACKED,
     "begin": WorkloadPhase.COMMIT,
     "committed": WorkloadPhase.COMMITTED,
     "ack": WorkloadPhase.ACKED,
@@ -79,16 +77,19 @@ class Action(StrEnum):
 class Watch(Protocol):
     """Decides on the calls of a workload."""
 
-    def moved(self, place: WorkloadPosition) -> Action:
+    def on_move(self, place: WorkloadPosition) -> Action:
         """Take note of the workload's new place; here `PRETEND` has no effect."""
 
-    def called(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
+    def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
         """Decide on a call; `kind` is the name of a sync, and empty for other calls."""
 
 
 def tell(mark: str) -> None:
-    """Report the workload's place by a mark such as `begin-17`; return when the supervisor has taken note."""
-    word, _, number = mark.partition("-")
+    """Report the workload's place by a mark such as `begin-17`; return when the supervisor has taken note.
+
+    The name of a step, as in `ack-17.compaction`, is no part of the place.
+    """
+    word, _, number = mark.partition(".")[0].partition("-")
     if word in _PHASE_OF:
         _libc.syscall(_TELL, _PHASES.index(_PHASE_OF[word]), int(number or 0))
 
@@ -99,30 +100,33 @@ def supervise(
     watch: Watch,
     *,
     writes: bool = True,
+    details: bool = False,
     limits: Limits = OF_A_WORKLOAD,
 ) -> Ending:
     """Run `body` in a supervised fork until it ends; `body` receives a function that sends a message as JSON.
 
     Without `writes` the fork does not stop before writes. That is faster, but syncs that are named after what was
-    written lose their names. A fork that the watch killed has ended well.
+    written lose their names. With `details` the fork also stops before it makes a file, and each call has its length,
+    its place in the file and its thread; reading them takes time. A fork that the watch killed has ended well.
     """
     # Load the driver once, here, and not in every fork.
-    load(site.orders.engine_module).loaded(site.orders.shim)
-    numbers = {number for number, (name, _, _) in _SUPERVISED.items() if writes or name is not CallName.WRITE}
+    load(site.orders.engine_module).driver_module(site.orders.shim)
+    supervised = _STOPPING if details else _SUPERVISED
+    numbers = {number for number, (name, _, _) in supervised.items() if writes or name is not CallName.WRITE}
     ours, theirs = socket.socketpair()
 
-    def listened(send: Send) -> None:
+    def listen(send: Send) -> None:
         listener = seccomp.install(numbers | {_TELL})
         socket.send_fds(theirs, [b"\0"], [listener])
         os.close(listener)
         body(send)
 
     with ours, theirs:
-        fork = Fork(listened, limits)
+        fork = Fork(listen, limits)
         theirs.close()
         listener = _listener(ours, fork.pid)
         try:
-            was_killed = listener is not None and _Supervision(site, watch).run(listener, fork)
+            was_killed = listener is not None and _Supervision(site, watch, details=details).run(listener, fork)
         except BaseException:
             os.kill(fork.pid, signal.SIGKILL)
             raise
@@ -130,7 +134,7 @@ def supervise(
             ending = fork.wait()
             if listener:
                 listener.close()
-    return replace(ending, exit_code=0, grief=None) if was_killed else ending
+    return replace(ending, exit_code=0, failure=None) if was_killed else ending
 
 
 def _listener(ours: socket.socket, pid: int) -> Listener | None:
@@ -141,10 +145,12 @@ def _listener(ours: socket.socket, pid: int) -> Listener | None:
 class _Supervision:
     """One run: the place of the workload and the names of its calls."""
 
-    def __init__(self, site: Site, watch: Watch) -> None:
+    def __init__(self, site: Site, watch: Watch, *, details: bool) -> None:
+        self._details = details
         self._syncs: Syncs | None = syncs_of(load(site.orders.engine_module))
         self._namer: CallNamer | None = self._syncs.Namer(site.orders.settings) if self._syncs else None
         self._directory = site.engine_directory
+        self._is_own = site.is_own
         self._watch = watch
         self._place = WorkloadPosition(WorkloadPhase.SETUP)
 
@@ -152,10 +158,11 @@ class _Supervision:
         """Decide on each stop until the workload has ended or exceeds its limits; return whether it was killed here."""
         was_killed = False
         for stop in listener.stops(fork.look, fork.limits.look_s):
-            action = self._moved(stop) if stop.number == _TELL else self._called(stop)
+            action = self._on_move(stop) if stop.number == _TELL else self._on_call(stop)
             if action is Action.KILL:
-                # The stopped process may be a server that the workload runs; it dies with the workload.
-                for pid in {stop.pid, fork.pid}:
+                # The stopped process may be a server that the workload runs; it dies with the workload. So do all
+                # processes of a program, the starting ones first: one that lived on would do what comes next.
+                for pid in (fork.pid, *(descendants(fork.pid) if self._is_own else ()), stop.pid):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 was_killed = True
@@ -165,101 +172,61 @@ class _Supervision:
                 listener.carry_out(stop)
         return was_killed
 
-    def _moved(self, stop: Stop) -> Action:
+    def _on_move(self, stop: Stop) -> Action:
         self._place = WorkloadPosition(_PHASES[stop.arguments[0]], stop.arguments[1])
         if self._namer and self._place.phase is WorkloadPhase.COMMIT:
             self._namer.begin()
-        return self._watch.moved(self._place)
+        return self._watch.on_move(self._place)
 
-    def _called(self, stop: Stop) -> Action:
+    def _on_call(self, stop: Stop) -> Action:
         call = self._call(stop)
-        return self._watch.called(self._place, call, self._namer.name(call) if self._namer else "")
+        if call.name is CallName.CREATE and not stopped.makes_file(stop, call.path):
+            return Action.CARRY_OUT
+        return self._watch.on_call(self._place, call, self._namer.name(call) if self._namer else "")
 
     def _call(self, stop: Stop) -> Call:
-        name, path_of, offset_at = _SUPERVISED[stop.number]
+        name, path_of, offset_at = _STOPPING[stop.number]
         if stop.number == _MSYNC and not stop.arguments[2] & _MS_SYNC:
             name = CallName.WRITEBACK
         path = path_of(stop)
         role = self._syncs.role(path, self._directory) if self._syncs else ""
         offset = -1 if offset_at is None else stop.arguments[offset_at]
-        return Call(name, role, offset)
-
-
-def _of_descriptor(stop: Stop) -> str:
-    return _linked(stop, f"fd/{_signed(stop.arguments[0])}")
-
-
-def _of_path(stop: Stop) -> str:
-    return os.path.normpath(os.path.join(_linked(stop, "cwd"), _text(stop, stop.arguments[0])))
-
-
-def _of_path_at(stop: Stop) -> str:
-    descriptor = _signed(stop.arguments[0])
-    folder = _linked(stop, "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}")
-    return os.path.normpath(os.path.join(folder, _text(stop, stop.arguments[1])))
-
-
-def _of_mapping(stop: Stop) -> str:
-    """Return the file that is mapped at an address."""
-    for first, last, path in _mappings(stop.pid):
-        if first <= stop.arguments[0] < last:
-            return path
-    return ""
-
-
-def _mappings(pid: int) -> Iterator[tuple[int, int, str]]:
-    with open(f"/proc/{pid}/maps") as file:
-        for line in file:
-            span, _, _, _, _, *path = line.rstrip("\n").split(maxsplit=5)
-            first, last = (int(address, 16) for address in span.split("-"))
-            yield first, last, path[0] if path else ""
-
-
-def _linked(stop: Stop, name: str) -> str:
-    try:
-        return os.readlink(f"/proc/{stop.pid}/{name}")
-    except FileNotFoundError:  # a descriptor that is not open: the call will fail with EBADF
-        return ""
-
-
-def _text(stop: Stop, address: int) -> str:
-    with open(f"/proc/{stop.pid}/mem", "rb", buffering=0) as memory:
-        # Read one page at a time: the string may end just before unmapped memory.
-        found = b""
-        while len(found) < _PATH_BYTES_MAX and b"\0" not in found:
-            here = address + len(found)
-            memory.seek(here)
-            try:
-                found += memory.read(4096 - here % 4096)
-            except OSError:  # the call will fail with EFAULT
-                break
-    return os.fsdecode(found.partition(b"\0")[0])
-
-
-def _signed(word: int) -> int:
-    value: int = struct.unpack("<i", struct.pack("<I", word & 0xFFFFFFFF))[0]
-    return value
+        if not self._details:
+            return Call(name, role, offset, path)
+        if name is CallName.WRITE and offset < 0:
+            offset = stopped.position(stop)
+        length = stopped.length_bytes(stop) if name is CallName.WRITE else -1
+        return Call(name, role, offset, path, length, stopped.renamed_to(stop), stop.pid, stopped.program(stop))
 
 
 _PathOf = Callable[[Stop], str]
 # Number on x86-64 -> what the call does, how to find its file, and which argument is an offset.
 _SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
-    74: (CallName.SYNC, _of_descriptor, None),  # fsync
-    75: (CallName.SYNC, _of_descriptor, None),  # fdatasync
-    _MSYNC: (CallName.SYNC, _of_mapping, None),  # msync
+    74: (CallName.SYNC, stopped.of_descriptor, None),  # fsync
+    75: (CallName.SYNC, stopped.of_descriptor, None),  # fdatasync
+    _MSYNC: (CallName.SYNC, stopped.of_mapping, None),  # msync
     162: (CallName.SYNC, lambda _: "", None),  # sync
-    306: (CallName.SYNC, _of_descriptor, None),  # syncfs
-    277: (CallName.WRITEBACK, _of_descriptor, None),  # sync_file_range
-    1: (CallName.WRITE, _of_descriptor, None),  # write
-    18: (CallName.WRITE, _of_descriptor, 3),  # pwrite64
-    20: (CallName.WRITE, _of_descriptor, None),  # writev
-    296: (CallName.WRITE, _of_descriptor, 3),  # pwritev
-    328: (CallName.WRITE, _of_descriptor, 3),  # pwritev2
-    76: (CallName.TRUNCATE, _of_path, 1),  # truncate
-    77: (CallName.TRUNCATE, _of_descriptor, 1),  # ftruncate
-    87: (CallName.UNLINK, _of_path, None),  # unlink
-    263: (CallName.UNLINK, _of_path_at, None),  # unlinkat
-    82: (CallName.RENAME, _of_path, None),  # rename
-    264: (CallName.RENAME, _of_path_at, None),  # renameat
-    316: (CallName.RENAME, _of_path_at, None),  # renameat2
+    306: (CallName.SYNC, stopped.of_descriptor, None),  # syncfs
+    277: (CallName.WRITEBACK, stopped.of_descriptor, None),  # sync_file_range
+    1: (CallName.WRITE, stopped.of_descriptor, None),  # write
+    18: (CallName.WRITE, stopped.of_descriptor, 3),  # pwrite64
+    20: (CallName.WRITE, stopped.of_descriptor, None),  # writev
+    296: (CallName.WRITE, stopped.of_descriptor, 3),  # pwritev
+    328: (CallName.WRITE, stopped.of_descriptor, 3),  # pwritev2
+    76: (CallName.TRUNCATE, stopped.of_path, 1),  # truncate
+    77: (CallName.TRUNCATE, stopped.of_descriptor, 1),  # ftruncate
+    87: (CallName.UNLINK, stopped.of_path, None),  # unlink
+    263: (CallName.UNLINK, stopped.of_path_at, None),  # unlinkat
+    82: (CallName.RENAME, stopped.of_path, None),  # rename
+    264: (CallName.RENAME, stopped.of_path_at, None),  # renameat
+    316: (CallName.RENAME, stopped.of_path_at, None),  # renameat2
 }
+# What also stops if calls are reported in detail. Most of these only open a file that is there.
+_CREATING: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
+    2: (CallName.CREATE, stopped.of_path, None),  # open
+    85: (CallName.CREATE, stopped.of_path, None),  # creat
+    257: (CallName.CREATE, stopped.of_path_at, None),  # openat
+    83: (CallName.CREATE, stopped.of_path, None),  # mkdir
+    258: (CallName.CREATE, stopped.of_path_at, None),  # mkdirat
+}
+_STOPPING = {**_SUPERVISED, **_CREATING}

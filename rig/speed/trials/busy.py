@@ -42,26 +42,26 @@ class Busy:
             for path in (_PROCESSES / "schedstat", *(each / "schedstat" for each in pollers())):
                 self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
-            self._closed()
+            self._close()
         return self
 
     def begin(self) -> None:
         """Count from now on."""
-        self._before = self._read()
+        self._before = self._stats()
 
     def ns(self) -> int | None:
         """Return how long all processors have been busy since."""
-        after = self._read()
+        after = self._stats()
         return _of_programs(*after) - _of_programs(*self._before) if after and self._before else None
 
     def __exit__(self, *_: object) -> None:
-        self._closed()
+        self._close()
 
-    def _closed(self) -> None:
+    def _close(self) -> None:
         while self._files:
             os.close(self._files.pop())
 
-    def _read(self) -> list[bytes]:
+    def _stats(self) -> list[bytes]:
         # The kernel counts what runs only when it stops running.
         time.sleep(_REST_S)
         try:
@@ -78,17 +78,17 @@ def _of_programs(scheduler: bytes, *polled: bytes) -> int:
 
 def _content(descriptor: int) -> bytes:
     """Return a whole file of /proc; a single read may return only a part."""
-    found = b""
-    while part := os.pread(descriptor, _READ_BYTES, len(found)):
-        found += part
-    return found
+    content = b""
+    while part := os.pread(descriptor, _READ_BYTES, len(content)):
+        content += part
+    return content
 
 
 def pollers() -> list[Path]:
     """Return the kernel threads that poll while a delay of dm-delay passes; empty where none can be seen."""
     threads = _PROCESSES / f"{_KTHREADD}/task/{_KTHREADD}/children"
-    found = threads.read_text().split() if threads.exists() else []
-    return [_PROCESSES / pid for pid in found if _name(_PROCESSES / pid).startswith(_POLLER)]
+    pids = threads.read_text().split() if threads.exists() else []
+    return [_PROCESSES / pid for pid in pids if _name(_PROCESSES / pid).startswith(_POLLER)]
 
 
 def _name(process: Path) -> str:

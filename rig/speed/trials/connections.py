@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from rig.contract.errors import EngineError
 from rig.engines import RevocableSession, Session
-from rig.speed.trials.stopwatch import TrialStopwatch
+from rig.speed.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation, Row
 
 # How often to try a transaction or a read that is refused because another connection is at work.
@@ -95,7 +95,7 @@ def write(session: Session, work: Sequence[Sequence[Operation]], draws: Draws) -
     for operations in work:
         draws.pause()
         begin_ns = time.perf_counter_ns()
-        _, refusals = _tried(session, lambda operations=operations: session.commit(operations))  # type: ignore[misc]
+        _, refusals = _try(session, lambda operations=operations: session.commit(operations))  # type: ignore[misc]
         taken_ns.append(time.perf_counter_ns() - begin_ns)
         refused += refusals
     return Written(taken_ns, refused, time.perf_counter_ns())
@@ -110,10 +110,10 @@ def read(session: Session, table: str, rows: Mapping[int, Row], draws: Draws, is
         draws.pause()
         key = draws.key(keys)
         begin_ns = time.perf_counter_ns()
-        found, refusals = _tried(session, lambda key=key: session.row(table, key))  # type: ignore[misc]
+        row, refusals = _try(session, lambda key=key: session.row(table, key))  # type: ignore[misc]
         taken_ns = time.perf_counter_ns() - begin_ns
-        if found != rows[key]:
-            raise EngineError(f"a reader found {found!r} under key {key}, where {rows[key]!r} was written")
+        if row != rows[key]:
+            raise EngineError(f"a reader found {row!r} under key {key}, where {rows[key]!r} was written")
         if count % stride == 0:
             sample_ns.append(taken_ns)
         if len(sample_ns) > _SAMPLE_MAX:
@@ -128,7 +128,7 @@ def in_threads(
     writers: Sequence[Callable[[Session], Written]],
     readers: Sequence[Callable[[Session], Read]],
     is_over: Flag,
-    watch: TrialStopwatch,
+    watch: Stopwatch,
 ) -> tuple[int, list[Written], list[Read]]:
     """Give each writer and reader a thread; all use one session. Return when all began, and what each measured."""
     may_begin = threading.Event()
@@ -151,7 +151,7 @@ def together(
     writers: Sequence[Callable[[Session], Written]],
     readers: Sequence[Callable[[Session], Read]],
     is_over: Flag,
-    watch: TrialStopwatch,
+    watch: Stopwatch,
 ) -> tuple[int, list[Written], list[Read]]:
     """Give each writer and reader a process and a connection; return when all began, and what each measured."""
     context = multiprocessing.get_context("fork")
@@ -167,16 +167,16 @@ def together(
             stack.callback(_end, process)
             processes.append(process)
         for each in pipes:
-            _told(each)
+            _receive(each)
         with watch.running():
             begin_ns = time.perf_counter_ns()
             for each in pipes:
                 each.send(None)
             try:
-                written = [_told(each) for each in pipes[: len(writers)]]
+                written = [_receive(each) for each in pipes[: len(writers)]]
             finally:
                 is_over.set()
-            done = [_told(each) for each in pipes[len(writers) :]]
+            done = [_receive(each) for each in pipes[len(writers) :]]
             for process in processes:
                 # The kernel counts what a child wrote only once it has been waited for.
                 process.join()
@@ -195,7 +195,7 @@ def _waiting(may_begin: threading.Event, task: Callable[[], _Answer]) -> _Answer
     return task()
 
 
-def _tried(session: Session, action: Callable[[], _Answer]) -> tuple[_Answer, int]:
+def _try(session: Session, action: Callable[[], _Answer]) -> tuple[_Answer, int]:
     """Do something, again if it is refused; return the answer and the refusals. Raise the last attempt's error."""
     for attempt in range(_ATTEMPTS_MAX):
         try:
@@ -220,7 +220,7 @@ def _carry_out(pipe: Connection, opened: Callable[[], Session], task: Callable[[
     os._exit(0)
 
 
-def _told(pipe: Connection) -> Any:
+def _receive(pipe: Connection) -> Any:
     """Return what a process says; raise what it raised."""
     try:
         answer = pipe.recv()

@@ -47,29 +47,29 @@ def disks_of(device: str, nodes: Path = _NODES) -> tuple[Path, ...]:
     return tuple(sorted(set(_whole(node.resolve())))) if node.exists() else ()
 
 
-def described(folder: Path) -> Disk:
+def describe(folder: Path) -> Disk:
     """Return what the kernel says about a disk."""
     return Disk(
-        folder.name, _said(folder / "device/model"), _said(folder / "queue/write_cache"),
-        _said(folder / "queue/rotational"),
+        folder.name, _text_of(folder / "device/model"), _text_of(folder / "queue/write_cache"),
+        _text_of(folder / "queue/rotational"),
     )  # fmt: skip
 
 
 def backing_file(folder: Path) -> str:
     """Return the file behind a loop device; empty for any other disk."""
-    return _said(folder / "loop/backing_file")
+    return _text_of(folder / "loop/backing_file")
 
 
-def counted(folders: Sequence[Path]) -> Counters | None:
+def counters(folders: Sequence[Path]) -> Counters | None:
     """Return what these disks have counted until now; None without disks, or if one cannot be read."""
     try:
-        read = [parsed((folder / "stat").read_text()) for folder in folders]
+        read = [parse((folder / "stat").read_text()) for folder in folders]
     except OSError:
         return None
     return total(read) if read else None
 
 
-def parsed(text: str) -> Counters:
+def parse(text: str) -> Counters:
     """Return the counters of one line of `stat`; raise ValueError for anything else."""
     values = [int(word) for word in text.split()]
     if len(values) < 11 or min(values) < 0:
@@ -101,7 +101,7 @@ def _difference(after: int | None, before: int | None) -> int | None:
     return None if after is None or before is None else after - before
 
 
-def _said(path: Path) -> str:
+def _text_of(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:

@@ -40,11 +40,11 @@ class Load:
     @property
     def name(self) -> str:
         """Return the load in words."""
-        size = f"{_counted(self.rows, 'row')} into {self.filled}" if self.filled else _counted(self.rows, "row")
+        size = f"{_count_text(self.rows, 'row')} into {self.filled}" if self.filled else _count_text(self.rows, "row")
         words = [
             size if self.rows else DEFAULT_WORKLOAD,
-            _counted(self.writers, "writer") if self.writers > 1 else "",
-            _counted(self.readers, "reader") if self.readers else "",
+            _count_text(self.writers, "writer") if self.writers > 1 else "",
+            _count_text(self.readers, "reader") if self.readers else "",
             f"think {self.think_ms} ms" if self.think_ms else "",
         ]
         return ", ".join(filter(None, words))
@@ -85,21 +85,21 @@ class Carried:
         numbers = range(self.load.transactions)
         if not self.load.rows:
             return [self._ledger.transaction(number + 1) for number in numbers]
-        return [self._inserted(writer, number) for number in numbers]
+        return [self._insertions(writer, number) for number in numbers]
 
     def live_bytes(self, work: Sequence[Sequence[Sequence[Operation]]]) -> int:
         """Return the bytes of the keys and values that are there when the transactions of all writers are over."""
         sizes: dict[tuple[str, int], int] = {}
-        done = (one for writer in work for transaction in writer for one in transaction)
-        for one in (*self.initial, *done):
-            assert one.verb in ROW_VERBS, f"{one.verb} is no change of a row"
-            if one.verb is Verb.DELETE:
-                del sizes[one.table, one.key]
+        done = (operation for writer in work for transaction in writer for operation in transaction)
+        for operation in (*self.initial, *done):
+            assert operation.verb in ROW_VERBS, f"{operation.verb} is no change of a row"
+            if operation.verb is Verb.DELETE:
+                del sizes[operation.table, operation.key]
             else:
-                sizes[one.table, one.key] = one.user_bytes
+                sizes[operation.table, operation.key] = operation.user_bytes
         return sum(sizes.values())
 
-    def _inserted(self, writer: int, number: int) -> list[Operation]:
+    def _insertions(self, writer: int, number: int) -> list[Operation]:
         load = self.load
         begin = load.filled + 1 + (number * load.writers + writer) * load.rows
         return [_insert(key, load.seed) for key in range(begin, begin + load.rows)]
@@ -109,7 +109,7 @@ class Carried:
         return Work(DEFAULT_WORKLOAD, self.load.seed, self.load.transactions, self._spec.skills)
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

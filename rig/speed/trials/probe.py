@@ -36,18 +36,18 @@ class SyncProbe:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return why these syncs may be worth less than they seem."""
-        found = []
+        warnings = []
         if self.sync_s_min < MEDIUM_S_MIN:
-            found.append(
+            warnings.append(
                 f"a sync takes {self.sync_s_min * 1e6:.0f} µs at best, and no flash memory programs a page in less "
                 f"than {MEDIUM_S_MIN * 1e6:.0f} µs: it ends in a cache. Unless the drive has capacitors (power-loss "
                 "protection), what was synced may be lost when the power goes, and syncs look cheaper than they are"
             )
         if self.flush_per_sync is not None and self.flush_per_sync < 0.5:
-            found.append(
+            warnings.append(
                 f"{self.flush_per_sync:.2f} flushes arrived at the disk for each sync: most syncs did not flush it"
             )
-        return tuple(found)
+        return tuple(warnings)
 
 
 def probe(folder: Path, below: Sequence[Path]) -> SyncProbe:
@@ -56,10 +56,10 @@ def probe(folder: Path, below: Sequence[Path]) -> SyncProbe:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         for _ in range(_UNCOUNTED):
-            _synced(descriptor)
-        before = disks.counted(below)
-        taken_s = [_synced(descriptor) for _ in range(_COUNT)]
-        after = disks.counted(below)
+            _sync_time_s(descriptor)
+        before = disks.counters(below)
+        taken_s = [_sync_time_s(descriptor) for _ in range(_COUNT)]
+        after = disks.counters(below)
     finally:
         os.close(descriptor)
         path.unlink()
@@ -67,7 +67,7 @@ def probe(folder: Path, below: Sequence[Path]) -> SyncProbe:
     return SyncProbe(statistics.median(taken_s), min(taken_s), None if flushes is None else flushes / _COUNT)
 
 
-def _synced(descriptor: int) -> float:
+def _sync_time_s(descriptor: int) -> float:
     block = os.urandom(_BLOCK_BYTES)
     begin = time.perf_counter()
     os.pwrite(descriptor, block, 0)

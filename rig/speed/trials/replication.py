@@ -9,28 +9,12 @@ with arms of its own. They share the document's name, and are measured together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+
+from rig.speed.trials.stopwatch import Stopwatch
 
 # No workload is given less space, however small its scale.
 NEEDED_BYTES_MIN = 64 << 20
-
-
-class Stopwatch(Protocol):
-    """What a workload tells the rig while it runs."""
-
-    def running(self) -> AbstractContextManager[None]:
-        """Count time, flushes and bytes for the length of a block; only once in a trial."""
-
-    def lap(self, taken_ns: int) -> None:
-        """Note the latency of one transaction."""
-
-    def count(self, name: str, amount: float) -> None:
-        """Add to a count that belongs to the trial, such as a number of errors or a figure of the document's own."""
-
-    def reads_back(self, settings: Mapping[str, str]) -> None:
-        """Note the settings that the engine reads back."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +27,7 @@ class ArmTask:
     # 1 for the document's own sizes; less for a first look.
     scale: float = 1.0
 
-    def scaled(self, count: int) -> int:
+    def scale_count(self, count: int) -> int:
         """Return one of the document's counts at this scale, at least 1."""
         return max(1, round(count * self.scale))
 
@@ -96,7 +80,7 @@ class Replication:
     # Arm -> the arm with which it is compared; other arms are compared with the first arm.
     bases: Mapping[str, str] = field(default_factory=dict)
     # Returns why an arm cannot be carried out in a directory; empty if it can.
-    hindrance: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
+    obstacle: Callable[[str, str], str] = field(default=lambda _arm, _directory: "", repr=False)
     # Rows of the document that have no arm here -> why.
     absent: Mapping[str, str] = field(default_factory=dict)
     # Roughly how much one trial keeps on the disk at the document's own sizes.

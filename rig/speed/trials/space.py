@@ -52,8 +52,8 @@ class Watcher:
     def end(self) -> dict[str, Any] | None:
         """Look once more and return what was seen, see `rig.speed.speeds`; None if its files cannot be seen."""
         self._pipe.send(None)
-        found: dict[str, Any] | None = self._pipe.recv()
-        return found
+        facts: dict[str, Any] | None = self._pipe.recv()
+        return facts
 
     def __exit__(self, *_: object) -> None:
         self._pipe.close()
@@ -95,9 +95,9 @@ def group_of(name: str) -> str:
     return _NUMBER.sub("*", name)
 
 
-def allocated(directory: Path) -> dict[str, int]:
+def allocated_bytes(directory: Path) -> dict[str, int]:
     """Return the bytes that each file below a directory takes, by its path there; a file that vanishes is absent."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     seen: set[tuple[int, int]] = set()
     folders = [""]
     while folders:
@@ -115,8 +115,8 @@ def allocated(directory: Path) -> dict[str, int]:
                 status = entry.stat(follow_symlinks=False)
                 if (status.st_dev, status.st_ino) not in seen:
                     seen.add((status.st_dev, status.st_ino))
-                    found[name] = status.st_blocks * _BLOCK_BYTES
-    return found
+                    sizes[name] = status.st_blocks * _BLOCK_BYTES
+    return sizes
 
 
 def _watch(pipe: Connection, others_end: Connection, directory: Path) -> None:
@@ -126,17 +126,17 @@ def _watch(pipe: Connection, others_end: Connection, directory: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, BrokenPipeError):
         pipe.recv()
-        pipe.send(_seen(pipe, directory))
+        pipe.send(_poll(pipe, directory))
         pipe.recv()
     os._exit(0)
 
 
-def _seen(pipe: Connection, directory: Path) -> dict[str, Any] | None:
+def _poll(pipe: Connection, directory: Path) -> dict[str, Any] | None:
     peak, is_over = Peak(), False
     while True:
         begin_s = time.perf_counter()
         try:
-            peak.add(allocated(directory))
+            peak.add(allocated_bytes(directory))
         except OSError:
             pipe.recv()
             return None

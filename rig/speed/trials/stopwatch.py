@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 from rig.speed.trials import disks
 from rig.speed.trials.busy import Busy
-from rig.speed.trials.space import Watcher, allocated
+from rig.speed.trials.space import Watcher, allocated_bytes
 
 _PROCESSES = Path("/proc")
 _Number = TypeVar("_Number", int, float)
 
 
-class TrialStopwatch:
-    """A `rig.speed.trials.replication.Stopwatch` that reads the block layer and the process."""
+class Stopwatch:
+    """What a workload tells while it runs, and what the block layer and the process count meanwhile."""
 
     def __init__(self, directory: Path, below: Sequence[Path], watcher: Watcher | None = None) -> None:
         """Take the directory, the sysfs folders of its disks, and the watcher of the space there, if any."""
@@ -35,11 +35,11 @@ class TrialStopwatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count time, flushes and bytes for the length of a block."""
+        """Count time, flushes and bytes for the length of a block; only once in a trial."""
         assert not self._facts, "a trial is measured once"
-        synced(self.directory)
+        sync_all(self.directory)
         with Busy() as busy:
-            disk, written, cpu_s = disks.counted(self._below), _written(), _cpu_s()
+            disk, written, cpu_s = disks.counters(self._below), _written_bytes(), _cpu_s()
             if self._watcher:
                 self._watcher.begin()
             busy.begin()
@@ -48,7 +48,7 @@ class TrialStopwatch:
             wall_ns = time.perf_counter_ns() - begin_ns
             busy_ns, cpu_after_s = busy.ns(), _cpu_s()
         space = self._watcher.end() if self._watcher else None
-        after, written_after = disks.counted(self._below), _written()
+        after, written_after = disks.counters(self._below), _written_bytes()
         self._facts = {
             "wall_ns": wall_ns,
             "disk": asdict(after.since(disk)) if after and disk else None,
@@ -56,7 +56,7 @@ class TrialStopwatch:
             "cpu_s": _difference(cpu_after_s, cpu_s),
             "busy_ns": busy_ns,
             "space": space,
-            "allocated_bytes": _allocated(self.directory),
+            "allocated_bytes": _allocated_bytes(self.directory),
             "files": {path.name: path.stat().st_size for path in sorted(self.directory.iterdir()) if path.is_file()},
         }
 
@@ -65,7 +65,7 @@ class TrialStopwatch:
         self._latencies_ns.append(taken_ns)
 
     def count(self, name: str, amount: float) -> None:
-        """Add to a count of the trial."""
+        """Add to a count that belongs to the trial, such as a number of errors or a figure of the document's own."""
         self._counts[name] += amount  # type: ignore[assignment]
 
     def reads_back(self, settings: Mapping[str, str]) -> None:
@@ -84,7 +84,7 @@ class TrialStopwatch:
         }
 
 
-def synced(directory: Path) -> None:
+def sync_all(directory: Path) -> None:
     """Write out all dirty pages on the file system of a directory, so that no earlier write is measured."""
     import ctypes
 
@@ -97,21 +97,21 @@ def synced(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _allocated(directory: Path) -> int | None:
+def _allocated_bytes(directory: Path) -> int | None:
     """Return the disk space of all files below a directory; None if they cannot be seen."""
     try:
-        return sum(allocated(directory).values())
+        return sum(allocated_bytes(directory).values())
     except OSError:
         return None
 
 
-def _written() -> int | None:
+def _written_bytes() -> int | None:
     """Return the bytes that this process and its descendants caused to be written to a disk.
 
     Descendants are living processes, such as a server, and children that these have waited for.
     """
     try:
-        return sum(_written_by(process) for process in _family(_PROCESSES / "self"))
+        return sum(_bytes_written_by(process) for process in _family(_PROCESSES / "self"))
     except (OSError, KeyError, ValueError):
         return None
 
@@ -123,13 +123,13 @@ def _family(process: Path) -> Iterator[Path]:
             yield from _family(_PROCESSES / child)
 
 
-def _written_by(process: Path) -> int:
+def _bytes_written_by(process: Path) -> int:
     lines = dict(line.split(": ") for line in (process / "io").read_text().splitlines())
     return int(lines["write_bytes"])
 
 
 def _cpu_s() -> float | None:
-    """Return the processor time of this process and of the descendants that `_written` counts.
+    """Return the processor time of this process and of the descendants that `_written_bytes` counts.
 
     For living descendants it is in ticks: nobody waits for a server while it is measured.
     """
@@ -139,7 +139,7 @@ def _cpu_s() -> float | None:
         ticks = sum(_ticks(process) for process in others)
     except (OSError, IndexError, ValueError):
         return None
-    return sum(one.ru_utime + one.ru_stime for one in used) + ticks / os.sysconf("SC_CLK_TCK")
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _ticks(process: Path) -> int:

@@ -13,17 +13,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from rig.contract.messages import decode
 from rig.engines import Engine, ServingDriver, Session, Sharing, load
 from rig.speed.trials.connections import Draws, Flag, Read, Written, in_threads, read, together, write
 from rig.speed.trials.loads import Carried, Load
 from rig.speed.trials.replication import ArmTask, Replication
 from rig.speed.trials.space import Watcher
-from rig.speed.trials.stopwatch import TrialStopwatch
+from rig.speed.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation
 
 
@@ -43,36 +44,26 @@ class TrialOrders:
     watched: bool = False
 
     @property
-    def message(self) -> dict[str, Any]:
-        """Return the orders in JSON's types."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> TrialOrders:
-        """Return the orders in a message."""
-        return cls(**{**message, "load": Load(**message["load"]) if message["load"] else None})
-
-    @property
     def replication(self) -> Replication | None:
         """Return the document's workload; None for a load under settings."""
-        found: Replication | None = importlib.import_module(self.workload).REPLICATION if self.workload else None
-        return found
+        replication: Replication | None = importlib.import_module(self.workload).REPLICATION if self.workload else None
+        return replication
 
 
-def hindrance(orders: TrialOrders, directory: str) -> str:
+def obstacle(orders: TrialOrders, directory: str) -> str:
     """Return why a trial cannot be carried out in a directory; empty if it can."""
     replication = orders.replication
-    return replication.hindrance(orders.arm, directory) if replication else ""
+    return replication.obstacle(orders.arm, directory) if replication else ""
 
 
 def carry_out(orders: TrialOrders, directory: str, disks: Sequence[str]) -> dict[str, Any]:
     """Carry out one trial in a directory and return its facts; `disks` are the sysfs folders of the disks below it."""
     place = Path(directory)
     with Watcher(place) if orders.watched else nullcontext() as watcher:
-        return _carried(orders, TrialStopwatch(place, [Path(disk) for disk in disks], watcher))
+        return _facts(orders, Stopwatch(place, [Path(disk) for disk in disks], watcher))
 
 
-def _carried(orders: TrialOrders, watch: TrialStopwatch) -> dict[str, Any]:
+def _facts(orders: TrialOrders, watch: Stopwatch) -> dict[str, Any]:
     if orders.load:
         return _of_settings(load(orders.engine_module), orders, orders.load, watch)
     replication = orders.replication
@@ -81,20 +72,20 @@ def _carried(orders: TrialOrders, watch: TrialStopwatch) -> dict[str, Any]:
     facts = watch.facts
     counts = facts["counts"]
     metrics = {metric.name: counts.pop(metric.name) for metric in replication.metrics if metric.name in counts}
-    told = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
+    counted = {name: int(counts.pop(name, 0)) for name in ("transactions", "rows", "user_bytes")}
     # A document's workload does not report how much of its data is there at the end.
-    return {**facts, **told, "live_bytes": None, "metrics": metrics}
+    return {**facts, **counted, "live_bytes": None, "metrics": metrics}
 
 
-def _of_settings(engine: Engine, orders: TrialOrders, load: Load, watch: TrialStopwatch) -> dict[str, Any]:
+def _of_settings(engine: Engine, orders: TrialOrders, load: Load, watch: Stopwatch) -> dict[str, Any]:
     carried = Carried(load, engine.spec)
     work = [carried.transactions(writer) for writer in range(load.writers)]
-    begin_ns, written, done = _carried_out(engine, orders, carried, watch, work)
+    begin_ns, written, done = _carry_out(engine, orders, carried, watch, work)
     for part in written:
         for taken_ns in part.latencies_ns:
             watch.lap(taken_ns)
     watch.count("refused", sum(part.refused for part in written) + sum(part.refused for part in done))
-    operations = [one for each in work for transaction in each for one in transaction]
+    operations = [operation for each in work for transaction in each for operation in transaction]
     count = load.transactions * load.writers
     wall_ns = max(part.ended_ns for part in written) - begin_ns
     metrics = {"transactions_per_s": count / wall_ns * 1e9}
@@ -105,15 +96,15 @@ def _of_settings(engine: Engine, orders: TrialOrders, load: Load, watch: TrialSt
         "wall_ns": wall_ns,
         "transactions": count,
         "rows": len(operations),
-        "user_bytes": sum(one.user_bytes for one in operations),
+        "user_bytes": sum(operation.user_bytes for operation in operations),
         "live_bytes": carried.live_bytes(work),
         "metrics": metrics,
-        "reads": _summed(done) if done else None,
+        "reads": _read_facts(done) if done else None,
     }
 
 
-def _carried_out(
-    engine: Engine, orders: TrialOrders, carried: Carried, watch: TrialStopwatch,
+def _carry_out(
+    engine: Engine, orders: TrialOrders, carried: Carried, watch: Stopwatch,
     work: Sequence[Sequence[Sequence[Operation]]],
 ) -> tuple[int, list[Written], list[Read]]:  # fmt: skip
     """Make the database and carry out the work; return when it began, and what each writer and reader measured."""
@@ -123,7 +114,7 @@ def _carried_out(
     watch.reads_back(database.settings())
     draws = [Draws(load.think_ms, f"{load.seed} {number}") for number in range(load.writers + load.readers)]
     writers = [partial(write, work=part, draws=each) for part, each in zip(work, draws, strict=False)]
-    is_over, (table, *_), rows = Flag(), carried.tables, {one.key: one.row for one in carried.initial}
+    is_over, (table, *_), rows = Flag(), carried.tables, {operation.key: operation.row for operation in carried.initial}
     readers = [
         partial(read, table=table.name, rows=rows, draws=each, is_over=is_over) for each in draws[load.writers :]
     ]
@@ -133,22 +124,22 @@ def _carried_out(
     if not load.is_shared:
         with watch.running():
             begin_ns = time.perf_counter_ns()
-            told = begin_ns, [writers[0](cast("Session", database))], list[Read]()
+            results = begin_ns, [writers[0](cast("Session", database))], list[Read]()
     elif engine.spec.sharing is Sharing.THREADS:
-        told = in_threads(cast("Session", database), writers, readers, is_over, watch)
+        results = in_threads(cast("Session", database), writers, readers, is_over, watch)
     else:
-        told = together(partial(_connected, engine, str(watch.directory)), writers, readers, is_over, watch)
+        results = together(partial(_connect, engine, str(watch.directory)), writers, readers, is_over, watch)
     database.close()
-    return told
+    return results
 
 
-def _connected(engine: Engine, directory: str) -> Session:
+def _connect(engine: Engine, directory: str) -> Session:
     driver = engine.driver()
     assert isinstance(driver, ServingDriver), f"{engine.name} is a server, and its driver cannot connect to it again"
     return driver.connected(directory)
 
 
-def _summed(done: Sequence[Read]) -> dict[str, Any]:
+def _read_facts(done: Sequence[Read]) -> dict[str, Any]:
     """Return the reads of all readers of a trial as facts."""
     return {
         "count": sum(part.count for part in done),
@@ -161,13 +152,13 @@ def main() -> None:
     """Carry out the orders, and print the facts, or one line that says why they are missing."""
     try:
         message = json.loads(sys.stdin.buffer.read())
-        told = carry_out(TrialOrders.of(message["orders"]), message["directory"], message["disks"])
+        answer = carry_out(decode(TrialOrders, message["orders"]), message["directory"], message["disks"])
     except ModuleNotFoundError as error:
-        told = {"error": f"it needs the Python package {error.name}, which is not installed beside the rig"}
+        answer = {"error": f"it needs the Python package {error.name}, which is not installed beside the rig"}
     except Exception as error:
         logging.getLogger(__name__).exception("the trial failed")
-        told = {"error": f"{type(error).__name__}: {error}"}
-    json.dump(told, sys.stdout)
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    json.dump(answer, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Rows:
                 self._tables[one.table][one.key] = one.row
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the tables that exist."""
         return {table.name: dict(self._tables[table.name]) for table in tables if table.name in self._tables}
 
 
@@ -51,7 +51,7 @@ class Brittle:
         self._file = -1
 
     def content(self, tables: Sequence[Table]) -> Content:
-        """Return every row of those of the tables that exist."""
+        """Return every row of the tables that exist."""
         return self._rows.content(tables)
 
     def problems(self) -> list[str]:
@@ -67,6 +67,6 @@ class Brittle:
         if self._file >= 0:
             os.close(self._file)
 
-    def _synced(self) -> None:
+    def _sync(self) -> None:
         if self._is_synced:
             os.fdatasync(self._file)

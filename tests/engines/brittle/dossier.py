@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rig.analysis.dossiers import Controls, Expectation, Keeps, KnownBug, Promise
-from rig.contract.arms import FORGETTING_FAULTS
+from rig.contract.faultspecs import FORGETTING_FAULTS
 
 CONTROLS = Controls(must_lose=dict.fromkeys(FORGETTING_FAULTS, ("never",)))
 KNOWN_BUGS: tuple[KnownBug, ...] = ()

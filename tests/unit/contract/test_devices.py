@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device, current_name, device_named
 from rig.contract.errors import UsageError
+from rig.contract.messages import decode
 
 TICK_MS = 4
 
@@ -47,4 +49,4 @@ def test_a_former_name_is_refused_with_the_name_of_today(former: str, now: str) 
 def test_a_device_arrives_as_it_was_sent() -> None:
     assert DEFAULT_DEVICE in DEVICES
     for one in DEVICES.values():
-        assert one == Device.of(json.loads(json.dumps(one.message)))
+        assert one == decode(Device, json.loads(json.dumps(asdict(one))))

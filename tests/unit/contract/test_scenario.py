@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 
 import pytest
 
 from rig.contract.devices import DEVICES
-from rig.contract.orders import Orders, Shim
-from rig.contract.processors import Processor
+from rig.contract.messages import decode
+from rig.contract.orders import Orders, Processor, Shim
 from rig.contract.scenario import Scenario, WorkloadSpec
 
 WAL = Scenario("sqlite", "ext4", {"journal_mode": "wal", "synchronous": "normal"}, "powercut", {"a": "1"})
@@ -40,10 +40,14 @@ def test_the_id_is_what_users_type() -> None:
 
 def test_the_fault_alone_does_not_decide_the_recording() -> None:
     assert WAL.recording_key == replace(WAL, fault="torn").recording_key
-    assert "fault" not in WAL.orders.message
+    assert "fault" not in asdict(WAL.orders)
     # The word of a tuning only names it.
     assert WAL.recording_key == replace(WAL, tuned="page512").recording_key
-    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault", "tuned"}
+    # What earlier lives left matters only where their crash states are opened.
+    assert WAL.recording_key == replace(WAL, lives=(3,)).recording_key
+    # A focus only chooses among the cuts of a recording.
+    assert WAL.recording_key == replace(WAL, focus="compaction").recording_key
+    assert {field.name for field in fields(Scenario)} == {*OTHERS, "fault", "tuned", "lives", "focus"}
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -70,7 +74,7 @@ def test_a_setting_wins_over_the_tuning_of_the_same_name() -> None:
 
 def test_orders_survive_json() -> None:
     orders = WAL.orders
-    assert orders == Orders.of(json.loads(json.dumps(orders.message)))
+    assert orders == decode(Orders, json.loads(json.dumps(asdict(orders))))
 
 
 def test_a_scenario_cannot_be_changed() -> None:

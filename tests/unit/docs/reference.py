@@ -12,8 +12,9 @@ from pathlib import Path
 
 import click
 
-from rig.contract.arms import FAULTS, SPECS, FaultSpec
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES
+from rig.contract.faultspecs import FAULTS, SPECS, FaultSpec
+from rig.contract.injections import Injection
 from rig.engines import Spec, engines, settings_name
 from rig.filesystems import FileSystem, filesystems
 from rig.front.cli import main
@@ -43,10 +44,11 @@ def commands() -> str:
         "[Exit codes](table.md#exit-codes) says what the commands return.",
     ]
     for name, command in sorted(_commands("rig", main)):
-        context = click.Context(command, info_name=name)
+        # A command keeps the help option of its first context, so this one has the names that the user's has.
+        context = click.Context(command, info_name=name, **main.context_settings)
         parts += [
             f"## {name}",
-            _escaped(_paragraphs(command.help or "")),
+            _escape(_paragraphs(command.help or "")),
             f"```\n{_usage(name, command, context)}\n```",
         ]
         options = [option for option in command.params if isinstance(option, click.Option)]
@@ -105,7 +107,7 @@ def _option(option: click.Option, context: click.Context) -> Iterator[tuple[str,
     if record := option.get_help_record(context):
         names, meaning = record
         # In a table a bar has to be escaped, also in code.
-        yield f"`{names.replace(' RANGE', '')}`".replace("|", "\\|"), _escaped(" ".join(meaning.split()))
+        yield f"`{names.replace(' RANGE', '')}`".replace("|", "\\|"), _escape(" ".join(meaning.split()))
 
 
 def _usage(name: str, command: click.Command, context: click.Context) -> str:
@@ -118,7 +120,9 @@ def _paragraphs(text: str) -> str:
 
 def _fault(spec: FaultSpec) -> tuple[object, ...]:
     notes = {
-        "the recovery is cut too": spec.cuts_recovery,
+        "the recovery is cut too": spec.cuts_recovery and not spec.later_count,
+        "the recovered database works on and is cut again": bool(spec.later_count),
+        "what is shown after a restart must last": spec.injection is Injection.KILLCUT,
         "nothing is promised": spec.is_unpromised,
         "checks the rig itself": spec.is_cross_check,
         "the disk keeps its cache": spec.keeps_device_cache,
@@ -179,7 +183,7 @@ def _words(words: Iterable[object]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return re.sub(r"([*_|<>])", r"\\\1", text)
 
 

@@ -32,7 +32,7 @@ def write(folder: Path, name: str, *, without: tuple[str, ...] = (), **changed: 
 
 
 def name_it(folder: Path, name: str, *, has_dossier: bool = False) -> None:
-    """Write what pip writes beside a package, so that the rig finds the engine in it."""
+    """Write what pip writes next to a package, so that the rig finds the engine in it."""
     info = folder / f"{name}-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
@@ -41,7 +41,7 @@ def name_it(folder: Path, name: str, *, has_dossier: bool = False) -> None:
 
 
 @contextmanager
-def installed(folder: Path) -> Iterator[None]:
+def install(folder: Path) -> Iterator[None]:
     """Find the engines in a folder for the length of a block."""
     known = set(sys.modules)
     sys.path.insert(0, str(folder))

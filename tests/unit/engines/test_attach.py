@@ -18,7 +18,7 @@ from rig.analysis.judging.promises import violates
 from rig.contract.findings import FindingKind
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
-from rig.engines import named
+from rig.engines import engine_named
 from rig.engines.sqlite import driver as sqlite
 from rig.engines.sqlite import situations
 from rig.engines.sqlite.spec import SPEC
@@ -43,24 +43,24 @@ def scenario(mode: str, attached: str) -> Scenario:
     return replace(found, workload=WorkloadSpec(transaction_count=COUNT), seed=SEED)
 
 
-def mixed(one: int, other: int) -> Content:
+def mix(one: int, other: int) -> Content:
     return {"account": WORK.models[one]["account"], "entry": WORK.models[other]["entry"]}
 
 
 @given(COUNTS, COUNTS)
 def test_two_prefixes_are_whole_if_they_are_the_same_and_else_split_at_the_shorter(one: int, other: int) -> None:
-    finding = WORK.oracle().judge_content(mixed(one, other), PARTS)
+    finding = WORK.oracle().judge_content(mix(one, other), PARTS)
     expected = FindingKind.PREFIX if one == other else FindingKind.SPLIT
     assert (expected, min(one, other)) == (finding.kind, finding.recovered)
     if one != other:
         assert f"account after {one}; entry after {other}" in finding.detail
         # In one database this is what it always was.
-        assert WORK.oracle().judge_content(mixed(one, other)).kind in {"torn", "hole", "stale"}
+        assert WORK.oracle().judge_content(mix(one, other)).kind in {"torn", "hole", "stale"}
 
 
 @given(COUNTS, COUNTS, st.sampled_from(["account", "entry"]), st.data())
 def test_a_database_that_is_no_prefix_is_never_split(one: int, other: int, table: str, data: st.DataObject) -> None:
-    content = {name: dict(rows) for name, rows in mixed(one, other).items()}
+    content = {name: dict(rows) for name, rows in mix(one, other).items()}
     if not content[table]:
         return
     del content[table][data.draw(st.sampled_from(sorted(content[table])))]
@@ -151,7 +151,7 @@ def test_two_databases_promise_what_both_do_and_are_one_only_with_rollback_journ
 
 def test_what_a_split_lost_counts_as_lost_and_the_split_as_damage() -> None:
     split = replace(samples.verdict(VerdictKind.SPLIT, acked=5), lost=1, recovered=4)
-    found = outcome(samples.measured(samples.sqlite("wal", "full"), [*samples.durable(3), split]))
+    found = outcome(samples.measured_scenario(samples.sqlite("wal", "full"), [*samples.durable(3), split]))
     assert (1, 1, 4) == (found.lost_max, found.damage.count, found.exposure_count)
 
 
@@ -179,7 +179,7 @@ def test_files_of_a_second_database_have_roles_of_their_own(name: str, expected:
 
 @pytest.mark.parametrize(("mode", "attached"), MODES)
 def test_every_known_sequence_gets_its_names_back(mode: str, attached: str) -> None:
-    engine = named("sqlite")
+    engine = engine_named("sqlite")
     for level in ("normal", "full", "extra"):
         settings = {"journal_mode": mode, "synchronous": level, "attach": attached}
         namer = Namer(settings)
@@ -206,7 +206,7 @@ def calls_of(name: str) -> list[Call]:
 
 
 def test_only_two_rollback_journals_have_a_super_journal() -> None:
-    engine = named("sqlite")
+    engine = engine_named("sqlite")
     for mode, attached in MODES:
         found = kinds(engine, {"journal_mode": mode, "synchronous": "full", "attach": attached})
         assert ("super" in found) == ("wal" not in {mode, attached})

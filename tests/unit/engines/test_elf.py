@@ -74,7 +74,7 @@ def test_a_place_that_no_file_can_have_is_damage(compiled: Path) -> None:
 
 
 def test_a_table_that_leads_back_to_itself_is_damage(compiled: Path) -> None:
-    """Four thousand million records, each of which points to itself as the next."""
+    """Four thousand million records, and each points to itself as the next."""
     data = bytearray(compiled.read_bytes())
     needs = section_header(data, kind=0x6FFFFFFE)  # SHT_GNU_verneed
     data[needs + 44 : needs + 48] = b"\xff" * 4

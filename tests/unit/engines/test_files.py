@@ -18,7 +18,7 @@ from rig.contract.findings import Finding, FindingKind
 from rig.contract.results import VerdictKind
 from rig.engines.files import driver
 from rig.engines.files.promises import PATTERNS, SILENT, WORDS
-from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, author, written
+from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, author, sectors_of
 from rig.engines.files.spec import SPEC
 from rig.engines.own import Process, Task
 from rig.planning import matrix
@@ -37,7 +37,7 @@ def _task(directory: str | Path, pattern: str) -> Task:
     return Task({"pattern": pattern}, str(directory), 3, COUNT)
 
 
-def _carried_out(directory: str | Path, pattern: str, count: int) -> Finding:
+def _carry_out(directory: str | Path, pattern: str, count: int) -> Finding:
     task = _task(directory, pattern)
     with as_if_the_process_ended():
         session = driver.session(_start, task)
@@ -49,7 +49,7 @@ def _carried_out(directory: str | Path, pattern: str, count: int) -> Finding:
     return driver.recovered(_start, task)
 
 
-def _found(directory: Path, pattern: str) -> Finding:
+def _find(directory: Path, pattern: str) -> Finding:
     return driver.recovered(_start, _task(directory, pattern))
 
 
@@ -57,14 +57,14 @@ def _found(directory: Path, pattern: str) -> Finding:
 @given(count=st.integers(0, COUNT))
 def test_finds_every_transaction_that_was_carried_out(pattern: str, count: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        assert _carried_out(directory, pattern, count) == Finding(FindingKind.PREFIX, recovered=count)
+        assert _carry_out(directory, pattern, count) == Finding(FindingKind.PREFIX, recovered=count)
 
 
 def _shorter(path: Path, by: int) -> None:
     os.truncate(path, path.stat().st_size - by)
 
 
-def _changed(path: Path, offset: int, data: bytes) -> None:
+def _change(path: Path, offset: int, data: bytes) -> None:
     with open(path, "r+b") as file:
         file.seek(offset)
         file.write(data)
@@ -76,17 +76,22 @@ RECORD = 3 * SECTOR_BYTES
 DAMAGE: list[tuple[str, int, Callable[[Path], None], tuple[FindingKind, int | None]]] = [
     ("append-fsync", 9, lambda d: _shorter(d / "log", 1), (FindingKind.PREFIX, 8)),
     ("append-fsync", 9, lambda d: _shorter(d / "log", RECORD), (FindingKind.PREFIX, 8)),
-    ("append-fsync", 9, lambda d: _changed(d / "log", 8 * RECORD, bytes(RECORD)), (FindingKind.PREFIX, 8)),
-    ("append-fsync", 9, lambda d: _changed(d / "log", 4 * RECORD, bytes(1)), (FindingKind.HOLE, None)),
+    ("append-fsync", 9, lambda d: _change(d / "log", 8 * RECORD, bytes(RECORD)), (FindingKind.PREFIX, 8)),
+    ("append-fsync", 9, lambda d: _change(d / "log", 4 * RECORD, bytes(1)), (FindingKind.HOLE, None)),
     ("append-fsync", 9, lambda d: (d / "log").unlink(), (FindingKind.PREFIX, 0)),
-    ("overwrite-fsync", 9, lambda d: _changed(d / "slots", 3 * PART, written(3, 0, 48, 16)), (FindingKind.HOLE, None)),
-    ("overwrite-fsync", 9, lambda d: _changed(d / "slots", 0, written(3, 1, 0, 8)), (FindingKind.PREFIX, 8)),
-    ("overwrite-fsync", 9, lambda d: _changed(d / "slots", 0, written(3, 2, 0, 8)), (FindingKind.FOREIGN, None)),
-    ("overwrite-fsync", 9, lambda d: _changed(d / "slots", 0, b"x"), (FindingKind.FOREIGN, None)),
+    (
+        "overwrite-fsync",
+        9,
+        lambda d: _change(d / "slots", 3 * PART, sectors_of(3, 0, 48, 16)),
+        (FindingKind.HOLE, None),
+    ),
+    ("overwrite-fsync", 9, lambda d: _change(d / "slots", 0, sectors_of(3, 1, 0, 8)), (FindingKind.PREFIX, 8)),
+    ("overwrite-fsync", 9, lambda d: _change(d / "slots", 0, sectors_of(3, 2, 0, 8)), (FindingKind.FOREIGN, None)),
+    ("overwrite-fsync", 9, lambda d: _change(d / "slots", 0, b"x"), (FindingKind.FOREIGN, None)),
     ("overwrite-fsync", 9, lambda d: _shorter(d / "slots", PART), (FindingKind.CORRUPT, None)),
-    ("mapped-msync", 8, lambda d: _changed(d / "slots", 7 * PART, written(3, 0, 112, 16)), (FindingKind.PREFIX, 7)),
-    ("replace-synced", 9, lambda d: _changed(d / "current", 0, written(3, 8, 0, 18)), (FindingKind.PREFIX, 8)),
-    ("replace-synced", 9, lambda d: _changed(d / "current", 0, written(3, 8, 0, 8)), (FindingKind.TORN, None)),
+    ("mapped-msync", 8, lambda d: _change(d / "slots", 7 * PART, sectors_of(3, 0, 112, 16)), (FindingKind.PREFIX, 7)),
+    ("replace-synced", 9, lambda d: _change(d / "current", 0, sectors_of(3, 8, 0, 18)), (FindingKind.PREFIX, 8)),
+    ("replace-synced", 9, lambda d: _change(d / "current", 0, sectors_of(3, 8, 0, 8)), (FindingKind.TORN, None)),
     ("replace-synced", 9, lambda d: os.truncate(d / "current", 0), (FindingKind.TORN, None)),
     ("create-synced", 9, lambda d: (d / "file-9").unlink(), (FindingKind.PREFIX, 8)),
     ("create-synced", 9, lambda d: os.truncate(d / "file-9", 0), (FindingKind.PREFIX, 8)),
@@ -100,12 +105,12 @@ DAMAGE: list[tuple[str, int, Callable[[Path], None], tuple[FindingKind, int | No
     ("truncate-fsync", 9, lambda d: _shorter(d / "parts", 100), (FindingKind.FOREIGN, None)),
     ("fallocate-fsync", 9, lambda d: _shorter(d / "parts", PART), (FindingKind.PREFIX, 8)),
     ("fallocate-fsync", 9, lambda d: _shorter(d / "parts", 1), (FindingKind.PREFIX, 8)),
-    ("fallocate-fsync", 9, lambda d: _changed(d / "parts", 5, b"x"), (FindingKind.FOREIGN, None)),
-    ("punch-fsync", 9, lambda d: _changed(d / "parts", 8 * PART, written(3, 0, 128, 16)), (FindingKind.PREFIX, 8)),
-    ("punch-fsync", 9, lambda d: _changed(d / "parts", 8 * PART, written(3, 0, 128, 8)), (FindingKind.PREFIX, 8)),
-    ("punch-fsync", 9, lambda d: _changed(d / "parts", 0, written(3, 0, 0, 16)), (FindingKind.HOLE, None)),
+    ("fallocate-fsync", 9, lambda d: _change(d / "parts", 5, b"x"), (FindingKind.FOREIGN, None)),
+    ("punch-fsync", 9, lambda d: _change(d / "parts", 8 * PART, sectors_of(3, 0, 128, 16)), (FindingKind.PREFIX, 8)),
+    ("punch-fsync", 9, lambda d: _change(d / "parts", 8 * PART, sectors_of(3, 0, 128, 8)), (FindingKind.PREFIX, 8)),
+    ("punch-fsync", 9, lambda d: _change(d / "parts", 0, sectors_of(3, 0, 0, 16)), (FindingKind.HOLE, None)),
     ("pair-fdatasync", 9, lambda d: _shorter(d / "second", RECORD), (FindingKind.PREFIX, 8)),
-    ("pair-fdatasync", 9, lambda d: _changed(d / "second", RECORD, bytes(RECORD)), (FindingKind.PREFIX, 1)),
+    ("pair-fdatasync", 9, lambda d: _change(d / "second", RECORD, bytes(RECORD)), (FindingKind.PREFIX, 1)),
     ("pair-fdatasync", 9, lambda d: _shorter(d / "first", RECORD), (FindingKind.HOLE, None)),
 ]
 
@@ -114,11 +119,11 @@ DAMAGE: list[tuple[str, int, Callable[[Path], None], tuple[FindingKind, int | No
 def test_finds_what_is_gone_and_what_is_damaged(
     tmp_path: Path, pattern: str, count: int, harm: Callable[[Path], None], expected: tuple[FindingKind, int | None]
 ) -> None:
-    _carried_out(tmp_path, pattern, count)
+    _carry_out(tmp_path, pattern, count)
 
     harm(tmp_path)
 
-    found = _found(tmp_path, pattern)
+    found = _find(tmp_path, pattern)
     assert (found.kind, found.recovered) == expected, found.detail
 
 
@@ -128,20 +133,20 @@ def test_says_something_of_any_content(pattern: str, data: st.DataObject) -> Non
     """Whatever a disk leaves of the files, there is a finding, and never more transactions than there were."""
     with tempfile.TemporaryDirectory() as directory:
         count = data.draw(st.integers(1, COUNT))
-        _carried_out(directory, pattern, count)
+        _carry_out(directory, pattern, count)
         for path in sorted(Path(directory).iterdir()):
             content = path.read_bytes()
             at = data.draw(st.integers(0, len(content)))
             path.write_bytes(content[:at] + data.draw(st.binary(max_size=BLOCK)) + content[at + BLOCK :])
 
-        found = _found(Path(directory), pattern)
+        found = _find(Path(directory), pattern)
 
     assert found.kind is not FindingKind.PREFIX or found.recovered in range(COUNT + 1)
 
 
 @given(seed=st.integers(0, 99), number=st.integers(0, 999), place=st.integers(0, 999), other=st.binary(max_size=600))
 def test_a_sector_tells_who_wrote_it(seed: int, number: int, place: int, other: bytes) -> None:
-    sector = written(seed, number, place, 1)
+    sector = sectors_of(seed, number, place, 1)
 
     assert author(seed, place, sector) == number
     assert author(seed, place + 1, sector) == NOBODY

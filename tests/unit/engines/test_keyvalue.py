@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
-from rig.contract.arms import ERROR_FAULTS
-from rig.engines import EnduringDriver, named
+from rig.contract.faultspecs import ERROR_FAULTS
+from rig.engines import EnduringDriver, engine_named
 from rig.engines.keyvalue import Changes, KeyValueDatabase
 from rig.engines.syncs import Call, CallName, kinds, syncs_of
 from rig.workloads.operations import Operation, Skill, Verb
@@ -42,7 +42,7 @@ class InMemory(KeyValueDatabase):
         return []
 
 
-def filled(work: Work, count: int) -> InMemory:
+def fill(work: Work, count: int) -> InMemory:
     database = InMemory({})
     database.create(work.first_tables, work.initial)
     for number in range(1, count + 1):
@@ -65,7 +65,7 @@ def test_the_content_is_that_of_the_model_after_every_transaction(workload: str)
 
 def test_a_row_is_looked_up_by_its_key() -> None:
     work = Work("ledger", 1, 4)
-    database = filled(work, 4)
+    database = fill(work, 4)
     for table, rows in work.models[4].items():
         assert rows == {key: database.row(table, key) for key in rows}
     assert database.row("entry", 10**6) is None
@@ -73,14 +73,14 @@ def test_a_row_is_looked_up_by_its_key() -> None:
 
 def test_a_transaction_that_ends_with_a_rollback_changes_nothing() -> None:
     work = Work("ledger", 1, 4)
-    database = filled(work, 3)
+    database = fill(work, 3)
     before = dict(database.held)
     database.commit((*work.transaction(4), Operation(Verb.ROLL_BACK)))
     assert before == database.held
 
 
 def test_an_index_that_does_not_fit_its_table_is_a_problem() -> None:
-    database = filled(Work("ledger", 1, 30), 30)
+    database = fill(Work("ledger", 1, 30), 30)
     entry = next(place for place in database.held if place[0] == "entry.index")
     del database.held[entry]
     row = next(place for place in database.held if place[0] == "account")
@@ -102,9 +102,9 @@ def test_an_index_that_does_not_fit_its_table_is_a_problem() -> None:
     ],
 )  # fmt: skip
 def test_the_syncs_of_a_transaction_have_names(engine: str, calls: list[str], expected: list[str]) -> None:
-    syncs = syncs_of(named(engine))
+    syncs = syncs_of(engine_named(engine))
     assert syncs
-    namer = syncs.Namer(next(iter(named(engine).spec.all_settings())))
+    namer = syncs.Namer(next(iter(engine_named(engine).spec.all_settings())))
     for _ in range(2):
         namer.begin()
         roles = [syncs.role(f"/db/{name}".rstrip("/") if name else "/db", "/db") for name in calls]
@@ -114,7 +114,7 @@ def test_the_syncs_of_a_transaction_have_names(engine: str, calls: list[str], ex
 
 @pytest.mark.parametrize("engine", ["leveldb", "lmdb", "rocksdb"])
 def test_every_setting_has_a_promise_and_every_sync_an_expectation(engine: str) -> None:
-    spec, dossier = named(engine).spec, dossier_of(engine)
+    spec, dossier = engine_named(engine).spec, dossier_of(engine)
     for settings in spec.all_settings():
         for fault in ("powercut", "torn", "oscrash", "processkill", "bitrot", "clockback"):
             promise = dossier.promise(settings, fault)
@@ -123,14 +123,14 @@ def test_every_setting_has_a_promise_and_every_sync_an_expectation(engine: str) 
             if fault == "powercut":
                 is_anything = promise.keeps is Keeps.ANYTHING
                 assert is_anything or not spec.is_unprotected(settings)
-        for kind in kinds(named(engine), settings):
+        for kind in kinds(engine_named(engine), settings):
             assert dossier.expectation("ext4", settings, kind), (settings, kind)
     strict = [dossier.promise(spec.settings_named(name), "powercut") for name in spec.strict]
     assert {Keeps.NOTHING_LOST} == {promise.keeps for promise in strict if promise}
 
 
 def test_syncs_that_threads_make_are_kinds_that_no_sequence_has() -> None:
-    engine = named("rocksdb")
+    engine = engine_named("rocksdb")
     found = kinds(engine, engine.spec.settings_named("sync"))
     assert ("log-commit", "directory", "table", "manifest") == found
     syncs = syncs_of(engine)
@@ -164,7 +164,7 @@ def test_an_error_is_a_fault_of_the_disk_or_a_mistake_of_ours(
     *, engine: str, module: str, name: str, words: str, is_fault: bool
 ) -> None:
     """Not every host has the bindings, so the classes of their errors are made here; a VM test meets real ones."""
-    driver = named(engine).driver()
+    driver = engine_named(engine).driver()
     assert isinstance(driver, EnduringDriver)
     kind = getattr(builtins, name) if module == "builtins" else type(name, (Exception,), {"__module__": module})
     assert is_fault is driver.is_fault(kind(words))
@@ -174,7 +174,7 @@ def test_an_error_is_a_fault_of_the_disk_or_a_mistake_of_ours(
 @pytest.mark.parametrize("engine", ["lmdb", "leveldb", "rocksdb"])
 def test_after_an_error_an_engine_is_held_to_its_promise_about_power_cuts(engine: str, fault: str) -> None:
     dossier = dossier_of(engine)
-    for settings in named(engine).spec.all_settings():
+    for settings in engine_named(engine).spec.all_settings():
         cut, error = (dossier.promise(settings, one) for one in ("powercut", fault))
         assert cut
         assert error

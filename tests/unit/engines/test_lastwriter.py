@@ -30,7 +30,7 @@ def path_in(folder: Path) -> str:
     return str(folder / sqlite.FILE)
 
 
-def written(folder: Path, stamps_ns: Sequence[int]) -> None:
+def write_commits(folder: Path, stamps_ns: Sequence[int]) -> None:
     """Make a database at `MADE_NS` and let each transaction read the next of these times."""
     clock = iter([MADE_NS, *stamps_ns])
     database = LastWriter(path_in(folder), QUICK, clock.__next__)
@@ -51,7 +51,7 @@ def test_a_transaction_is_carried_out_if_its_stamp_is_later_than_every_one_befor
     stamps_ns: list[int],
 ) -> None:
     with TemporaryDirectory() as own, TemporaryDirectory() as other:
-        written(Path(own), stamps_ns)
+        write_commits(Path(own), stamps_ns)
         plain = sqlite.open_database(other, QUICK)
         plain.create(ledger.TABLES, ledger.initial(SEED))
         for rank, stamp_ns in enumerate(stamps_ns):
@@ -68,18 +68,18 @@ def test_the_oracle_sees_the_ledger_as_ever_under_a_right_clock_and_a_lost_suffi
     tmp_path: Path,
 ) -> None:
     stamps_ns = [MADE_NS + rank for rank in range(1, 31)]
-    written(tmp_path, stamps_ns)
+    write_commits(tmp_path, stamps_ns)
     assert Finding(FindingKind.PREFIX, 30) == finding_at(tmp_path, MADE_NS, 30)
     for name, wrong_ns in (("back", [one - YEAR_NS for one in stamps_ns[9:]]), ("stands", [stamps_ns[8]] * 21)):
         (tmp_path / name).mkdir()
-        written(tmp_path / name, [*stamps_ns[:9], *wrong_ns])
+        write_commits(tmp_path / name, [*stamps_ns[:9], *wrong_ns])
         assert Finding(FindingKind.PREFIX, 9) == finding_at(tmp_path / name, MADE_NS, 30)
 
 
 @pytest.mark.parametrize("count", [1, 12, 30])
 def test_the_books_are_closed_a_year_after_they_were_opened_and_not_before(tmp_path: Path, count: int) -> None:
     # It does not help that the workload's clock was ahead: it was right when the database was made.
-    written(tmp_path, [MADE_NS + rank * YEAR_NS for rank in range(1, 1 + count)])
+    write_commits(tmp_path, [MADE_NS + rank * YEAR_NS for rank in range(1, 1 + count)])
     for now_ns in (0, MADE_NS, MADE_NS + YEAR_NS):
         assert Finding(FindingKind.PREFIX, count) == finding_at(tmp_path, now_ns, count)
     assert finding_at(tmp_path, MADE_NS + YEAR_NS + 1, count).kind in ("torn", "hole", "stale")

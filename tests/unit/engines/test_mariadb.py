@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
-from rig.contract.arms import ERROR_FAULTS, FORGETTING_FAULTS
-from rig.engines import named
+from rig.contract.faultspecs import ERROR_FAULTS, FORGETTING_FAULTS
+from rig.engines import engine_named
 from rig.engines.mariadb import driver, options, statements, syncs
 from rig.engines.mariadb.client import MariaError
 from rig.engines.mariadb.spec import SPEC
@@ -100,13 +100,13 @@ def test_a_sync_of_the_log_is_named_after_who_waits_for_it(word: str, kind: str)
             (CallName.WRITE, "redo"),
         )
     ]
-    assert kind in kinds(named(SPEC.name), settings(word))
+    assert kind in kinds(engine_named(SPEC.name), settings(word))
 
 
 def test_a_binary_log_is_synced_between_what_is_prepared_and_what_is_committed() -> None:
     calls = [Call(CallName.SYNC, "redo"), Call(CallName.SYNC, "binlog"), Call(CallName.SYNC, "table")]
     assert ["redo", "binlog", ""] == [syncs.word(call) for call in calls]
-    engine = named(SPEC.name)
+    engine = engine_named(SPEC.name)
     first = {word: in_roles(engine, syncs.sequences(settings(word))[0]) for word in options.WORDS}
     expected = {
         **dict.fromkeys(("default", "fsync", "nodoublewrite", "binlog0"), "redo"),
@@ -118,7 +118,7 @@ def test_a_binary_log_is_synced_between_what_is_prepared_and_what_is_committed()
 
 
 def test_what_is_durable_when_it_is_written_has_no_sync_to_leave_out() -> None:
-    engine = named(SPEC.name)
+    engine = engine_named(SPEC.name)
     assert ("system",) == kinds(engine, settings("odsync"))
     assert ("redo-commit", "binlog-commit", "system", "table") == kinds(engine, settings("binlog1"))
 

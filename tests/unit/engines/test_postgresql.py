@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rig.analysis.dossiers import Keeps, dossier_of
-from rig.contract.arms import ERROR_FAULTS, FORGETTING_FAULTS
-from rig.engines import named
+from rig.contract.faultspecs import ERROR_FAULTS, FORGETTING_FAULTS
+from rig.engines import engine_named
 from rig.engines.postgresql import driver, options, statements, syncs
 from rig.engines.postgresql.libpq import PostgresError
 from rig.engines.postgresql.spec import SPEC
@@ -92,13 +92,13 @@ def test_a_sync_of_the_log_is_named_after_who_waits_for_it(word: str, kind: str)
             (CallName.WRITE, "wal"),
         )
     ]
-    assert kind in kinds(named(SPEC.name), settings(word))
+    assert kind in kinds(engine_named(SPEC.name), settings(word))
 
 
 def test_only_syncs_of_the_log_are_in_the_sequence_of_a_transaction() -> None:
     calls = [Call(CallName.WRITE, "wal"), Call(CallName.SYNC, "wal"), Call(CallName.SYNC, "table")]
     assert ["", "wal", ""] == [syncs.word(call) for call in calls]
-    engine = named(SPEC.name)
+    engine = engine_named(SPEC.name)
     assert ["wal", "wal wal"] == [in_roles(engine, one) for one in syncs.sequences(settings("default"))]
     assert ["none"] == [in_roles(engine, one) for one in syncs.sequences(settings("nofsync"))]
     assert () == kinds(engine, settings("nofsync"))

@@ -43,7 +43,7 @@ WRITTEN = """
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_is_read_back_from_the_options_that_it_stands_for(word: str) -> None:
     writes, wanted = options.mode(word)
-    assert word == options.word(options.parsed(options.text(wanted)), writes)
+    assert word == options.word(options.parse(options.text(wanted)), writes)
 
 
 def test_options_that_no_word_stands_for_are_read_back_as_they_are() -> None:
@@ -56,7 +56,7 @@ def test_options_that_no_word_stands_for_are_read_back_as_they_are() -> None:
 
 
 def test_what_matters_is_read_from_a_file_as_rocksdb_writes_it() -> None:
-    found = options.parsed(WRITTEN)
+    found = options.parse(WRITTEN)
     assert ("9.8.4", "65536", "") == (found["rocksdb_version"], found["write_buffer_size"], found["db_log_dir"])
     assert "{max_dict_bytes=0;level=32767;}" == found["compression_opts"]
     assert "block_size" not in found
@@ -65,13 +65,13 @@ def test_what_matters_is_read_from_a_file_as_rocksdb_writes_it() -> None:
 
 @given(st.dictionaries(NAMES, VALUES))
 def test_a_file_of_options_is_read_as_written(values: dict[str, str]) -> None:
-    found = options.parsed(options.text(values))
+    found = options.parse(options.text(values))
     assert values == {name: found[name] for name in values}
 
 
 @given(st.text())
 def test_whatever_a_file_holds_is_read_as_something(content: str) -> None:
-    assert all(isinstance(value, str) for value in options.parsed(content).values())
+    assert all(isinstance(value, str) for value in options.parse(content).values())
 
 
 def test_transactions_that_stay_in_memory_are_told_from_those_that_the_system_has() -> None:

@@ -19,13 +19,13 @@ TABLE = Table("t", (("body", str),))
 ROLL_BACK = Operation(Verb.ROLL_BACK)
 
 
-def opened(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatabase:
+def open_watched(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatabase:
     settings = {"page_size": "1024", "cache_size": "10", "wal_autocheckpoint": "0", **tuning}
     return sqlite.open_database(str(folder), {**settings, "journal_mode": journal_mode, "synchronous": "off"})
 
 
-def filled(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatabase:
-    database = opened(folder, journal_mode, **tuning)
+def fill(folder: Path, journal_mode: str, **tuning: str) -> sqlite.SqliteDatabase:
+    database = open_watched(folder, journal_mode, **tuning)
     database.observe()
     database.create((TABLE,), rows(1, 3))
     # Times of files are as fine as a tick of the kernel's clock.
@@ -39,7 +39,7 @@ def rows(first: int, count: int, chars: int = 900) -> list[Operation]:
 
 
 def test_the_files_are_not_looked_at_unless_that_is_asked_for(tmp_path: Path) -> None:
-    database = opened(tmp_path, "delete")
+    database = open_watched(tmp_path, "delete")
     database.create((TABLE,), rows(1, 3))
     database.commit(rows(10, 1))
     assert [] == database.seen()
@@ -48,7 +48,7 @@ def test_the_files_are_not_looked_at_unless_that_is_asked_for(tmp_path: Path) ->
 
 @pytest.mark.parametrize("journal_mode", ["delete", "truncate", "persist", "wal"])
 def test_a_spill_is_seen_when_it_happens_and_not_otherwise(journal_mode: str, tmp_path: Path) -> None:
-    database = filled(tmp_path, journal_mode)
+    database = fill(tmp_path, journal_mode)
     ended = {"delete": situations.REMOVED, "truncate": situations.TRUNCATED, "persist": situations.ZEROED, "wal": ""}
     small = [word for word in [ended[journal_mode]] if word]
     database.commit(rows(10, 1))
@@ -66,8 +66,8 @@ def test_a_spill_is_seen_when_it_happens_and_not_otherwise(journal_mode: str, tm
 
 
 def test_a_checkpoint_is_partial_while_a_reader_holds_a_snapshot_and_complete_afterwards(tmp_path: Path) -> None:
-    database = filled(tmp_path, "wal")
-    reader = opened(tmp_path, "wal")
+    database = fill(tmp_path, "wal")
+    reader = open_watched(tmp_path, "wal")
     assert reader.happen(EventKind.HOLD, "")
     database.commit(rows(10, 2))
     assert database.happen(EventKind.CHECKPOINT, "passive")
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_partial_while_a_reader_holds_a_snapshot_and_complete_af
 
 
 def test_a_long_log_is_seen(tmp_path: Path) -> None:
-    database = filled(tmp_path, "wal", page_size="512")
+    database = fill(tmp_path, "wal", page_size="512")
     database.commit(rows(10, 30, 90_000))
     assert [situations.SPILLED, situations.GREW] == database.seen()
     database.close()
@@ -99,7 +99,7 @@ def test_the_journal_that_a_commit_leaves_is_met_and_one_in_the_midst_is_hot(
 ) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
-    database = filled(folder, journal_mode)
+    database = fill(folder, journal_mode)
     database.commit(rows(10, 1))
     assert ([left] if left else []) == sqlite.met(str(folder))
     # The cache has spilled and the transaction is open, as at a cut in its midst.

@@ -26,7 +26,7 @@ ORACLE = Oracle(ledger.TABLES, MODELS, partial(ledger.transaction, SEED))
 QUICK = {"journal_mode": "memory", "synchronous": "off"}
 
 
-def filled(folder: Path, count: int, settings: dict[str, str] | None = None) -> Database:
+def fill(folder: Path, count: int, settings: dict[str, str] | None = None) -> Database:
     database = sqlite.open_database(str(folder), settings or QUICK)
     database.create(ledger.TABLES, ledger.initial(SEED))
     for number in range(1, count + 1):
@@ -39,7 +39,7 @@ def test_every_setting_reads_back_as_it_was_asked_for_and_content_survives_a_reo
     tmp_path: Path, values: tuple[str, ...]
 ) -> None:
     asked = {**SPEC.tuning, **dict(zip(SPEC.settings, values, strict=True))}
-    database = filled(tmp_path, 3, asked)
+    database = fill(tmp_path, 3, asked)
     read_back = database.settings()
     database.close()
     assert asked == {name: read_back[name] for name in asked}
@@ -62,7 +62,7 @@ TUNED = [
 def test_every_tuning_reads_back_as_it_was_asked_for_after_a_reopen_too(tmp_path: Path, word: str, mode: str) -> None:
     tuning, settings = SPEC.tunings[word], {"journal_mode": mode, "synchronous": "full"}
     asked = {**SPEC.tuning, **tuning.values, **settings}
-    database = filled(tmp_path, COUNT, asked)
+    database = fill(tmp_path, COUNT, asked)
     assert asked.items() <= database.settings().items()
     database.close()
     again = sqlite.open_database(str(tmp_path), asked)
@@ -81,7 +81,7 @@ def do_what_their_words_say(tmp_path: Path, databases: ExitStack) -> None:
         folder = tmp_path / f"{mode}{word}"
         folder.mkdir()
         values = SPEC.tunings[word].values if word else {}
-        database = filled(folder, COUNT, {**SPEC.tuning, **values, "journal_mode": mode, "synchronous": "off"})
+        database = fill(folder, COUNT, {**SPEC.tuning, **values, "journal_mode": mode, "synchronous": "off"})
         assert isinstance(database, sqlite.SqliteDatabase)
         databases.callback(database.close)
         database.observe()
@@ -102,7 +102,7 @@ def do_what_their_words_say(tmp_path: Path, databases: ExitStack) -> None:
 
 
 def test_the_content_equals_the_model_after_every_transaction_and_the_checks_are_content(tmp_path: Path) -> None:
-    database = filled(tmp_path, 0)
+    database = fill(tmp_path, 0)
     for number in range(COUNT + 1):
         if number:
             database.commit(ledger.transaction(SEED, number))
@@ -116,7 +116,7 @@ def test_leaving_a_database_loses_nothing_and_leaves_the_log_where_sqlite_can_be
     tmp_path: Path, mode: str
 ) -> None:
     settings = {"journal_mode": mode, "synchronous": "full"}
-    database = filled(tmp_path, 3, settings)
+    database = fill(tmp_path, 3, settings)
     assert isinstance(database, LeavableDatabase)
     database.leave()
     assert (tmp_path / "test.db-wal").exists() == (mode == "wal" and sys.version_info >= (3, 12))
@@ -126,7 +126,7 @@ def test_leaving_a_database_loses_nothing_and_leaves_the_log_where_sqlite_can_be
 
 
 def test_a_transaction_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
-    filled(tmp_path, 1).close()
+    fill(tmp_path, 1).close()
     database = sqlite.open_database(str(tmp_path), QUICK)
     with pytest.raises(sqlite3.IntegrityError):
         database.commit((*ledger.transaction(SEED, 2), *ledger.transaction(SEED, 1)))
@@ -152,7 +152,7 @@ def behind_the_back(folder: Path, *statements: str) -> None:
     ids=["index forgotten", "dangling reference"],
 )
 def test_damage_made_by_statements_is_noticed(tmp_path: Path, statements: tuple[str, ...], words: str) -> None:
-    filled(tmp_path, 5).close()
+    fill(tmp_path, 5).close()
     behind_the_back(tmp_path, *statements)
     finding = ORACLE.judge(partial(sqlite.open_database, str(tmp_path), QUICK))
     assert ("corrupt", True) == (finding.kind, words in finding.detail)
@@ -168,7 +168,7 @@ def root_page(folder: Path, name: str) -> int:
 @pytest.mark.parametrize(("name", "words"), [("entry_account", "missing from index"), ("entry", "wrong # of entries")])
 def test_a_page_of_an_index_or_a_table_that_went_back_in_time_is_noticed(tmp_path: Path, name: str, words: str) -> None:
     # With two transactions, `entry` fits one page, and so does its index.
-    filled(tmp_path, 1).close()
+    fill(tmp_path, 1).close()
     path = tmp_path / "test.db"
     page = root_page(tmp_path, name)
     old = path.read_bytes()[(page - 1) * 4096 : page * 4096]
@@ -184,7 +184,7 @@ def test_a_page_of_an_index_or_a_table_that_went_back_in_time_is_noticed(tmp_pat
 
 def test_a_stale_page_that_sqlite_cannot_notice_is_noticed_by_the_oracle(tmp_path: Path) -> None:
     # An update that changes no index: SQLite's checks find nothing, but the content matches no prefix.
-    filled(tmp_path, 5).close()
+    fill(tmp_path, 5).close()
     behind_the_back(tmp_path, "UPDATE entry SET amount=amount+1 WHERE id=3")
     database = sqlite.open_database(str(tmp_path), QUICK)
     assert [] == database.problems()
@@ -202,4 +202,4 @@ def test_a_file_that_is_no_database_is_never_a_prefix(tmp_path: Path) -> None:
 
 def test_an_unknown_engine_names_the_choices() -> None:
     with pytest.raises(UsageError, match=r"unknown engine 'oracle'; there are: .*sqlite"):
-        engines.named("oracle")
+        engines.engine_named("oracle")

@@ -1,4 +1,4 @@
-"""A SQLite that the user supplies behaves like that of Python's driver, through either interface."""
+"""A SQLite that the user supplies behaves like the one of Python's driver, through either interface."""
 
 from __future__ import annotations
 

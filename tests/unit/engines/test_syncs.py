@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.engines import Engine, named
+from rig.engines import Engine, engine_named
 from rig.engines.sqlite import syncs as sqlite_syncs
 from rig.engines.sqlite.syncs import KINDS, SEQUENCES, Namer
 from rig.engines.syncs import Call, CallName, SyncPhase, in_roles, kinds, syncs_of
@@ -33,7 +33,7 @@ for settings in json.loads(sys.argv[1]):
     found[json.dumps(settings)] = one.syncs
 print(json.dumps(found))
 """
-SQLITE = named("sqlite")
+SQLITE = engine_named("sqlite")
 
 
 def settings_of(pair: tuple[str, str]) -> dict[str, str]:

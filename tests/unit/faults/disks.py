@@ -266,7 +266,7 @@ def some_ops(
 
 
 def alike_transactions(count: int, batch: int, period: int) -> list[Op]:
-    """So many transactions of the same writes, each followed by `period` - 1 epochs of another kind."""
+    """Several transactions of the same writes, each followed by `period` - 1 epochs of another kind."""
     flush = [Op("flush-begin"), Op("flush-end")]
     ops = []
     for number in range(count):

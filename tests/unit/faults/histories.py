@@ -28,17 +28,17 @@ def histories(log: Sequence[Op]) -> Iterator[tuple[Event, ...]]:
     at_once = [place for place, op in enumerate(log) if op.kind in AT_ONCE]
     slow = [place for place, op in enumerate(log) if op.kind in {"write", "flush"}]
 
-    def extended(done: int, begun: int, so_far: tuple[Event, ...]) -> Iterator[tuple[Event, ...]]:
+    def extend(done: int, begun: int, so_far: tuple[Event, ...]) -> Iterator[tuple[Event, ...]]:
         if (done, begun) == (len(at_once), len(slow)):
             yield so_far
         submitted = sum(log[place].kind == "flush" for place in slow[:begun])
         completed = sum(log[place].kind == "flush" for place in at_once[:done])
         if begun < len(slow) and (log[slow[begun]].kind == "write" or submitted == completed):
-            yield from extended(done, begun + 1, (*so_far, (False, slow[begun])))
+            yield from extend(done, begun + 1, (*so_far, (False, slow[begun])))
         if done < len(at_once) and (log[at_once[done]].kind != "flush" or completed < submitted):
-            yield from extended(done + 1, begun, (*so_far, (True, at_once[done])))
+            yield from extend(done + 1, begun, (*so_far, (True, at_once[done])))
 
-    return extended(0, 0, ())
+    return extend(0, 0, ())
 
 
 @dataclass
@@ -76,9 +76,9 @@ def proof(log: Sequence[Op]) -> Proof:
 
 def moments(log: Sequence[Op]) -> Iterator[list[tuple[int, Writes]]]:
     """Yield the moments of each history that ends as a replay of the log does, with their instants."""
-    expected = _shown(log, range(len(log)))
+    expected = _visible_content(log, range(len(log)))
     for history in histories(log):
-        if _shown(log, [place for _, place in history]) == expected:
+        if _visible_content(log, [place for _, place in history]) == expected:
             yield list(_moments(log, history))
 
 
@@ -87,7 +87,7 @@ def moment_of(log: Sequence[Op], writes: Writes) -> Moment:
     return Moment(tuple((log[place], is_durable) for place, is_durable in writes), 0)
 
 
-def _shown(log: Sequence[Op], places: Sequence[int]) -> Content:
+def _visible_content(log: Sequence[Op], places: Sequence[int]) -> Content:
     """Return what a reader sees after these entries, in this order."""
     moment = Moment(tuple((log[place], True) for place in places if log[place].kind in {"write", "fua"}), 0)
     (content,) = moment.whole_contents()

@@ -149,7 +149,7 @@ class Table:
 
 
 def tables(history_count: int, seed: int, place: Path) -> tuple[Table, Table, int]:
-    """Return the table of histories, that of those with a FUA write over an unflushed one, and how many are void."""
+    """Return the table of histories, the same of those with a FUA write over an unflushed one, and the void ones."""
     chance = random.Random(seed)
     plain, with_older, void_count = Table(), Table(), 0
     for _ in range(history_count):

@@ -122,6 +122,49 @@ class Requests:
         )  # fmt: skip
 
 
+@dataclass
+class Overlapping(Requests):
+    """A disk at work on writes of one place that are in flight together.
+
+    The block layer keeps no order between them. So each write is carried out at some moment between its submission and
+    its completion; which one is later shows, whatever completed first.
+    """
+
+    carried: list[Op] = field(default_factory=list)
+
+    def carry(self, op: Op) -> None:
+        """Carry out a write that has been submitted; it is in the cache from now on."""
+        self.carried.append(op)
+        self._remember()
+
+    def complete(self, op: Op) -> None:
+        """Complete a request in flight; a write is carried out by then."""
+        if op.kind != "flush" and op not in self.carried:
+            self.carry(op)
+        super().complete(op)
+
+    def view(self) -> Content:
+        """Return what a reader sees in the end."""
+        (content,) = Moment(tuple((op, True) for op in self.carried), 0).whole_contents()
+        return content
+
+    def _moment(self) -> Moment:
+        durable = {self.completed[rank] for rank in self.durable if rank < len(self.completed)}
+        late = [op for op in self.flying if op.kind != "flush" and op not in self.carried]
+        writes = [(op, op in durable) for op in self.carried] + [(op, False) for op in late]
+        return Moment(tuple(writes), self.marks_seen)
+
+
+@st.composite
+def overlapping_requests(draw: st.DrawFn, sectors: int) -> Overlapping:
+    """Draw a disk at work; some of its writes of one place are in flight together."""
+    disk = Overlapping()
+    work(
+        disk, lambda options: draw(st.sampled_from(options)), draw(st.integers(1, 26)), sectors, {"write": 5, "fua": 2}
+    )
+    return disk
+
+
 @st.composite
 def some_requests(draw: st.DrawFn, sectors: int, *, writes_max: int = 6, fuas_max: int = 2) -> Requests:
     """Draw a disk at work: at most two flushes, maybe in flight together; no two writes of one place in flight."""
@@ -135,18 +178,23 @@ def some_requests(draw: st.DrawFn, sectors: int, *, writes_max: int = 6, fuas_ma
 def work(
     disk: Requests, chosen: Callable[[Sequence[Any]], Any], step_count: int, sectors: int, writes: Mapping[str, int]
 ) -> None:
-    """Let a disk take so many steps, each chosen among those that are possible; `writes` is the most of each kind."""
+    """Let a disk take this many steps, each chosen among those that are possible; `writes` is the most of each kind."""
     left = {**writes, "flush": 2, "mark": 3}
     for _ in range(step_count):
-        busy = {sector for op in disk.flying for sector in op.sectors()}
+        carried = disk.carried if isinstance(disk, Overlapping) else None
+        busy = {sector for op in disk.flying for sector in op.sectors()} if carried is None else set[int]()
         free = [sector for sector in range(sectors) if sector not in busy]
         kinds = [kind for kind, count in left.items() if count]
         choices = [kind for kind in kinds if free or kind in {"flush", "mark"}]
-        # Two in flight, of which either may complete first, are to be no rarity.
+        # Two in flight, either of them the first to complete, are to be no rarity.
         choices += ["flush"] * 3 if left["flush"] and disk.taken else []
+        idle = [op for op in disk.flying if carried is not None and op.kind != "flush" and op not in carried]
+        choices += ["carry"] * 2 * len(idle)
         kind = chosen([*choices, *["complete"] * 2 * len(disk.flying)] or ["none"])
         if kind == "complete":
             disk.complete(chosen(disk.flying))
+        elif kind == "carry" and isinstance(disk, Overlapping):
+            disk.carry(chosen(idle))
         elif kind == "mark":
             disk.mark()
         elif kind == "flush":

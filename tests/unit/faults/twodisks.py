@@ -17,8 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rig.faults import CrashState, DiskLetter, JointState, TwoLogs, WriteLog, epochs
-from rig.faults.models.powercut import everything_unflushed_lost
-from rig.faults.states.state import landable, make_state
+from rig.faults.states.state import everything_unflushed_lost, landable, make_state
 from tests.unit.faults import disks
 from tests.unit.faults.disks import DISK_SECTORS, SECTOR, Content, Moment, Op, apply, emit
 
@@ -92,7 +91,7 @@ def some_steps(draw: st.DrawFn, *, sectors: int = 4, fua_from: int = 0, count_ma
 
 @contextmanager
 def logs_of(path: Path, run: TwoDisks, b_device_bytes: int = DISK_SECTORS * SECTOR) -> Iterator[TwoLogs]:
-    """Write both logs into one file, that of `b` after that of `a`, and open them."""
+    """Write both logs into one file, the log of `b` after the log of `a`, and open them."""
     parts = []
     for disk in DiskLetter:
         emit(path, run.disks[disk].log, 1)
@@ -130,7 +129,7 @@ def marks_claimed(state: JointState) -> int:
 
 
 def claims(logs: TwoLogs) -> Iterator[tuple[DiskLetter, CrashState, CrashState]]:
-    """Yield the states of one disk with that of the other, if every way to interleave gives the same one."""
+    """Yield the states of one disk with the other's state, if every way to interleave gives the same one."""
     together = positions(logs)
     for late in DiskLetter:
         side, other = logs.sides[late], logs.sides[late.other]

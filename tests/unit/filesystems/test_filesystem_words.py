@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.contract.errors import UsageError
-from rig.engines import engines, named
+from rig.engines import engine_named, engines
 from rig.filesystems import (
     Attributed,
     Mirrored,
@@ -70,7 +70,7 @@ TEXT = st.text(st.characters(codec="ascii", exclude_characters="\n\r\x0b\x0c\x1c
 
 def test_every_module_is_in_the_image_after_those_that_it_needs() -> None:
     for one in filesystems():
-        on_demand = list(recipes.of_engine(named("sqlite"), one.kernel).modules_on_demand)
+        on_demand = list(recipes.of_engine(engine_named("sqlite"), one.kernel).modules_on_demand)
         places = [on_demand.index(name) for name in one.modules]
         assert sorted(places) == places
         assert bool(places) is (one.word in WITH_MODULES)
@@ -131,17 +131,17 @@ def test_messages_are_told_by_their_level_alone(messages: list[tuple[int, str]],
         f"<{level}>[{number:5}.000001] XFS (dm-1): {words}\n" for number, (level, words) in enumerate(messages)
     )
     expected = [f"XFS (dm-1): {words}" for level, words in messages if level <= level_max]
-    assert expected == kernel.said(text, xfs.beginning("/dev/dm-1"), level_max)
+    assert expected == kernel.messages_like(text, xfs.beginning("/dev/dm-1"), level_max)
 
 
 @given(TEXT)
 def test_anything_that_is_no_message_is_none(text: str) -> None:
-    assert [] == kernel.said(text, xfs.beginning("/dev/dm-1"), 7)
+    assert [] == kernel.messages_like(text, xfs.beginning("/dev/dm-1"), 7)
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=5))
 def test_the_errors_of_a_device_are_summed(counts: list[int]) -> None:
-    assert sum(counts) == btrfs.counted("".join(f"{name}_errs {count}\n" for name, count in enumerate(counts)))
+    assert sum(counts) == btrfs.error_count("".join(f"{name}_errs {count}\n" for name, count in enumerate(counts)))
 
 
 PART = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=8)
@@ -220,13 +220,13 @@ def test_a_superblock_of_a_mirror_is_not_sound_with_a_flipped_bit_in_what_is_sum
 
 def test_a_check_is_told_without_its_progress() -> None:
     said = "Phase 1 - find and verify superblock...\n        - agno = 0\nbad primary superblock - bad CRC !!!\n"
-    assert "bad primary superblock - bad CRC !!!" == xfs.complaints(said)
+    assert "bad primary superblock - bad CRC !!!" == xfs.Xfs().complaints(said)
     said = "[3/8] checking extents\nref mismatch on [30720000 16384]\ntotal csum bytes: 0\nERROR: errors found\n"
-    assert "ref mismatch on [30720000 16384] ERROR: errors found" == btrfs.complaints(said)
+    assert "ref mismatch on [30720000 16384] ERROR: errors found" == btrfs.Btrfs("btrfs").complaints(said)
 
     said = "[FSCK] Max image size: 20 MB\n[FSCK] other corrupted bugs          [Fail]\n[ASSERT] (chk:1) --> bad\nDone\n"
-    assert "[FSCK] other corrupted bugs [Fail] [ASSERT] (chk:1) --> bad" == f2fs.complaints(said)
-    assert "no superblock" == f2fs.complaints("no\nsuperblock\n")
+    assert "[FSCK] other corrupted bugs [Fail] [ASSERT] (chk:1) --> bad" == f2fs.F2fs("f2fs").complaints(said)
+    assert "no superblock" == f2fs.F2fs("f2fs").complaints("no\nsuperblock\n")
 
 
 def test_what_dump_f2fs_says_of_the_format_is_told_without_its_checkpoint() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,11 @@ from rig.analysis.judging.outcome import Result, Row, Summary, summarise
 from rig.analysis.judging.promises import promise_for, promise_of
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import headline, table_text
-from rig.contract.arms import CACHE_LOSING_FAULTS, CRASH_FAULTS, SPECS
 from rig.contract.errors import RecordingError, UsageError
+from rig.contract.faultspecs import CACHE_LOSING_FAULTS, CRASH_FAULTS, SPECS
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES
+from rig.contract.messages import decode
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.filesystems import (
     Mirrored,
@@ -33,10 +34,10 @@ from rig.filesystems import (
 )
 from rig.filesystems.nfs import exported_with
 from rig.front.pytest_plugin import Measured
-from rig.front.selection import chosen, with_controls
+from rig.front.selection import select, with_controls
 from rig.planning import matrix
 from rig.recordings import soundness
-from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, measured_scenario, sqlite, verdict
 
 NO_BARRIERS = ("ext3.nobarrier", "ext4.nobarrier", "f2fs.nobarrier")
 SOUND = (
@@ -49,11 +50,11 @@ LOSS = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
 
 def on(word: str, scenario: MeasuredScenario) -> MeasuredScenario:
     """Return a scenario as if it had been measured on another file system."""
-    return replace(scenario, id=scenario.id.replace("ext4", word), filesystem=word)
+    return changed(scenario, filesystem=word)
 
 
 def wal_full(word: str, verdicts: Sequence[Verdict] = (), fault: str = "powercut") -> MeasuredScenario:
-    return on(word, measured(sqlite("wal", "full"), [*durable(120), *verdicts], fault))
+    return on(word, measured_scenario(sqlite("wal", "full"), [*durable(120), *verdicts], fault))
 
 
 def row_of(summary: Summary, name: str = "wal_full") -> Row:
@@ -71,7 +72,7 @@ def test_every_word_fits_into_an_id_and_names_its_disk() -> None:
 def test_a_variant_is_part_of_the_word_and_is_measured_by_name_only() -> None:
     (default,) = default_filesystems()
     for profile in matrix.PROFILES.values():
-        assert {default.word} == {scenario.filesystem for scenario in chosen((), profile)}
+        assert {default.word} == {scenario.filesystem for scenario in select((), profile)}
     words = {scenario.filesystem for scenario in matrix.select(["sqlite-ext3*-wal_full_powercut"])}
     assert {"ext3", "ext3.nobarrier"} == words
 
@@ -129,9 +130,9 @@ def test_where_a_file_is_durable_when_it_is_closed_settings_that_close_it_need_n
     full = wal_full("nfs")
     damage = replace(LOSS, kind=VerdictKind.CORRUPT, recovered=None)
     for verdicts, result in (([LOSS], Result.KEPT), ([damage], Result.INCONCLUSIVE)):
-        control = on("nfs", measured(sqlite("wal", "off"), verdicts))
+        control = on("nfs", measured_scenario(sqlite("wal", "off"), verdicts))
         assert result is row_of(summarise([control, full], 60)).judgement.result
-    off = on("ext4", measured(sqlite("wal", "off"), [LOSS]))
+    off = on("ext4", measured_scenario(sqlite("wal", "off"), [LOSS]))
     assert Result.INCONCLUSIVE is row_of(summarise([off, wal_full("ext4")], 60)).judgement.result
     assert ("append-none",) == control_settings("files", "powercut", "nfs")
 
@@ -161,13 +162,13 @@ def test_without_barriers_nothing_is_safe_that_needs_the_cache_of_the_disk_and_w
 def test_a_file_system_that_keeps_too_little_takes_the_promise_away_and_no_other_does() -> None:
     documented = promise_for("sqlite", sqlite("wal", "full"), "powercut", "none")
     for word in SOUND:
-        assert documented == promise_of(wal_full(word))
+        assert documented == promise_of(wal_full(word).scenario)
     for word in ("ext2", "nfs.async", *NO_BARRIERS):
-        found = promise_of(wal_full(word))
+        found = promise_of(wal_full(word).scenario)
         assert found
         assert Keeps.ANYTHING is found.keeps
         assert unsafe(word, "powercut") in found.note
-    assert documented == promise_of(wal_full("ext4.nobarrier", fault="oscrash"))
+    assert documented == promise_of(wal_full("ext4.nobarrier", fault="oscrash").scenario)
 
 
 @pytest.mark.parametrize("word", ["ext2", "nfs.async", *NO_BARRIERS])
@@ -212,16 +213,15 @@ def test_a_rig_that_sees_no_harm_without_barriers_is_blind() -> None:
 
 
 def test_without_the_settings_that_must_take_harm_the_others_prove_nothing() -> None:
-    other = on("ext4.nobarrier", measured(sqlite("delete", "off"), durable(120)))
+    other = on("ext4.nobarrier", measured_scenario(sqlite("delete", "off"), durable(120)))
     summary = summarise([other], 60)
     assert [(None, "wal_full")] == [(control.fired, control.name) for control in summary.controls]
     assert Result.INCONCLUSIVE is summary.result
 
 
 def pattern(filesystem: str, name: str, verdicts: list[Verdict], shim: str = "none") -> MeasuredScenario:
-    made = replace(measured(sqlite("wal", "full"), [*durable(120), *verdicts]), engine="files", shim=shim)
-    suffix = "" if shim == "none" else f"+{shim}"
-    return on(filesystem, replace(made, settings={"pattern": name}, id=f"files-{filesystem}-{name}{suffix}_powercut"))
+    made = measured_scenario(sqlite("wal", "full"), [*durable(120), *verdicts])
+    return changed(made, engine="files", filesystem=filesystem, shim=shim, settings={"pattern": name})
 
 
 def test_a_file_system_whose_directories_are_safe_without_barriers_is_seen_to_lose_elsewhere() -> None:
@@ -243,7 +243,7 @@ def test_a_program_that_closes_its_files_needs_no_syncs_on_a_network_file_system
 
 
 def test_where_files_keep_their_order_settings_without_syncs_need_not_be_damaged() -> None:
-    losing = [on("ext4", measured(sqlite(mode, "off"), [LOSS])) for mode in ("delete", "wal")]
+    losing = [on("ext4", measured_scenario(sqlite(mode, "off"), [LOSS])) for mode in ("delete", "wal")]
     for word, is_kept in (("btrfs", False), ("btrfs.flushoncommit", True), ("ext4", False), ("ext4.journal", True)):
         summary = summarise([*(on(word, one) for one in losing), wal_full(word)], 60)
         assert is_kept is (row_of(summary).judgement.result is Result.KEPT)
@@ -291,7 +291,7 @@ def test_the_table_says_on_which_file_system_a_row_is() -> None:
 
 def test_a_repair_reaches_the_verdict_and_the_report() -> None:
     finding = Finding(FindingKind.PREFIX, 3, repaired=True)
-    assert finding == Finding.of(finding.message)
+    assert finding == decode(Finding, asdict(finding))
     row = row_of(summarise([wal_full("ext2", [replace(verdict(state="one"), repaired=True)])], 60))
     assert "1 states in which the file system was repaired" in row.judgement.reasons
 
@@ -326,7 +326,7 @@ def test_files_without_the_attribute_that_makes_the_variant_void_a_recording(fou
 def test_a_file_system_with_a_fixed_number_of_files_has_room_for_those_of_an_engine(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The guest's agent is root, whose PATH has the tools of file systems; that of the user of these tests may not.
+    # The guest's agent is root, whose PATH has the tools of file systems; the PATH of these tests' user may not.
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin")
     plain = filesystem_named(word)
     assert plain is holding(plain, 0)

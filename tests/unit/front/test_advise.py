@@ -15,7 +15,7 @@ from rig.contract.results import MeasuredScenario
 from rig.front import cli
 from rig.store import Run
 from tests.unit import samples
-from tests.unit.storedruns import stored
+from tests.unit.storedruns import store
 
 Here = Callable[..., Result]
 FAULTS = ("powercut", "torn")
@@ -25,7 +25,7 @@ FAULTS = ("powercut", "torn")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose runs/ holds the whole matrix; every verdict is synced, so it is stored once."""
     folder = tmp_path_factory.mktemp("home")
-    finished(folder / "runs" / "one", matrix())
+    finish(folder / "runs" / "one", matrix())
     return folder
 
 
@@ -45,8 +45,8 @@ def matrix() -> list[MeasuredScenario]:
     return [one for fault in FAULTS for one in samples.matrix(fault)]
 
 
-def finished(folder: Path, scenarios: list[MeasuredScenario]) -> Path:
-    stored(folder, scenarios)
+def finish(folder: Path, scenarios: list[MeasuredScenario]) -> Path:
+    store(folder, scenarios)
     (folder / "report.html").touch()
     return folder
 
@@ -66,7 +66,7 @@ def test_the_answer_comes_first_with_speed_evidence_bounds_run_and_recording(the
 
 
 def test_a_folder_that_is_no_scenario_and_a_manifest_without_a_profile_are_no_crash(here: Here, tmp_path: Path) -> None:
-    folder = finished(tmp_path / "runs" / "one", samples.controls_that_fire())
+    folder = finish(tmp_path / "runs" / "one", samples.controls_that_fire())
     (folder / "scenarios" / "odd").mkdir()
     (folder / "scenarios" / "odd" / "plan.json").write_text("{}")
     assert "not enough values" not in here().output
@@ -90,11 +90,18 @@ def test_what_a_wish_rules_out_is_named_with_the_wish(there: Here) -> None:
 
 
 def test_if_nothing_meets_the_wishes_it_says_so_and_the_exit_code_is_1(here: Here, tmp_path: Path) -> None:
-    kept = [one for one in matrix() if one.settings in (samples.sqlite("wal", "normal"), samples.sqlite("wal", "off"))]
-    kept += [
-        one for fault in FAULTS for one in samples.controls_that_fire(fault) if one.settings["journal_mode"] != "wal"
+    kept = [
+        one
+        for one in matrix()
+        if one.scenario.settings in (samples.sqlite("wal", "normal"), samples.sqlite("wal", "off"))
     ]
-    finished(tmp_path / "runs" / "one", kept)
+    kept += [
+        one
+        for fault in FAULTS
+        for one in samples.controls_that_fire(fault)
+        if one.scenario.settings["journal_mode"] != "wal"
+    ]
+    finish(tmp_path / "runs" / "one", kept)
     result = here("--max-lost", "0")
     assert 1 == result.exit_code, result.output
     assert result.stdout.startswith("Nothing that was measured meets --max-lost 0 under powercut and torn.")
@@ -112,8 +119,8 @@ def test_thin_evidence_is_refused_with_the_command_that_would_do(there: Here) ->
 
 
 def test_a_control_that_was_not_run_is_refused(here: Here, tmp_path: Path) -> None:
-    folder = finished(
-        tmp_path / "elsewhere", [one for one in matrix() if one.settings == samples.sqlite("wal", "full")]
+    folder = finish(
+        tmp_path / "elsewhere", [one for one in matrix() if one.scenario.settings == samples.sqlite("wal", "full")]
     )
     result = here("--run-dir", str(folder))
     assert 3 == result.exit_code, result.output
@@ -132,7 +139,7 @@ def test_nothing_measured_on_a_file_system_is_refused_with_the_command(there: He
 
 
 def test_without_a_finished_run_it_says_what_to_do(here: Here, tmp_path: Path) -> None:
-    stored(tmp_path / "runs" / "stopped", samples.matrix()[:1])
+    store(tmp_path / "runs" / "stopped", samples.matrix()[:1])
     result = here()
     assert 3 == result.exit_code
     assert "there is no finished run in" in result.stderr
@@ -186,7 +193,7 @@ def test_the_page_says_what_the_text_says_and_has_a_row_for_each_setting(there: 
 
 
 def test_a_tuned_run_is_another_candidate_and_the_command_repeats_its_tuning(here: Here, tmp_path: Path) -> None:
-    folder = finished(tmp_path / "run", samples.matrix("powercut")[-4:])
+    folder = finish(tmp_path / "run", samples.matrix("powercut")[-4:])
     for path in folder.glob("scenarios/*/plan.json"):
         known = json.loads(path.read_text())
         own = Run.open(folder).recording_folder(Run.open(folder).scenario(path.parent.name))
@@ -209,9 +216,9 @@ def test_it_never_says_safe(wanted: str, there: Here) -> None:
 def test_several_run_directories_are_one_body_of_evidence(here: Here, tmp_path: Path) -> None:
     words = []
     for fault in FAULTS:
-        kept = [one for one in samples.matrix(fault) if one.settings["synchronous"] == "off"]
-        wal_full = samples.measured(samples.sqlite("wal", "full"), samples.durable(70), fault)
-        words += ["--run-dir", str(finished(tmp_path / fault, [*kept[::3], wal_full]))]
+        kept = [one for one in samples.matrix(fault) if one.scenario.settings["synchronous"] == "off"]
+        wal_full = samples.measured_scenario(samples.sqlite("wal", "full"), samples.durable(70), fault)
+        words += ["--run-dir", str(finish(tmp_path / fault, [*kept[::3], wal_full]))]
     assert 3 == here(*words[:2]).exit_code
     result = here(*words)
     assert 0 == result.exit_code, result.output

@@ -23,7 +23,7 @@ from rig.machines.template import PROGRAM
 from rig.planning import matrix
 from rig.store import Run
 from tests.unit import samples
-from tests.unit.storedruns import stored
+from tests.unit.storedruns import store
 
 ROOT = Path(__file__).resolve().parents[3]
 RIG = Path(sys.executable).with_name("rig")
@@ -159,11 +159,13 @@ def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> No
     ("scenarios", "code", "said"),
     [
         (samples.matrix(), 0, "Every promise was kept"),
-        ([samples.measured(samples.sqlite("wal", "full"), samples.durable(120))], 3, "Inconclusive"),
+        ([samples.measured_scenario(samples.sqlite("wal", "full"), samples.durable(120))], 3, "Inconclusive"),
         (
             [
                 *samples.controls_that_fire(),
-                samples.measured(samples.sqlite("wal", "extra"), [*samples.durable(120), samples.verdict(lost=2)]),
+                samples.measured_scenario(
+                    samples.sqlite("wal", "extra"), [*samples.durable(120), samples.verdict(lost=2)]
+                ),
             ],
             1,
             "A promise was broken by wal_extra",
@@ -177,7 +179,7 @@ def test_report_exits_with_the_code_of_the_answer(
     if code == 1:
         lossy = replace(scenarios[-1].verdicts[-1], kind=VerdictKind.LOST_SUFFIX)
         scenarios = [*scenarios[:-1], replace(scenarios[-1], verdicts=(*scenarios[-1].verdicts[:-1], lossy))]
-    stored(tmp_path / "run", scenarios)
+    store(tmp_path / "run", scenarios)
     result = here("report", "--run-dir", "run")
     assert (code, "") == (result.exit_code, result.stderr)
     assert said in result.stdout
@@ -185,7 +187,7 @@ def test_report_exits_with_the_code_of_the_answer(
 
 
 def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here: Here, tmp_path: Path) -> None:
-    folder = stored(tmp_path / "runs" / "one", samples.matrix())
+    folder = store(tmp_path / "runs" / "one", samples.matrix())
     assert 0 == here("report").exit_code
     names = ("report.html", "verdicts.parquet")
     before = {name: (folder / name).read_bytes() for name in names}
@@ -201,9 +203,12 @@ def test_report_rewrites_the_same_bytes_and_a_parquet_row_for_each_verdict(here:
 
 def test_one_report_of_several_runs_keeps_the_verdicts_of_each(here: Here, tmp_path: Path) -> None:
     lossy = [*samples.durable(120), samples.verdict(VerdictKind.LOST_SUFFIX, 2, "e1")]
-    torn = [*samples.controls_that_fire("torn"), samples.measured(samples.sqlite("wal", "full"), lossy, "torn")]
-    stored(tmp_path / "runs" / "whole", samples.matrix())
-    stored(tmp_path / "torn", torn)
+    torn = [
+        *samples.controls_that_fire("torn"),
+        samples.measured_scenario(samples.sqlite("wal", "full"), lossy, "torn"),
+    ]
+    store(tmp_path / "runs" / "whole", samples.matrix())
+    store(tmp_path / "torn", torn)
     words = ["report", "--run-dir", "runs/whole", "--run-dir", "torn"]
     result = here(*words, "--out", "both.html")
     page = (tmp_path / "both.html").read_text()
@@ -211,7 +216,8 @@ def test_one_report_of_several_runs_keeps_the_verdicts_of_each(here: Here, tmp_p
     assert "rig replay sqlite-ext4-wal_full_torn e1 --run-dir torn" in result.stdout
     assert "rig replay sqlite-ext4-wal_full_torn e1 --run-dir torn" in page
     assert re.search(r"rig replay sqlite-ext4-wal_normal_powercut \S+<", page)
-    promised = [one for one in samples.matrix() if one.shim == "none" and one.settings["synchronous"] != "off"]
+    scenarios = [one.scenario for one in samples.matrix()]
+    promised = [one for one in scenarios if one.shim == "none" and one.settings["synchronous"] != "off"]
     assert f"1 of {len(promised) + 1} scenarios" in result.stdout
     alone = here(*words)
     assert (2, True) == (alone.exit_code, "--out goes with several --run-dir" in alone.stderr)
@@ -236,14 +242,14 @@ def test_a_reader_who_leaves_ends_the_command_quietly(tmp_path: Path) -> None:
 
 
 def test_a_reader_who_leaves_the_table_still_has_the_report(tmp_path: Path) -> None:
-    folder = stored(tmp_path / "runs" / "one", samples.matrix())
+    folder = store(tmp_path / "runs" / "one", samples.matrix())
     assert (3, "") == without_reader(["report"], tmp_path)
     assert (folder / "report.html").exists()
     assert (folder / "verdicts.parquet").exists()
 
 
 def test_what_is_damaged_or_was_not_measured_is_named_and_the_run_is_not_green(here: Here, tmp_path: Path) -> None:
-    folder = stored(tmp_path / "run", samples.matrix())
+    folder = store(tmp_path / "run", samples.matrix())
     victim = folder / "scenarios" / SCENARIO
     (victim / "failure").write_text("the recording is void")
     result = here("report", "--run-dir", str(folder))
@@ -284,7 +290,7 @@ def test_a_run_that_is_not_there_is_said_so_without_a_traceback(
 def test_a_program_error_is_never_taken_for_a_broken_promise(
     here: Here, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = stored(tmp_path / "run", samples.matrix()[:2])
+    folder = store(tmp_path / "run", samples.matrix()[:2])
     nothing: dict[str, str] = {}
     monkeypatch.setattr(Run, "results", lambda *_: nothing["nothing known"])
     result = here("report", "--run-dir", str(folder))
@@ -294,7 +300,7 @@ def test_a_program_error_is_never_taken_for_a_broken_promise(
 
 
 def test_a_report_that_cannot_be_written_is_one_line_with_the_fix(here: Here, tmp_path: Path) -> None:
-    folder = stored(tmp_path / "run", samples.matrix()[:2])
+    folder = store(tmp_path / "run", samples.matrix()[:2])
     (folder / "report.html").mkdir()
     result = here("report", "--run-dir", str(folder))
     assert 3 == result.exit_code

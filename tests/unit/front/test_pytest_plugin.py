@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.dossiers import control_settings
-from rig.front.pytest_plugin import _offered
+from rig.front.pytest_plugin import _offer
 from rig.planning import matrix
 
 pytest_plugins = ["pytester"]
@@ -34,7 +34,7 @@ open(sys.argv[1], "w").write(json.dumps(found))
 """
 
 
-def collected(*words: str, cwd: Path = ROOT) -> list[str]:
+def collect(*words: str, cwd: Path = ROOT) -> list[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words]
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
     assert 0 == result.returncode, result.stdout + result.stderr
@@ -46,12 +46,12 @@ def id_of(line: str) -> str:
 
 
 def test_the_name_that_the_readme_promises_selects_exactly_one_test() -> None:
-    (line,) = collected("-k", "wal_normal_powercut")
+    (line,) = collect("-k", "wal_normal_powercut")
     assert f"tests/durability/test_promises.py::test_promise[{SCENARIO}]" == line
 
 
 def test_offered_are_the_scenarios_of_the_main_job_sorted_and_ascii() -> None:
-    found = [id_of(line) for line in collected("tests/durability/test_promises.py")]
+    found = [id_of(line) for line in collect("tests/durability/test_promises.py")]
     assert [scenario.id for scenario in matrix.default_scenarios(matrix.profile("quick"), control_settings)] == found
     assert sorted(set(found)) == found
     assert all(name.isascii() for name in found)
@@ -123,11 +123,11 @@ def test_scenarios_carry_the_marker_and_a_test_without_one_is_left_alone(project
 
 
 def test_scenarios_are_offered_as_asked(project: pytest.Pytester) -> None:
-    found = [id_of(line) for line in collected("--rig-scenarios", "*-ext4-*_torn", cwd=project.path)]
+    found = [id_of(line) for line in collect("--rig-scenarios", "*-ext4-*_torn", cwd=project.path)]
     assert [one.id for one in matrix.select(["*-ext4-*_torn"])] == found
     assert len(found) > 16
     # pytest takes half a minute for tests of them all.
-    assert matrix.all_scenarios() == _offered(project.parseconfig("--rig-scenarios", "all"), [])
+    assert matrix.all_scenarios() == _offer(project.parseconfig("--rig-scenarios", "all"), [])
 
 
 MARKED_TEST = f"""
@@ -141,7 +141,7 @@ def test_ours(durability):
 
 def test_a_marker_names_the_scenarios_of_its_own_test_and_of_no_other(project: pytest.Pytester) -> None:
     ours = project.makepyfile(test_ours=MARKED_TEST)
-    found = collected("--rig-scenarios", "*ext4-wal_off_powercut", cwd=project.path)
+    found = collect("--rig-scenarios", "*ext4-wal_off_powercut", cwd=project.path)
     names = [line.partition("::")[2] for line in found]
     assert [
         "test_it[sqlite-ext4-wal_off_powercut]",
@@ -191,7 +191,7 @@ def test_the_recipe_of_a_program_is_read_before_anything_is_started(
 
 
 def test_known_bugs_are_selected_by_that_name_and_may_name_scenarios_of_their_own() -> None:
-    found = collected("-k", "known_bug", "tests/durability")
+    found = collect("-k", "known_bug", "tests/durability")
     assert {"tests/durability/test_known_bugs.py"} == {line.partition("::")[0] for line in found}
     scenarios = [id_of(line) for line in found if "[" in line]
     assert ["sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut"] == scenarios

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from rig.analysis.judging.outcome import summarise
-from rig.front.selection import added_line, chosen, with_controls
+from rig.contract.errors import UsageError
+from rig.front import programs
+from rig.front.selection import added_line, select, with_controls
 from rig.planning import matrix
 from tests.unit import samples
 
@@ -28,6 +33,21 @@ def test_a_scenario_is_measured_together_with_the_controls_of_its_fault(fault: s
     assert {fault} == {one.fault for one in measured}
 
 
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        # Its own syncs swallowed, and the settings of its group that must lose.
+        ("mariadb-ext4-fsync_powercut", ["flush2", "fsync+eatmydata"]),
+        ("rocksdb-ext4-sync_powercut", ["nosync", "sync+eatmydata"]),
+        # No control has these settings, so another one stands in.
+        ("mariadb-ext4-flush0_powercut", ["binlog1+eatmydata", "flush2"]),
+    ],
+)
+def test_a_control_by_a_shim_is_measured_for_the_settings_asked_for(asked: str, names: list[str]) -> None:
+    scenarios = matrix.select([asked])
+    assert names == [one.settings_name for one in with_controls(scenarios) if one not in scenarios]
+
+
 def test_a_life_has_a_control_of_its_own() -> None:
     measured = with_controls(matrix.select(["sqlite-ext4-persist_full.life_powercut"]))
     assert ["persist_full.life", "wal_full.life+eatmydata"] == [one.settings_name for one in measured]
@@ -35,7 +55,7 @@ def test_a_life_has_a_control_of_its_own() -> None:
 
 @pytest.mark.parametrize("profile", matrix.PROFILES.values(), ids=matrix.PROFILES)
 def test_what_is_measured_by_default_has_its_controls(profile: matrix.Profile) -> None:
-    asked = chosen((), profile)
+    asked = select((), profile)
     measured = with_controls(asked)
     assert asked == measured
     assert "" == added_line(asked, measured)
@@ -54,7 +74,37 @@ def test_controls_that_were_asked_for_are_not_added_again() -> None:
 def test_with_its_controls_a_scenario_is_green_and_without_them_it_is_not() -> None:
     """The controls added are those that the judgement needs."""
     (scenario,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
-    alone = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(120))], 100)
+    alone = summarise([samples.measured_scenario(samples.sqlite("wal", "full"), samples.durable(120))], 100)
     missing = {control.name for control in alone.controls if control.fired is None}
     assert {"delete_off", "wal_off"} <= missing
     assert missing - {"damage"} <= {one.settings_name for one in with_controls([scenario])}
+
+
+@pytest.mark.parametrize(
+    ("faults", "workload", "expected"),
+    [
+        ((), "", ["durable_powercut", "durable.creation_powercut"]),
+        (["powercut"], "own", ["durable_powercut"]),
+        (["torn"], "creation", ["durable.creation_torn"]),
+        (["plp", "secondcut"], "", ["durable_plp", "durable_secondcut"]),
+    ],
+)
+def test_a_program_is_also_cut_while_it_is_made_under_the_faults_that_most_people_mean(
+    tmp_path: Path, faults: Sequence[str], workload: str, expected: list[str]
+) -> None:
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    own = programs.select(str(tmp_path / "program"), "ext4", faults, None, controls=False, workload=workload)
+    assert [f"program-ext4-{name}" for name in expected] == [one.id for one in own.scenarios]
+
+
+def test_a_program_beside_a_neighbour_is_measured_at_work_alone_where_it_can_be(tmp_path: Path) -> None:
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    path = str(tmp_path / "program")
+    own = programs.select(path, "ext4", (), "atomic", neighbour="sync")
+    assert ["program-ext4-atomic.neighbour+eatmydata_powercut", "program-ext4-atomic.neighbour_powercut"] == [
+        one.id for one in own.scenarios
+    ]
+    assert all(one.orders.has_neighbour for one in own.scenarios)
+    for filesystem, fault, workload in (("ext4", "plp", ""), ("nfs", "torn", ""), ("ext4", "torn", "creation")):
+        with pytest.raises(UsageError, match="a program has a neighbour at work, under oscrash, powercut, torn"):
+            programs.select(path, filesystem, [fault], None, workload=workload, neighbour="sync")

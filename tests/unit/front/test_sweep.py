@@ -18,9 +18,9 @@ from rig.contract.results import Verdict, VerdictKind
 from rig.front import cli
 from rig.front.rundirs import finished_runs
 from rig.front.terminal import standard_output
-from rig.front.verbs.sweep import _digest, _varied, _worse
+from rig.front.verbs.sweep import _axis, _digest, _worse
 from rig.planning import matrix
-from tests.unit.samples import SECOND_NS, measured, sqlite, verdict
+from tests.unit.samples import SECOND_NS, measured_scenario, sqlite, verdict
 
 Here = Callable[..., Result]
 WAL_NORMAL = "sqlite-ext4-wal_normal_powercut"
@@ -58,7 +58,7 @@ def test_what_cannot_be_varied_is_a_usage_error_before_anything_is_measured(
 @given(st.text(max_size=20))
 def test_any_text_is_a_name_with_values_or_a_usage_error(over: str) -> None:
     try:
-        name, values = _varied(over)
+        name, values = _axis(over)
     except UsageError:
         return
     assert name
@@ -89,14 +89,16 @@ def test_finished_runs_of_sweeps_are_evidence_for_advice(tmp_path: Path, monkeyp
     assert ["runs/one", "runs/sweep-ab12/fs=ext4"] == list(map(str, finished_runs()))
 
 
-def swept() -> Sweep:
+def sweep_sample() -> Sweep:
     """Two settings at two values; one of them was not measured at the second."""
     found = []
     for value, losing in (("10", 1), ("1000", 19)):
-        scenarios = [measured(sqlite("wal", "normal"), [_instant(place, place >= 20 - losing) for place in range(20)])]
+        scenarios = [
+            measured_scenario(sqlite("wal", "normal"), [_instant(place, place >= 20 - losing) for place in range(20)])
+        ]
         if value == "10":
-            scenarios.append(measured(sqlite("wal", "full"), [_instant(place, False) for place in range(20)]))
-        scenarios.append(measured(sqlite("wal", "full"), [_instant(0, True)], shim="eatmydata"))
+            scenarios.append(measured_scenario(sqlite("wal", "full"), [_instant(place, False) for place in range(20)]))
+        scenarios.append(measured_scenario(sqlite("wal", "full"), [_instant(0, True)], shim="eatmydata"))
         found += steps(value, summarise(scenarios, 1), lambda row: row.outcome.settings_name)
     return Sweep("wal_autocheckpoint", ("10", "1000"), found)
 
@@ -107,7 +109,7 @@ def _instant(place: int, is_lost: bool) -> Verdict:
 
 
 def test_each_value_shows_its_own_loss_with_an_interval_and_what_was_not_measured_is_left_out() -> None:
-    sweep = swept()
+    sweep = sweep_sample()
     assert ["wal_full", "wal_normal"] == sorted(sweep.names)
     first, last = rows(sweep, "wal_normal")
     assert ("10", "1000") == (first[0], last[0])
@@ -119,7 +121,7 @@ def test_each_value_shows_its_own_loss_with_an_interval_and_what_was_not_measure
 
 
 def test_the_page_has_a_curve_for_each_question_and_the_table_holds_every_row() -> None:
-    sweep = swept()
+    sweep = sweep_sample()
     text = page_html(sweep, {"device": "ssd-sata <&>"})
     assert 3 == text.count("<svg")
     assert "ssd-sata &lt;&amp;&gt;" in text

@@ -14,7 +14,7 @@ _SOURCE = Path(__file__).resolve().parents[2] / "frail"
 
 
 @contextmanager
-def installed(folder: Path, spec: str = "", flags: Sequence[str] = ()) -> Iterator[None]:
+def install(folder: Path, spec: str = "", flags: Sequence[str] = ()) -> Iterator[None]:
     """Have the engine `frail` for the length of a block; `spec` replaces the last argument of its Spec."""
     package = shutil.copytree(_SOURCE, folder / "frail", ignore=shutil.ignore_patterns("__pycache__"))
     if spec:
@@ -23,5 +23,5 @@ def installed(folder: Path, spec: str = "", flags: Sequence[str] = ()) -> Iterat
     library = str(package / "native.so")
     processes.run(["gcc", "-shared", "-fPIC", "-O1", *flags, "-o", library, str(package / "native.c")], timeout_s=60)
     engines.name_it(folder, "frail")
-    with engines.installed(folder):
+    with engines.install(folder):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.guest.agent import awaited
+from rig.guest.agent import wait_for_orders
 
 _ORDERS, _SIZE = b'{"engine": "sqlite", "seed": 1}', 64
 
@@ -16,4 +16,4 @@ def test_a_read_that_was_saved_in_the_middle_does_not_cost_the_beginning_of_the_
 ) -> None:
     before, whole = known.ljust(_SIZE, b"\0"), _ORDERS.ljust(_SIZE, b"\0")
     contents = iter([*[before] * reads, before[:done] + whole[done:], whole, whole])
-    assert _ORDERS == awaited(lambda: next(contents), known)
+    assert _ORDERS == wait_for_orders(lambda: next(contents), known)

@@ -1,4 +1,4 @@
-"""The events of a life on a real database: no content changes, each has its marks, and what is lacking is told."""
+"""The events of a life on a real database: no content changes, each has its marks, and what is lacking is named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from rig.contract.scenario import Scenario
 from rig.engines.sqlite import situations as of_sqlite
 from rig.engines.sqlite.driver import SqliteDatabase
 from rig.engines.sqlite.spec import SPEC
+from rig.faults import Mark
 from rig.guest.programs.connections import Connections
 from rig.guest.site import Site
 from rig.planning import matrix
@@ -27,13 +28,7 @@ from rig.workloads.events import Event, EventKind
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = 40
-LIFE = matrix.configured(matrix.select(["sqlite-ext4-*.life_powercut"]), matrix.profile("quick"))
-
-
-@dataclass(frozen=True)
-class Mark:
-    entry_index: int
-    text: str
+LIFE = matrix.configure(matrix.select(["sqlite-ext4-*.life_powercut"]), matrix.profile("quick"))
 
 
 class Marks:
@@ -71,7 +66,7 @@ def connection_of(connections: Connections) -> sqlite3.Connection:
     return found
 
 
-def lived(scenario: Scenario, folder: Path) -> tuple[Connections, Timeline, Finding]:
+def live(scenario: Scenario, folder: Path) -> tuple[Connections, Timeline, Finding]:
     """Carry out a workload as the guest does, without its pauses; judge what is left after the close."""
     site, mark = Site(scenario.orders, str(folder)), Marks()
     work = site.work
@@ -86,7 +81,7 @@ def lived(scenario: Scenario, folder: Path) -> tuple[Connections, Timeline, Find
         else:
             connections.commit(work.transaction(number))
         mark(f"ack-{number}")
-        connections.acknowledged()
+        connections.note_acknowledgement()
     mark("end")
     connections.close()
     return connections, Timeline(mark.found), work.oracle().judge(site.open_database)
@@ -94,7 +89,7 @@ def lived(scenario: Scenario, folder: Path) -> tuple[Connections, Timeline, Find
 
 @pytest.mark.parametrize("scenario", LIFE, ids=lambda one: one.settings_name)
 def test_a_life_leaves_what_its_transactions_say_and_marks_what_happened(scenario: Scenario, tmp_path: Path) -> None:
-    connections, timeline, finding = lived(scenario, tmp_path)
+    connections, timeline, finding = live(scenario, tmp_path)
     assert Finding(FindingKind.PREFIX, COUNT) == finding
     assert COUNT == len(timeline.acks)
     numbers = [moment.number for moment in timeline.moments if moment.kind == "event"]
@@ -119,7 +114,7 @@ def test_a_life_leaves_what_its_transactions_say_and_marks_what_happened(scenari
 def test_an_engine_that_knows_rows_alone_skips_the_other_events_and_says_so(
     appendlog: Scenario, tmp_path: Path
 ) -> None:
-    connections, _, finding = lived(appendlog, tmp_path)
+    connections, _, finding = live(appendlog, tmp_path)
     assert Finding(FindingKind.PREFIX, COUNT) == finding
     able = {EventKind.IDLE, EventKind.REOPEN, EventKind.OTHER_PROCESS}
     assert able == {word.split()[0] for mark, _, word in connections.reached if mark == "done"}
@@ -141,7 +136,7 @@ def test_another_connection_and_another_process_commit_and_the_first_one_sees_it
     with pytest.raises(Exception, match="closed"):
         database.content(work.tables)
     connections.commit(work.transaction(3))
-    connections.acknowledged()
+    connections.note_acknowledgement()
     connections.commit(work.transaction(4))
     connections.close()
     assert Finding(FindingKind.PREFIX, 4) == work.oracle().judge(site.open_database)
@@ -178,7 +173,7 @@ def test_every_other_checkpoint_is_made_over_a_connection_of_its_own(tmp_path: P
     connection_of(connections).set_trace_callback(told.append)
     for number in range(2, 6):
         connections.commit(site.work.transaction(number))
-        connections.acknowledged()
+        connections.note_acknowledgement()
         connections.happen(Event(EventKind.CHECKPOINT))
     assert 2 == sum("wal_checkpoint" in line for line in told)
     # The others moved the log too, and are seen.

@@ -64,7 +64,7 @@ def test_pages_that_cannot_be_read_are_content_of_their_own() -> None:
     file = os.open("/proc/self/mem", os.O_RDONLY)
     found: list[bytes] = []
     try:
-        assert 8192 == filecontent._read(file, 0, 8192, lambda part: found.append(bytes(part)))
+        assert 8192 == filecontent._add_part(file, 0, 8192, lambda part: found.append(bytes(part)))
     finally:
         os.close(file)
     assert [b"unreadable"] * 2 == found
@@ -81,11 +81,11 @@ def test_a_known_content_answers_unopened_and_a_sample_of_them_is_opened_again()
         opened.append(1)
         return Finding(FindingKind.PREFIX, recovered=3, files="f")
 
-    found = [known.judged(("f", None), judge, judge) for _ in range(33)]
+    found = [known.judge(("f", None), judge, judge) for _ in range(33)]
     assert {(FindingKind.PREFIX, 3, "f")} == {(one.kind, one.recovered, one.files) for one in found}
     assert 1 + 32 // verifier._AGAIN_EVERY == len(opened) == sum(one.opened for one in found)
     # Under another clock the same files are another content.
-    assert known.judged(("f", 7), judge, judge).opened
+    assert known.judge(("f", 7), judge, judge).opened
 
 
 def test_only_a_prefix_answers_for_other_states() -> None:
@@ -94,7 +94,7 @@ def test_only_a_prefix_answers_for_other_states() -> None:
     def judge() -> Finding:
         return Finding(FindingKind.CORRUPT, detail="x")
 
-    found = [known.judged(("f", None), judge, judge) for _ in range(9)]
+    found = [known.judge(("f", None), judge, judge) for _ in range(9)]
     assert all(one.opened for one in found)
 
 
@@ -105,7 +105,7 @@ def test_a_known_content_that_shows_something_else_is_unstable() -> None:
     def judge() -> Finding:
         return Finding(FindingKind.PREFIX, recovered=next(numbers))
 
-    found = [known.judged(("f", None), judge, judge) for _ in range(1 + verifier._AGAIN_EVERY)]
+    found = [known.judge(("f", None), judge, judge) for _ in range(1 + verifier._AGAIN_EVERY)]
     assert {FindingKind.PREFIX} == {one.kind for one in found[:-1]}
     assert (FindingKind.UNSTABLE, None) == (found[-1].kind, found[-1].recovered)
     assert "the same files showed prefix 0 and then prefix 1" == found[-1].detail

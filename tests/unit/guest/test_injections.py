@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.contract import arms
+from rig.contract import faultspecs
 from rig.contract.injections import ERRORS, Injection
 from rig.guest.programs.injections import Stage, strikes
 from rig.workloads import ledger
@@ -17,8 +17,8 @@ INJECTIONS = st.sampled_from(sorted(ERRORS))
 
 
 def test_every_fault_of_the_error_arm_is_an_injection_that_the_guest_plans() -> None:
-    assert {arms.SPECS[fault].injection for fault in arms.ERROR_FAULTS} == ERRORS
-    assert all(arms.SPECS[fault].injection == fault for fault in arms.ERROR_FAULTS)
+    assert {faultspecs.SPECS[fault].injection for fault in faultspecs.ERROR_FAULTS} == ERRORS
+    assert all(faultspecs.SPECS[fault].injection == fault for fault in faultspecs.ERROR_FAULTS)
 
 
 @given(injection=INJECTIONS, seed=st.integers(0, 1 << 40), count=st.integers(0, 200))

@@ -1,4 +1,4 @@
-"""An engine that dies, hangs, eats memory or keeps files open costs one state, and is told by name.
+"""An engine that dies, hangs, eats memory or keeps files open costs one state, and is named.
 
 Real processes and real native code (`tests/frail`), on the host: the kernel's own end of memory needs a machine and is
 in `tests/vm/test_frail.py`.
@@ -30,12 +30,12 @@ from tests.unit.guest import frailty
 pytestmark = pytest.mark.slow
 
 COUNT = 5
-GRIEF = "frail: damage at byte 0"
+COMPLAINT = "frail: damage at byte 0"
 
 
 @pytest.fixture(scope="module")
 def _frail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with frailty.installed(tmp_path_factory.mktemp("engine"), "state_limit_s=2"):
+    with frailty.install(tmp_path_factory.mktemp("engine"), "state_limit_s=2"):
         yield
 
 
@@ -68,7 +68,7 @@ def site(tmp_path: Path, _frail: None) -> Callable[[str], Site]:
     return made
 
 
-def damaged(site: Site) -> Callable[[], None]:
+def damage(site: Site) -> Callable[[], None]:
     """Damage the log; return a function that mends it."""
     path = Path(site.directory) / "frail.log"
     whole = path.read_bytes()
@@ -83,28 +83,28 @@ def damaged(site: Site) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("conduct", "kind", "words"),
     [
-        ("segfault", "died", f"died by SIGSEGV while opening; it said: {GRIEF}"),
-        ("abort", "died", f"died by SIGABRT while opening; it said: {GRIEF}"),
+        ("segfault", "died", f"died by SIGSEGV while opening; it said: {COMPLAINT}"),
+        ("abort", "died", f"died by SIGABRT while opening; it said: {COMPLAINT}"),
         ("illegal", "died", "died by SIGILL while opening; if the engine is built for a newer processor, its spec has"),
-        ("exit", "died", f"ended with exit code 3 while opening; it said: {GRIEF}"),
-        ("deaf", "died", f"ended with exit code 4 while opening; it said: {GRIEF}"),
+        ("exit", "died", f"ended with exit code 3 while opening; it said: {COMPLAINT}"),
+        ("deaf", "died", f"ended with exit code 4 while opening; it said: {COMPLAINT}"),
         ("spin", "stuck", "stuck while opening: it computed for "),
         ("babble", "stuck", "stuck while opening: it computed for "),
         ("sleep", "stuck", "stuck while opening: it computed for 0 s of 6 s; it said: "),
     ],
 )
-def test_an_engine_that_comes_to_grief_is_told_by_name_and_the_next_state_is_judged(
+def test_an_engine_that_fails_is_told_by_name_and_the_next_state_is_judged(
     conduct: str, kind: str, words: str, site: Callable[[str], Site], judge: Judge
 ) -> None:
     here = site(conduct)
     judge.assign(here)
     whole = judge.judge()
     assert ("prefix", COUNT) == (whole.kind, whole.recovered)
-    mend = damaged(here)
+    mend = damage(here)
     found = judge.judge()
     assert (kind, None) == (found.kind, found.recovered), found
     assert found.detail.startswith(words)
-    assert GRIEF in found.detail or conduct == "babble"
+    assert COMPLAINT in found.detail or conduct == "babble"
     assert len(found.detail) < 1200
     mend()
     assert whole == judge.judge()
@@ -114,13 +114,13 @@ def test_an_engine_that_comes_to_grief_is_told_by_name_and_the_next_state_is_jud
 def test_files_that_are_kept_open_are_closed_by_killing_the_process(site: Callable[[str], Site], judge: Judge) -> None:
     here = site("keep")
     judge.assign(here)
-    mend = damaged(here)
+    mend = damage(here)
     path = str(Path(here.directory) / "frail.log")
     assert ("hole", []) == (judge.judge().kind, holders(path)[1:]), "its content is that of an empty database"
     mend()
     (holder,) = holders(path)
     assert holder != os.getpid()
-    assert judge.kill() == f"; it said: {GRIEF}"
+    assert judge.kill() == f"; it said: {COMPLAINT}"
     assert [] == holders(path)
     assert FindingKind.PREFIX is judge.judge().kind
 
@@ -128,7 +128,7 @@ def test_files_that_are_kept_open_are_closed_by_killing_the_process(site: Callab
 def test_what_was_said_of_one_state_is_not_told_of_the_next(site: Callable[[str], Site], judge: Judge) -> None:
     here = site("keep")
     judge.assign(here)
-    mend = damaged(here)
+    mend = damage(here)
     judge.judge()
     mend()
     assert FindingKind.PREFIX is judge.judge().kind
@@ -167,11 +167,11 @@ def test_words_without_end_are_cut_and_do_not_count_as_a_death(
 ) -> None:
     """A character takes up to twelve bytes in JSON, and a message must fit into the buffer of a socket."""
 
-    def refused(_site: Site) -> Database:
+    def refuse(_site: Site) -> Database:
         raise OSError("\U0001f600" * 100_000)
 
     here = site("sleep")
-    monkeypatch.setattr(Site, "open_database", refused)
+    monkeypatch.setattr(Site, "open_database", refuse)
     judge.assign(here)
     found = judge.judge()
     assert ("unopenable", True) == (found.kind, len(found.detail) > 1000)
@@ -209,7 +209,7 @@ def test_each_phase_is_told_and_an_error_that_is_no_exception_counts_as_a_death(
 
 
 def test_an_engine_that_is_told_that_there_is_no_memory_is_out_of_memory() -> None:
-    def opened() -> Nothing:
+    def open_nothing() -> Nothing:
         raise MemoryError
 
     class Nothing:
@@ -223,7 +223,7 @@ def test_an_engine_that_is_told_that_there_is_no_memory_is_out_of_memory() -> No
             pass
 
     oracle = Oracle((), ({},), lambda _: ())
-    assert Finding(FindingKind.OUT_OF_MEMORY, detail="MemoryError: ") == oracle.judge(opened)
+    assert Finding(FindingKind.OUT_OF_MEMORY, detail="MemoryError: ") == oracle.judge(open_nothing)
     assert Finding(FindingKind.OUT_OF_MEMORY, detail="MemoryError: 17 bytes") == oracle.judge(Nothing)
 
 

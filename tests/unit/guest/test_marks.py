@@ -1,10 +1,15 @@
-"""Marks from several threads: in the log, time never runs backwards."""
+"""Marks from several threads and processes: in the log, time never runs backwards."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
-from rig.guest.programs.marks import marker
+from rig.guest.programs.marks import among_processes, marker
+from rig.guest.watch.forks import Fork, Send
 
 
 class _SlowFirst:
@@ -40,3 +45,28 @@ def test_a_mark_that_waits_is_not_overtaken_by_that_of_another_thread() -> None:
     assert ["mark ack-1", "mark ack-1", "mark inject-1", "mark inject-1"] == [
         line.rpartition("-")[0] for _, line in mapper.sent
     ]
+
+
+def test_a_mark_that_waits_is_not_overtaken_by_that_of_another_process(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def slow_mark(text: str) -> None:
+        now = time.monotonic_ns()
+        time.sleep(0.03 if text == "slow" else 0)
+        with log.open("a") as file:
+            file.write(f"{now} {text}\n")
+
+    with among_processes(slow_mark) as mark:
+        forks = [Fork(partial(_mark_often, mark, text)) for text in ("slow", "quick")]
+        for fork in forks:
+            fork.wait().require("a process that marks")
+    lines = [line.split() for line in log.read_text().splitlines()]
+    times = [int(now) for now, _ in lines]
+    assert sorted(times) == times
+    assert {"slow": 5, "quick": 5} == {text: sum(other == text for _, other in lines) for text in ("slow", "quick")}
+
+
+def _mark_often(mark: Callable[[str], None], text: str, _send: Send) -> None:
+    for _ in range(5):
+        mark(text)
+        time.sleep(0.001)

@@ -37,7 +37,7 @@ trees = st.dictionaries(paths, st.tuples(st.binary(max_size=50), st.sampled_from
 )
 
 
-def unpacked(data: bytes) -> list[tuple[str, int, bytes]]:
+def unpack(data: bytes) -> list[tuple[str, int, bytes]]:
     """Return name, mode and content of every member, read in the kernel's newc format."""
     members: list[tuple[str, int, bytes]] = []
     place = 0
@@ -58,7 +58,7 @@ def unpacked(data: bytes) -> list[tuple[str, int, bytes]]:
 @given(files=trees)
 def test_every_file_comes_out_as_it_went_in_behind_its_directories(files: Files) -> None:
     data = archive(files)
-    members = unpacked(data)
+    members = unpack(data)
     found = {name: (content, stat.S_IMODE(mode)) for name, mode, content in members if stat.S_ISREG(mode)}
     assert files == found
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rig.machines.accelerator import chosen
+from rig.machines.accelerator import choose
 from rig.machines.argv import Accelerator
 
 _PLAIN, _HIDDEN = Accelerator.KVM, Accelerator.KVM_WITHOUT_ARCH_CAPABILITIES
@@ -50,7 +50,7 @@ def test_what_was_seen_decides_and_is_said_with_what_to_do(
     failures: Mapping[Accelerator, str], accelerator: Accelerator, reason: str, advice: str
 ) -> None:
     # An accelerator that is not among the failures must not be tried.
-    found = chosen(failures.__getitem__)
+    found = choose(failures.__getitem__)
     assert (accelerator, reason) == (found.accelerator, found.reason)
     assert advice in found.advice
     assert bool(advice) is bool(found.advice)

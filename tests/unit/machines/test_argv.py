@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.contract.processors import Processor
+from rig.contract.orders import Processor
 from rig.machines.argv import Accelerator, MachineSpec, Plugs, Role, Use, argv
 
 SPEC = MachineSpec(Role.RECORDER, Accelerator.TCG, 640, Path("/i/vmlinuz"), Path("/i/initrd"), Path("/i/root.img"))

@@ -15,7 +15,7 @@ from rig.contract.errors import LegalityError
 from rig.contract.results import PlanFacts
 from rig.faults import Address, CrashState, DiskLetter, Fault, JointState, Logs, TwoLogs, WriteLog, epochs
 from rig.faults.models import twodisk
-from rig.faults.models.twodisk import JointIndex, make_joint
+from rig.faults.states.jointstate import JointIndex, make_joint
 from rig.faults.states.rendering import contents
 from rig.faults.states.state import landable, make_state
 from rig.filesystems.ext import DISK_MIB, JOURNAL_DISK_MIB
@@ -27,7 +27,7 @@ from rig.store import Run
 from tests.unit.faults.disks import DISK_SECTORS, SECTOR, Op, content_of, everything, rebuild, run_of
 from tests.unit.faults.models.test_twodisk import FLUSH_A, FLUSH_B, MARK
 from tests.unit.faults.twodisks import Step, TwoDisks, logs_of
-from tests.unit.samples import durable, measured, sqlite
+from tests.unit.samples import durable, measured_scenario, sqlite
 
 TWO_MIB = (DISK_MIB - JOURNAL_DISK_MIB, JOURNAL_DISK_MIB)
 FIRST_BYTE = TWO_MIB[0] << 20
@@ -101,7 +101,7 @@ def test_a_void_scenario_is_a_failure_and_no_result(tmp_path: Path) -> None:
 
 
 def test_the_report_says_how_many_states_were_proven_legal() -> None:
-    one = measured(sqlite("wal", "full"), durable(5))
+    one = measured_scenario(sqlite("wal", "full"), durable(5))
     shown = report_html(summarise([replace(one, plan=replace(one.plan, audited_count=7))], 1), {})
     assert "7 states were proven legal by an independent checker" in shown
     assert "proven legal" not in report_html(summarise([one], 1), {})
@@ -206,7 +206,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
         yield Recorded(tmp_path, stack)
 
 
-def planned(recovery: OpenRecovery) -> tuple[CrashState, ...]:
+def plan_of(recovery: OpenRecovery) -> tuple[CrashState, ...]:
     return everything(Fault.POWERCUT, recovery.log, recovery.first_entry).states
 
 
@@ -214,9 +214,9 @@ def test_every_cut_of_a_recovery_and_of_a_recovery_from_one_is_legal_and_a_sampl
     firsts = sorted(everything(Fault.POWERCUT, recorded.log).states, key=lambda state: state.instant)[1:3]
     entry = min(state.instant for state in firsts)
     made = [recorded.recover(state, recorded.log) for state in firsts]
-    second = planned(made[0])[-1]
+    second = plan_of(made[0])[-1]
     made.append(recorded.recover(second, made[0].log, later(firsts[0].id, second)))
-    states = [planned(recovery) for recovery in made]
+    states = [plan_of(recovery) for recovery in made]
     assert sum(map(len, states)) == recorded.audit(states, entry)
     assert (3, 4) == (recorded.audit(states, entry, 3), recorded.audit([*states[:2], []], entry, 4))
     # One of each before a second of any: one that is wrong in every state is found by as many as there are recoveries.
@@ -244,13 +244,13 @@ def test_a_recovery_that_began_with_what_no_cut_leaves_is_the_rigs_fault(recorde
     first, second, *_ = epochs(recorded.log)
     start = make_state(first, 0)
     recovery = recorded.recover(start, recorded.log)
-    assert 1 == recorded.audit([planned(recovery)[:1]], start.instant)
+    assert 1 == recorded.audit([plan_of(recovery)[:1]], start.instant)
     with pytest.raises(LegalityError, match=f"state {start.id}, judged just before entry {second.end}"):
-        recorded.audit([planned(recovery)[:1]], second.end)
+        recorded.audit([plan_of(recovery)[:1]], second.end)
     # And so if only a recovery from a cut of that one is looked at, itself begun as it says, or not.
     begun, claimed = make_state(epochs(recovery.log)[1], 0), make_state(epochs(recovery.log)[-1], 0)
     for says, entry, wrong in ((begun, second.end, start.id), (claimed, start.instant, later(start.id, claimed))):
         deeper = recorded.recover(begun, recovery.log, later(start.id, says))
         with pytest.raises(LegalityError, match=f"the planned state {wrong}, judged"):
-            recorded.audit([[], planned(deeper)[:1]], entry)
+            recorded.audit([[], plan_of(deeper)[:1]], entry)
         recorded.recoveries.pop()

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,11 @@ from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.promises import promise_for
 from rig.analysis.show.report import report_html
-from rig.campaign.replay import _address
-from rig.contract.arms import CLOCK_FAULTS, SPECS, FaultClass
+from rig.campaign.replay import address_of
+from rig.campaign.verdicts import verdict
 from rig.contract.clocks import AFTER_CUT, Clock, is_wrong
 from rig.contract.errors import UsageError
+from rig.contract.faultspecs import CLOCK_FAULTS, SPECS, FaultClass
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.injections import Injection
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
@@ -33,11 +34,10 @@ from rig.faults import Address, Logs, WriteLog
 from rig.guest.programs.clock import environment, first_wrong
 from rig.planning.cuts import Cut, by_content, cuts
 from rig.planning.matrix import PROFILES
-from rig.planning.verdicts import verdict
 from rig.recordings.timeline import Timeline
 from tests.unit.faults.log.test_log import encode
 from tests.unit.planning.test_cuts import ENTRIES
-from tests.unit.samples import controls_that_fire, durable, measured, sqlite
+from tests.unit.samples import changed, controls_that_fire, durable, measured_scenario, sqlite
 from tests.unit.samples import verdict as row
 
 PROFILE = replace(PROFILES["quick"], states_max=40, instants=20)
@@ -121,13 +121,14 @@ def test_only_the_clock_arm_gets_a_library_under_its_workload(fault: str) -> Non
 def test_a_workload_marks_the_transaction_before_which_its_clock_goes_wrong_and_no_other(injection: str) -> None:
     """Runs in a separate process because it changes its environment; without the library its clock stays right."""
     program = (
-        "import json, sys; from rig.contract.orders import Orders; from rig.guest.programs.clock import ProcessClock\n"
-        "marks = []; clock = ProcessClock(Orders.of(json.loads(sys.argv[1])), marks.append)\n"
+        "import json, sys; from rig.contract.messages import decode; from rig.contract.orders import Orders\n"
+        "from rig.guest.programs.clock import ProcessClock\n"
+        "marks = []; clock = ProcessClock(decode(Orders, json.loads(sys.argv[1])), marks.append)\n"
         "[clock.before(number) for number in range(1, 9)]\n"
         "print(json.dumps([marks, clock.readings]))"
     )
     plain = scenario_of("powercut").orders
-    orders = json.dumps(replace(plain, injection=Injection(injection), seed=5, transaction_count=8).message)
+    orders = json.dumps(asdict(replace(plain, injection=Injection(injection), seed=5, transaction_count=8)))
     told = subprocess.run([sys.executable, "-c", program, orders], capture_output=True, text=True, check=True).stdout
     marks, found = json.loads(told)
     first = first_wrong(5, 8)
@@ -161,7 +162,7 @@ def test_every_state_of_a_power_cut_is_judged_under_the_wrong_clock_and_a_sample
     assert len(found.cuts) == len({cut.address for cut in found.cuts})
 
 
-def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
+def judge(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
     (cut, *_) = cuts(scenario_of("powercut"), PROFILE, Logs(log), Timeline(log.marks)).cuts
     timed = Cut(cut.scenario, cut.state, cut.content, cut.entry, 0, clock)
     return verdict(timed, Finding(FindingKind.CORRUPT, None, "the engine's words", {}, read_s), Timeline(log.marks))
@@ -169,12 +170,12 @@ def judged(clock: Clock | None, read_s: float | None, log: WriteLog) -> Verdict:
 
 @pytest.mark.parametrize("clock", Clock)
 def test_a_verdict_under_another_clock_than_the_one_asked_for_is_none(clock: Clock, log: WriteLog) -> None:
-    told = judged(clock, clock.seconds + 0.4, log)
+    told = judge(clock, clock.seconds + 0.4, log)
     assert (VerdictKind.CORRUPT, "the engine's words") == (told.kind, told.detail)
     assert (Address.parse(told.state).clock, told.clock) == (clock, clock)
     for read_s in (None, clock.seconds - 1, clock.seconds + 86_400, *(o.seconds for o in Clock if o is not clock)):
-        assert VerdictKind.INCONCLUSIVE is judged(clock, read_s, log).kind
-    assert VerdictKind.CORRUPT is judged(None, None, log).kind
+        assert VerdictKind.INCONCLUSIVE is judge(clock, read_s, log).kind
+    assert VerdictKind.CORRUPT is judge(None, None, log).kind
 
 
 def test_the_clocks_after_a_cut_are_before_and_after_all_that_was_recorded() -> None:
@@ -184,19 +185,19 @@ def test_the_clocks_after_a_cut_are_before_and_after_all_that_was_recorded() -> 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
 def test_a_state_is_replayed_under_the_clock_of_its_id(fault: str) -> None:
     for clock in (AFTER_CUT[fault], Clock.RIGHT):
-        assert Address("e9.f0", clock=clock) == _address(scenario_of(fault), f"e9.f0@{clock}")
+        assert Address("e9.f0", clock=clock) == address_of(scenario_of(fault), f"e9.f0@{clock}")
     others = {*Clock} - {AFTER_CUT[fault], Clock.RIGHT}
     for text in ("e9.f0", "e9.f0@noon", *(f"e9.f0@{other}" for other in others)):
         with pytest.raises(UsageError, match=f"look like e9.f0@{AFTER_CUT[fault]} or e9.f0@right"):
-            _address(scenario_of(fault), text)
+            address_of(scenario_of(fault), text)
     with pytest.raises(UsageError, match="a part of it is missing"):
-        _address(scenario_of(fault), "e9.f0@")
+        address_of(scenario_of(fault), "e9.f0@")
 
 
 def test_other_faults_have_no_clock_in_their_addresses() -> None:
-    assert Address("e9.f0") == _address(scenario_of("powercut"), "e9.f0")
+    assert Address("e9.f0") == address_of(scenario_of("powercut"), "e9.f0")
     with pytest.raises(UsageError, match=r"look like e9\.f0$"):
-        _address(scenario_of("powercut"), "e9.f0@right")
+        address_of(scenario_of("powercut"), "e9.f0@right")
 
 
 @pytest.mark.parametrize("fault", CLOCK_FAULTS)
@@ -227,7 +228,7 @@ def group(fault: str, found: Sequence[tuple[int, bool, int, int]], clocks: Seque
     for settings in (*controls, sqlite("wal", "full")):
         rows = durable(9) if settings == sqlite("wal", "full") else [row(VerdictKind.LOST_SUFFIX, 3, "lost")]
         rows = [replace(one, state=f"{one.state}@{clock}", clock=clock) for one in rows for clock in clocks]
-        one = measured(settings, rows, fault)
+        one = measured_scenario(settings, rows, fault)
         scenarios.append(replace(one, recording=replace(one.recording, clock=found)))
     return scenarios
 
@@ -250,7 +251,7 @@ def test_a_program_that_trusts_the_clock_has_to_break_under_a_wrong_one_and_is_n
     wrong, clocks = wrong_readings(fault), [AFTER_CUT[fault], "right"]
     scenarios = group(fault, wrong, clocks)
     lossless = scenarios[-1]
-    trusting = replace(lossless, id=f"sqlite-ext4-wal_full+lastwriter_{fault}", shim="lastwriter")
+    trusting = changed(lossless, shim="lastwriter")
     lost = replace(lossless.verdicts[0], kind=VerdictKind.LOST_SUFFIX, lost=3)
     broken = replace(trusting, verdicts=(*lossless.verdicts[1:], lost))
     for one, result, fired in ((broken, Result.KEPT, True), (trusting, Result.INCONCLUSIVE, False)):
@@ -269,7 +270,7 @@ def test_a_program_that_trusts_the_clock_has_to_break_under_a_wrong_one_and_is_n
 
 
 def test_under_a_right_clock_a_program_that_trusts_it_is_held_to_its_promise() -> None:
-    broken = measured(sqlite("wal", "full"), [row(VerdictKind.LOST_SUFFIX, 3, "lost")], shim="lastwriter")
+    broken = measured_scenario(sqlite("wal", "full"), [row(VerdictKind.LOST_SUFFIX, 3, "lost")], shim="lastwriter")
     summary = summarise([broken, *controls_that_fire()], 5)
     assert Result.BROKEN is summary.result
     assert not any(one.is_sabotaged for one in summary.rows)
@@ -284,6 +285,6 @@ def test_verdicts_that_differ_between_the_clocks_are_counted() -> None:
     assert "1 verdicts differ" in control.what
     assert control.fired
     # Differences in a program that trusts the clock belong to its own control.
-    trusting = replace(scenarios[0], shim="lastwriter", id="other")
+    trusting = changed(scenarios[0], shim="lastwriter")
     (same,) = [one for one in check_controls([outcome(c) for c in [*scenarios, trusting]]) if one.name == "clock"]
     assert control.what == same.what

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rig.campaign.verdicts import verdict
+from rig.contract.errors import NoSuchStepError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import Fault, Logs, WriteLog, epochs, everything_unflushed_lost, parse_state
 from rig.faults.states.state import is_told
 from rig.planning.cuts import Cut, by_content, cuts, missing
 from rig.planning.matrix import PROFILES
-from rig.planning.verdicts import verdict
 from rig.recordings.timeline import Timeline
 from tests.unit.faults.log.test_log import FLUSH, FUA, MARK, Entry, encode
 
@@ -68,20 +69,31 @@ def disk_of(cut: Cut, log: WriteLog) -> bytes:
     return bytes(disk)
 
 
-def test_instants_stand_evenly_in_the_virtual_time_and_lose_all_that_was_not_flushed(log: WriteLog) -> None:
+def test_instants_are_drawn_one_of_each_stretch_and_lose_all_that_was_not_flushed(log: WriteLog) -> None:
     timeline = Timeline(log.marks)
     found = cuts(POWERCUT, PROFILE, Logs(log), timeline)
     instants = [cut for cut in found.cuts if cut.weight_ns]
-    times_ns = [1000 + 900 * (2 * number + 1) / 40 for number in range(20)]
-    assert [timeline.entry_at(time_ns) for time_ns in times_ns] == [cut.entry for cut in instants]
-    for cut in instants:
+    bounds = [timeline.entry_at(1000 + 900 * number / 20) for number in range(20)]
+    for cut, first, last in zip(instants, bounds, [*bounds[1:], log.entry_count], strict=True):
+        assert first <= cut.entry <= last
         assert everything_unflushed_lost(log, epochs(log), cut.entry) == cut.state
         assert (900 // 20, True) == (cut.weight_ns, cut.state.unflushed_lost)
     assert 20 == found.facts.instant_count
     # Ten of twenty lie between the first ack and the second, which is 700 of 900 ns into the workload.
-    acked = [timeline.acked(cut.entry) for cut in instants]
+    acked = [timeline.acked_count(cut.entry) for cut in instants]
     assert sorted(acked) == acked
     assert {0, 1, 2} == set(acked)
+    other = cuts(replace(POWERCUT, seed=2), PROFILE, Logs(log), timeline)
+    assert [cut.entry for cut in instants] != [cut.entry for cut in other.cuts if cut.weight_ns]
+
+
+def test_the_first_turns_are_a_tour_of_states_with_an_instant_after_every_two(log: WriteLog) -> None:
+    found = cuts(POWERCUT, replace(PROFILE, states_max=10), Logs(log), Timeline(log.marks))
+    order = sorted(found.cuts, key=lambda cut: cut.turn)
+    assert len({cut.turn for cut in order}) == len(order)
+    assert [False, False, True] * 3 == [cut.weight_ns > 0 for cut in order[:9]]
+    first = [cut.entry for cut in order if cut.weight_ns]
+    assert first != sorted(first)
 
 
 def test_planned_states_are_judged_at_the_latest_instant_at_which_they_are_legal(log: WriteLog) -> None:
@@ -158,6 +170,21 @@ def test_the_base_moves_forward_only_from_group_to_group(log: WriteLog) -> None:
     for order in (found, tuple(reversed(found))):
         ends = [group[0].state.base_end for group in by_content(order)]
         assert sorted(ends) == ends
+
+
+def test_with_a_focus_all_cuts_lie_in_steps_of_that_name(tmp_path: Path) -> None:
+    entries = [mark("ack-2.compaction-1700") if entry == mark("ack-2-1700") else entry for entry in ENTRIES]
+    (tmp_path / "log").write_bytes(encode(entries))
+    with WriteLog.open(tmp_path / "log") as log:
+        timeline = Timeline(log.marks)
+        found = cuts(replace(POWERCUT, focus="compaction"), PROFILE, Logs(log), timeline)
+        ((_, first, last),) = timeline.steps
+        assert {1} <= {timeline.acked_count(cut.entry) for cut in found.cuts} <= {1, 2}
+        assert all(first < cut.entry <= last for cut in found.cuts)
+        assert PROFILE.instants == found.facts.instant_count
+        assert sum(cut.weight_ns for cut in found.cuts) <= 1900 - 1400
+        with pytest.raises(NoSuchStepError, match="no step is called 'x'; the names of steps are: compaction"):
+            cuts(replace(POWERCUT, focus="x"), PROFILE, Logs(log), timeline)
 
 
 def test_an_instant_whose_base_is_in_doubt_is_left_out(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_every_cut_of_a_recovery_is_judged_at_the_first_cut_and_named_by_the_way
     kept = Recoveries(tmp_path / "recoveries", DISK_MIB)
     first = parse_state("e9.f1.w7", log, epochs(log))
     rows = [keep(kept, first.id, first, log, RECOVERY)]
-    with kept.opened(first.id) as opened:
+    with kept.open(first.id) as opened:
         begin = opened.first_entry + 1
         second = parse_state(f"e{begin + 2}.f1", opened.log, epochs(opened.log))
         deeper = str(Address(first.id).then(second.id))

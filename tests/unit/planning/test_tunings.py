@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from hashlib import blake2b
 
 import pytest
 
@@ -14,8 +16,8 @@ from rig.analysis.show.table import table_text
 from rig.contract.errors import UsageError
 from rig.contract.orders import Shim
 from rig.contract.results import VerdictKind
-from rig.contract.scenario import name_of
-from rig.engines import Tuning
+from rig.contract.scenario import NEIGHBOUR, name_of
+from rig.engines import Tuning, engine_named
 from rig.engines.sqlite.spec import SPEC
 from rig.front.selection import with_controls
 from rig.planning import matrix, tunings
@@ -33,16 +35,43 @@ def test_a_tuning_is_named_after_the_settings_and_before_workload_and_shim() -> 
 
 
 def test_every_word_is_offered_with_settings_that_promise_something_and_no_injection() -> None:
-    assert set(SPEC.tunings) == {one.tuned for one in TUNED}
+    assert {*SPEC.tunings, NEIGHBOUR} == {one.tuned for one in TUNED}
     assert set(tunings.FAULTS) == {one.fault for one in TUNED}
     assert not any(SPEC.is_unprotected(one.settings) or one.workload_name != "ledger" for one in TUNED)
-    assert all({**SPEC.tuning, **SPEC.tunings[one.tuned].values} == one.tuning for one in TUNED)
+    tuned = [one for one in TUNED if one.tuned != NEIGHBOUR]
+    assert all({**SPEC.tuning, **SPEC.tunings[one.tuned].values} == one.tuning for one in tuned)
     # A file system that keeps nothing has no promise to break.
     assert not [
         one
         for one in matrix.all_scenarios()
         if one.tuned and one.filesystem == "ext4.nobarrier" and one.fault == "torn"
     ]
+
+
+def test_a_neighbour_is_offered_beside_settings_that_promise_something_and_changes_nothing_else() -> None:
+    beside = [one for one in TUNED if one.tuned == NEIGHBOUR]
+    assert set(tunings.NEIGHBOUR_FAULTS) == {one.fault for one in beside}
+    assert {"wal_full.neighbour", "wal_full.neighbour+eatmydata"} <= {one.settings_name for one in beside}
+    assert {"none", "eatmydata"} == {one.shim for one in beside}
+    for one in beside:
+        alone = replace(one, tuned="")
+        assert replace(one.orders, has_neighbour=False) == alone.orders
+        assert one.recording_key != alone.recording_key
+        assert group_of(one) != group_of(alone)
+    assert not any(one.tuned == NEIGHBOUR for one in NIGHTLY)
+    programs = matrix.scenarios_of([engine_named("program")])
+    names = {one.id for one in programs if one.tuned}
+    assert {"program-ext4-atomic.neighbour_torn", "program-xfs-durable.neighbour+eatmydata_powercut"} <= names
+    assert not any("-nfs-" in name or "creation" in name for name in names)
+
+
+def test_a_recording_without_a_neighbour_has_the_key_that_it_had_before_there_were_any() -> None:
+    (found,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+    message = {
+        name: value for name, value in asdict(found.orders).items() if name not in {"lives", "failed", "has_neighbour"}
+    }
+    digest = blake2b(json.dumps(message, sort_keys=True).encode(), digest_size=8).hexdigest()
+    assert digest == found.recording_key
 
 
 def test_a_pattern_without_the_dot_means_what_it_did_before() -> None:
@@ -67,6 +96,8 @@ def test_by_default_a_chosen_few_are_measured_at_night_and_none_else() -> None:
         ("delete_full.sizelimit_torn", "with sizelimit at delete_full: .* the journal is deleted"),
         ("wal_extra.page512_powercut", "wal_extra is the same as wal_full, so page512 is measured only with that"),
         ("wal_off.page512+eatmydata_torn", "wal_off promises nothing, so it is not measured with page512"),
+        ("wal_full.neighbour_recoverycut", "with neighbour is measured only under oscrash, .*, not under recoverycut"),
+        ("wal_off.neighbour_torn", "wal_off promises nothing, so it is not measured with neighbour"),
         ("wal_full.page512_bitrot", "with page512 is measured only under oscrash, .*, not under bitrot"),
         ("wal_full.page513_torn", "unknown settings 'wal_full.page513' .* did you mean wal_full.page512[?]"),
         ("wal_full.page512_meteor", "unknown fault 'meteor'"),
@@ -93,20 +124,21 @@ def test_a_tuning_has_its_own_group_with_the_control_of_swallowed_syncs() -> Non
 
 
 def test_without_its_own_control_a_tuning_is_not_green_and_is_shown_by_its_name() -> None:
-    plain = samples.measured(samples.sqlite("wal", "full"), samples.durable(120))
-    tuned = replace(plain, tuned="page512")
+    plain = samples.measured_scenario(samples.sqlite("wal", "full"), samples.durable(120))
+    tuned = samples.changed(plain, tuned="page512")
     losing = [samples.verdict(VerdictKind.LOST_SUFFIX, 3, "lost")]
-    swallowed = replace(samples.measured(samples.sqlite("wal", "full"), losing, shim=Shim.EATMYDATA), tuned="page512")
+    swallowed = samples.measured_scenario(samples.sqlite("wal", "full"), losing, shim=Shim.EATMYDATA)
+    swallowed = samples.changed(swallowed, tuned="page512")
     alone = check_controls([outcome(tuned)])
-    assert doubts(group_of(tuned), alone)
+    assert doubts(group_of(tuned.scenario), alone)
     both = check_controls([outcome(one) for one in (tuned, swallowed)])
-    assert () == doubts(group_of(tuned), both)
-    assert doubts(group_of(plain), both)
+    assert () == doubts(group_of(tuned.scenario), both)
+    assert doubts(group_of(plain.scenario), both)
     assert "wal_full.page512" in table_text(summarise([tuned, swallowed], 1), 200)
 
 
 def test_any_tuning_of_a_word_can_be_set_by_hand_too() -> None:
-    (found,) = matrix.configured(
+    (found,) = matrix.configure(
         matrix.select(["sqlite-ext4-wal_full_torn"]), matrix.profile("quick"), tuning={"mmap_size": "0"}
     )
     assert "0" == found.orders.settings["mmap_size"]

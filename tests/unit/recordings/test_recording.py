@@ -45,7 +45,7 @@ def device_digest() -> str:
     return disk_digest(DEVICE[begin : begin + CHUNK_BYTES] for begin in range(0, len(DEVICE), CHUNK_BYTES))
 
 
-def told(sound_digest: str, **changes: Any) -> dict[str, Any]:
+def report_of(sound_digest: str, **changes: Any) -> dict[str, Any]:
     """Return the guest's report on a sound recording."""
     settings = {"synchronous": "full", "page_size": "4096", "version": "3"}
     sound = {"root_reads": 0, "requests": {"flushes": 2}, "device_digest": sound_digest, "settings": settings}
@@ -60,7 +60,7 @@ def require_sound(path: Path, facts: dict[str, Any], entries: list[Entry], scena
 
 
 def test_a_sound_recording_is_kept(tmp_path: Path, device_digest: str) -> None:
-    require_sound(tmp_path / "log", told(device_digest), ENTRIES)
+    require_sound(tmp_path / "log", report_of(device_digest), ENTRIES)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_the_guest_says_against_a_recording_voids_it(
     tmp_path: Path, device_digest: str, changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(RecordingError, match=f"sqlite-ext4-full_powercut is void: {reason}"):
-        require_sound(tmp_path / "log", told(device_digest, **changes), ENTRIES)
+        require_sound(tmp_path / "log", report_of(device_digest, **changes), ENTRIES)
 
 
 @pytest.mark.parametrize(("seen", "is_sound"), [(0, False), (1, True), (2, True), (3, False)])
@@ -94,7 +94,7 @@ def test_a_disk_may_carry_out_flushes_in_flight_together_as_one(
     with WriteLog.open(tmp_path / "log", device_bytes=DISK_MIB << 20) as log:
         # Each entry is submitted after the one before it, and all complete at the end.
         log.account = Account(np.arange(log.entry_count), np.arange(log.entry_count) + log.entry_count)
-        facts = told(device_digest, requests={"flushes": seen})
+        facts = report_of(device_digest, requests={"flushes": seen})
         with nullcontext() if is_sound else pytest.raises(RecordingError, match=f"the disk saw {seen}"):
             soundness.require_sound(SCENARIO, facts, Logs(log))
 
@@ -102,13 +102,13 @@ def test_a_disk_may_carry_out_flushes_in_flight_together_as_one(
 def test_a_payload_that_the_log_has_wrong_voids_it(tmp_path: Path, device_digest: str) -> None:
     wrong = [replace(ENTRIES[0], fill=8), *ENTRIES[1:]]
     with pytest.raises(RecordingError, match="does not give the device"):
-        require_sound(tmp_path / "log", told(device_digest), wrong)
+        require_sound(tmp_path / "log", report_of(device_digest), wrong)
 
 
 def test_a_transaction_without_its_acknowledgement_voids_it(tmp_path: Path, device_digest: str) -> None:
     scenario = replace(SCENARIO, workload=WorkloadSpec(2))
     with pytest.raises(RecordingError, match="1 of 2 transactions acknowledged"):
-        require_sound(tmp_path / "log", told(device_digest), ENTRIES, scenario)
+        require_sound(tmp_path / "log", report_of(device_digest), ENTRIES, scenario)
 
 
 def test_the_facts_say_how_long_transactions_took_and_what_reached_the_disk_meanwhile(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_facts_say_how_long_transactions_took_and_what_reached_the_disk_mean
     for sector, fill in ((1, 1), (3, 9), (4, 9)):
         content[sector * 512 : (sector + 1) * 512] = bytes([fill]) * 512
     digest = disk_digest(bytes(content[begin : begin + CHUNK_BYTES]) for begin in range(0, len(content), CHUNK_BYTES))
-    facts = told(digest, kernel="6", user_bytes=8, syncs={}, live=[])
+    facts = report_of(digest, kernel="6", user_bytes=8, syncs={}, live=[])
     with WriteLog.open(path, device_bytes=DISK_MIB << 20) as log:
         scenario = replace(SCENARIO, workload=WorkloadSpec(2))
         found = soundness.facts_of(scenario, soundness.Origin("t", "i", "q"), facts, Logs(log))
@@ -161,9 +161,9 @@ def folder(tmp_path: Path) -> Path:
 def test_a_recording_comes_back_as_it_was_stored_and_leaves_no_log_behind(folder: Path) -> None:
     loaded = load(folder)
     assert Recording(folder, FACTS) == loaded
-    with loaded.unpacked() as file:
+    with loaded.unpack() as file:
         assert RECORDING_BYTES == file.path.stat().st_size
-        with file.opened() as logs:
+        with file.open() as logs:
             assert [(len(LOG), len(ENTRIES))] == [(log.end_bytes, log.entry_count) for log in logs.all]
     assert ["facts.json", "log-a.zst"] == sorted(found.name for found in folder.iterdir())
 
@@ -173,7 +173,7 @@ def test_the_logs_of_a_recording_are_those_of_a_disk_of_its_size(folder: Path, d
     (folder / "facts.json").write_text(json.dumps(asdict(replace(FACTS, disk_mib=disk_mib))))
     loaded = load(folder)
     assert loaded
-    with loaded.opened() as logs:
+    with loaded.open() as logs:
         assert [disk_mib << 20] == [log.device_bytes for log in logs.all]
 
 
@@ -189,7 +189,7 @@ def test_facts_from_before_they_said_the_size_are_those_of_a_disk_of_64_mib(fold
 @pytest.mark.parametrize("disk_mib", [0, 8, -64, "64", None, 1.5, 1 << 40])
 def test_facts_with_a_size_that_no_disk_has_name_the_file(folder: Path, disk_mib: object) -> None:
     (folder / "facts.json").write_text(json.dumps(asdict(FACTS) | {"disk_mib": disk_mib}))
-    with pytest.raises(RecordingError, match=r"facts\.json is damaged: no disk"):
+    with pytest.raises(RecordingError, match=r"facts\.json is damaged: .*disk"):
         load(folder)
 
 
@@ -246,7 +246,7 @@ def test_a_damaged_log_names_the_file_and_is_not_given_out(folder: Path, damage:
     path.write_bytes(damage(path.read_bytes()))
     loaded = load(folder)
     assert loaded
-    with pytest.raises(RecordingError, match=r"log-a\.zst is damaged: .*; remove the folder"), loaded.unpacked():
+    with pytest.raises(RecordingError, match=r"log-a\.zst is damaged: .*; remove the folder"), loaded.unpack():
         pytest.fail("given out")
     assert not (folder / "log").exists()
 
@@ -255,5 +255,5 @@ def test_a_log_that_does_not_fit_the_disk_of_a_clone_is_refused(folder: Path, mo
     monkeypatch.setattr(archive, "RECORDING_BYTES", len(LOG))
     loaded = load(folder)
     assert loaded
-    with pytest.raises(RecordingError, match="does not fit the recording disk"), loaded.unpacked():
+    with pytest.raises(RecordingError, match="does not fit the recording disk"), loaded.unpack():
         pytest.fail("given out")

@@ -75,7 +75,7 @@ def test_a_cut_of_a_recovery_leaves_what_the_first_cut_left_and_then_what_landed
         with WriteLog.open(place / "composed") as composed:
             made = OpenRecovery(Logs(composed), state.id)
             assert content_of(start) == rebuild(composed, made.start())
-            # The recording's self-check: the order in the model is that of the log.
+            # The recording's self-check: the order in the model is the log's.
             whole = content_of(composed.replay(composed.entry_count, DEVICE_BYTES))
             final = {sector: value for op in recovering.order for sector, value in op.sectors().items()}
             assume(whole == tuple(final.get(sector, old) for sector, old in enumerate(content_of(start))))
@@ -154,7 +154,7 @@ def archive(folder: Path) -> Path:
 
 def test_a_recovery_is_given_back_as_it_was_kept_and_leaves_nothing_else_behind(tmp_path: Path) -> None:
     kept, text, data = kept_log(tmp_path)
-    with kept.opened(text) as made:
+    with kept.open(text) as made:
         assert data == made.log.bytes_at(0, len(data))
         assert len(data) == made.log.end_bytes
     assert [archive(tmp_path)] == list((tmp_path / "recoveries").iterdir())
@@ -196,10 +196,10 @@ def test_the_block_trace_of_a_recovery_leaves_no_order_open_and_must_agree_with_
         assert [] == list((tmp_path / "recoveries").iterdir())
         return
     kept.save(state.id, data, digest, trace)
-    with kept.opened(state.id) as made:
+    with kept.open(state.id) as made:
         assert (made.log.account is not None) == bool(trace)
         assert not any(epoch.open_sectors or epoch.ambiguous for epoch in made.logs.epochs)
-        with made.logs.file.opened() as again:
+        with made.logs.file.open() as again:
             assert made.logs.epochs == again.epochs
     kept.remove(state.id)
 
@@ -214,23 +214,23 @@ def test_a_missing_a_damaged_or_another_recovery_is_an_error_that_names_the_file
         broken[offset] ^= 1 << bit
         path.write_bytes(broken)
         try:
-            with kept.opened(text) as made:
+            with kept.open(text) as made:
                 # A flag that does not affect the content.
                 assert data == made.log.bytes_at(0, len(data))
         except RecordingError as error:
             assert str(path) in str(error)  # noqa: PT017 - a harmless bit is no error
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        with pytest.raises(RecordingError, match=path.name), kept.opened(text):
+        with pytest.raises(RecordingError, match=path.name), kept.open(text):
             pass
     path.write_bytes(whole)
-    with kept.opened(text):
+    with kept.open(text):
         pass
-    # That of another state, under this one's name.
+    # The recovery of another state, under this one's name.
     path.rename(path.with_name(kept._path("e1.f0").name))
-    with pytest.raises(RecordingError, match="not the recovery from"), kept.opened("e1.f0"):
+    with pytest.raises(RecordingError, match="not the recovery from"), kept.open("e1.f0"):
         pass
-    with pytest.raises(RecordingError, match=path.name), kept.opened(text):
+    with pytest.raises(RecordingError, match=path.name), kept.open(text):
         pass
 
 
@@ -262,4 +262,4 @@ def test_the_guest_reads_from_a_log_where_it_was_written(ops: list[Op], place: P
     with WriteLog.open(place / "written") as log:
         there = log.payload_bytes > 0
         expected = list(zip(log.offset_bytes[there].tolist(), log.payload_bytes[there].tolist(), strict=True))
-    assert expected == list(recovery.written((place / "written").read_bytes()))
+    assert expected == list(recovery.written_ranges((place / "written").read_bytes()))

@@ -46,7 +46,7 @@ def with_scenario(run: Run, scenario: Scenario, verdicts: list[Verdict]) -> Path
     """Store a scenario as a campaign does, and return the file of its verdicts."""
     folder = run.recording_folder(scenario)
     folder.mkdir(parents=True)
-    (folder / "facts.json").write_text(json.dumps(asdict(samples.measured(scenario.settings, []).recording)))
+    (folder / "facts.json").write_text(json.dumps(asdict(samples.measured_scenario(scenario.settings, []).recording)))
     (folder / "log-a.zst").touch()
     run.write_plan(scenario, PLAN)
     run.append(scenario.id, verdicts)
@@ -92,7 +92,7 @@ def test_every_verdict_is_read_back_as_it_was_stored(batches: list[list[Verdict]
             run.append(SCENARIO.id, batch)
         everything = [verdict for batch in batches for verdict in batch]
         assert (everything, []) == Run.open(run.folder).verdicts(SCENARIO.id)
-        result = replace(samples.measured(SCENARIO.settings, []), verdicts=tuple(everything))
+        result = replace(samples.measured_scenario(SCENARIO.settings, []), verdicts=tuple(everything))
         write_parquet([result], run.folder / "verdicts.parquet")
         table = pq.read_table(run.folder / "verdicts.parquet")
         assert [asdict(verdict) for verdict in everything] == table.drop(["engine_version"]).to_pylist()
@@ -140,7 +140,7 @@ def test_a_device_that_had_another_name_is_reported_by_its_name_of_today_and_rep
     stored = replace(SCENARIO, device=Device("hdd", 4, 4, 8, "as it was"))
     with_scenario(run, stored, rows(1))
     ((measured,), damaged) = run.results([stored.id])
-    assert ("hdd7200", []) == (measured.device, damaged)
+    assert ("hdd7200", []) == (measured.scenario.device.name, damaged)
     assert stored == run.scenario(stored.id)
 
 
@@ -194,7 +194,7 @@ def test_a_count_that_is_none_is_damage_too(run: Run, name: str, value: object) 
     path.write_text(json.dumps({**json.loads(first), name: value}) + "\n" + second)
     found, (error,) = run.verdicts(SCENARIO.id)
     assert rows(1, first=1) == found
-    assert f"{name} is {value!r}, not a count" in str(error)
+    assert f"{name}: {value!r} is no int" in str(error)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "nonsense", '{"format": 0}', "\udcff\udcfe"])
@@ -233,7 +233,7 @@ def test_a_damaged_plan_costs_its_own_scenario_only_and_is_named(run: Run, text:
         run.scenario(SCENARIO.id)
     assert str(path) in str(caught.value)
     results, damaged = run.results()
-    assert [OTHER.id] == [result.id for result in results]
+    assert [OTHER.id] == [result.scenario.id for result in results]
     assert [str(caught.value)] == [str(error) for error in damaged]
 
 
@@ -244,7 +244,7 @@ def test_damaged_facts_cost_their_own_scenarios_only_and_are_named(run: Run, tex
     path = run.recording_folder(SCENARIO) / "facts.json"
     path.write_text(text)
     results, (error,) = run.results()
-    assert [OTHER.id] == [result.id for result in results]
+    assert [OTHER.id] == [result.scenario.id for result in results]
     assert isinstance(error, RecordingError)
     assert str(path) in str(error)
 
@@ -254,7 +254,7 @@ def test_a_recording_that_is_gone_is_named_and_costs_its_own_scenarios_only(run:
     with_scenario(run, OTHER, rows(2))
     (run.recording_folder(SCENARIO) / "facts.json").unlink()
     results, (error,) = run.results()
-    assert [OTHER.id] == [result.id for result in results]
+    assert [OTHER.id] == [result.scenario.id for result in results]
     assert f"{SCENARIO.id}: its recording is gone" == str(error)
     assert ([], []) == run.results([SCENARIO.settings_name])
 
@@ -274,6 +274,18 @@ def test_a_failure_is_kept_until_the_scenario_is_planned_again(run: Run) -> None
     assert {} == run.failures()
 
 
+def test_a_retry_is_noted_only_for_what_could_not_be_measured_and_is_not_void(run: Run) -> None:
+    assert not run.note_retry(SCENARIO.id)
+    for times in (1, 2):
+        run.write_failure(SCENARIO, "the machine was\nlost")
+        assert run.note_retry(SCENARIO.id)
+        assert {SCENARIO.id: times} == run.retries()
+    with_scenario(run, OTHER, rows(3))
+    run.void(OTHER, "two kinds of machines disagree")
+    assert not run.note_retry(OTHER.id)
+    assert {SCENARIO.id: 2} == run.retries()
+
+
 def test_verdicts_of_a_void_scenario_are_kept_aside_and_count_for_nothing_also_when_the_run_goes_on(run: Run) -> None:
     with_scenario(run, SCENARIO, rows(3))
     run.void(SCENARIO, "two kinds of machines disagree")
@@ -284,13 +296,13 @@ def test_verdicts_of_a_void_scenario_are_kept_aside_and_count_for_nothing_also_w
     assert ([], []) == run.verdicts(SCENARIO.id)
 
 
-def test_whoever_waits_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
+def test_a_wait_for_a_recording_in_use_can_be_stopped(run: Run) -> None:
     stopped = threading.Event()
-    with run.locked(SCENARIO, stopped), run.locked(OTHER, stopped):
+    with run.lock(SCENARIO, stopped), run.lock(OTHER, stopped):
         threading.Timer(0.1, stopped.set).start()
-        with pytest.raises(StoreError, match="in use by another process"), run.locked(SCENARIO, stopped):
+        with pytest.raises(StoreError, match="in use by another process"), run.lock(SCENARIO, stopped):
             pytest.fail("two hold one lock")
-    with run.locked(SCENARIO, threading.Event()):
+    with run.lock(SCENARIO, threading.Event()):
         pass
 
 

@@ -44,7 +44,7 @@ def test_the_journal_of_a_larger_disk_is_at_its_end_too(folder: Path) -> None:
     (folder / "facts.json").write_text(json.dumps(asdict(replace(TWO, disk_mib=300))))
     loaded = load(folder)
     assert loaded
-    with loaded.opened() as logs:
+    with loaded.open() as logs:
         assert (0, (300 - JOURNAL_DISK_MIB) << 20) == logs.file.device_begins_bytes
         assert ((300 - JOURNAL_DISK_MIB) << 20, JOURNAL_DISK_MIB << 20) == logs.file.devices_bytes
 
@@ -68,7 +68,7 @@ def test_a_second_disk_of_no_possible_size_names_the_file(folder: Path, second_m
 def test_both_logs_come_back_in_one_file_and_nothing_is_left_behind(folder: Path) -> None:
     loaded = load(folder)
     assert Recording(folder, TWO) == loaded
-    with loaded.opened() as logs:
+    with loaded.open() as logs:
         _, second = logs.all
         assert (logs.first, second) == tuple(logs.pair.sides[disk].log for disk in DiskLetter)
         assert [len(LOG), len(SECOND)] == [log.end_bytes for log in logs.all]
@@ -95,7 +95,7 @@ def test_a_damaged_second_log_names_its_file(folder: Path, damage: Callable[[byt
     path.write_bytes(damage(path.read_bytes()))
     loaded = load(folder)
     assert loaded
-    with pytest.raises(RecordingError, match=r"log-b\.zst is damaged: .*; remove the folder"), loaded.unpacked():
+    with pytest.raises(RecordingError, match=r"log-b\.zst is damaged: .*; remove the folder"), loaded.unpack():
         pytest.fail("given out")
 
 
@@ -129,7 +129,7 @@ def test_a_mark_that_only_one_log_has_voids_the_recording(folder: Path) -> None:
     (folder / "log-b.zst").write_bytes(zstandard.ZstdCompressor().compress(short))
     facts = replace(TWO, logs=[TWO.logs[0], LogFacts(hashlib.sha256(short).hexdigest(), len(short), 5)])
     with (
-        Recording(folder, facts).opened() as logs,
+        Recording(folder, facts).open() as logs,
         pytest.raises(LogError, match="3 marks, but 4 in the log of the other disk; the first 1 are the same"),
     ):
         soundness.require_sound(SCENARIO, {"root_reads": 0, "rounds": []}, logs)

@@ -1,4 +1,4 @@
-"""The busy time of a machine: that of all processors, without the threads that only wait for the clock."""
+"""The busy time of a machine: the busy time of all processors, without the threads that only wait for the clock."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.speed.trials.space import Peak, Watcher, allocated, group_of
+from rig.speed.trials.space import Peak, Watcher, allocated_bytes, group_of
 
 MIB = 1 << 20
 NAMES = st.sampled_from(["a.db", "a.db-wal", "7.log", "12.log", "base/5/1259", "base/5/16", "LOG"])
@@ -28,18 +28,18 @@ def test_a_file_takes_its_blocks_and_no_holes_and_counts_once_under_two_names(tm
         file.truncate(1 << 30)
         file.write(b"x")
     (tmp_path / "deep" / "link").symlink_to(tmp_path / "full")
-    found = allocated(tmp_path)
+    found = allocated_bytes(tmp_path)
     assert {"full", "deep/er/full", "sparse", "deep/link"} == set(found)
     for name, size in sizes.items():
         assert size <= found[name] < size + MIB // 2
     assert 0 < found["sparse"] < MIB
     assert found["deep/link"] < MIB // 2
     (tmp_path / "again").hardlink_to(tmp_path / "full")
-    assert sum(found.values()) == sum(allocated(tmp_path).values())
+    assert sum(found.values()) == sum(allocated_bytes(tmp_path).values())
 
 
 def test_a_folder_that_is_gone_takes_nothing(tmp_path: Path) -> None:
-    assert {} == allocated(tmp_path / "gone")
+    assert {} == allocated_bytes(tmp_path / "gone")
 
 
 @given(SEEN)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rig.contract.errors import EngineError, HostError
-from rig.engines import named
+from rig.contract.messages import decode
+from rig.engines import engine_named
 from rig.front import cli
 from rig.speed import session, speeds
 from rig.speed.arms import arms_of
@@ -40,10 +41,10 @@ class Told:
     def says(self, text: str) -> None:
         self.lines.append(text)
 
-    def planned(self, cut_count: int) -> None:
+    def expect(self, cut_count: int) -> None:
         self.planned_count += cut_count
 
-    def judged(self, cut_count: int) -> None:
+    def advance(self, cut_count: int) -> None:
         self.done_count += cut_count
 
 
@@ -77,7 +78,7 @@ def test_every_arm_is_measured_in_every_round_and_nothing_is_left(tmp_path: Path
 
 @dataclass(frozen=True)
 class Uneven:
-    """A bench that claims to be virtual; its trials are real, but take the given times in turn."""
+    """A bench that claims to be virtual; its trials are real, and take the given times in turn."""
 
     inner: session.Bench
     times_ns: Iterator[int]
@@ -85,11 +86,11 @@ class Uneven:
     def survey(self) -> session.Survey:
         return replace(self.inner.survey(), virtual={"device": "none"})
 
-    def hindrances(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
-        return self.inner.hindrances(orders)
+    def obstacles(self, orders: Mapping[str, TrialOrders]) -> dict[str, str]:
+        return self.inner.obstacles(orders)
 
-    def carried_out(self, orders: TrialOrders) -> dict[str, Any]:
-        return self.inner.carried_out(orders) | {"wall_ns": next(self.times_ns)}
+    def carry_out(self, orders: TrialOrders) -> dict[str, Any]:
+        return self.inner.carry_out(orders) | {"wall_ns": next(self.times_ns)}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_the_space_of_each_file_is_watched_in_the_warm_up_alone_and_stored(tmp_p
 def test_writers_insert_rows_that_nobody_else_inserts(
     rows: int, transactions: int, writers: int, filled: int, seed: int
 ) -> None:
-    carried = Carried(Load(rows, transactions, writers, seed, filled), named("sqlite").spec)
+    carried = Carried(Load(rows, transactions, writers, seed, filled), engine_named("sqlite").spec)
     content: dict[str, dict[int, tuple[int | str, ...]]] = {table.name: {} for table in carried.tables}
     apply(content, carried.initial)
     for writer in range(writers):
@@ -175,7 +176,7 @@ def test_writers_insert_rows_that_nobody_else_inserts(
 def test_the_data_that_is_there_at_the_end_is_what_all_transactions_leave(
     rows: int, transactions: int, filled: int, seed: int
 ) -> None:
-    carried = Carried(Load(rows, transactions, 2 if rows else 1, seed, filled), named("sqlite").spec)
+    carried = Carried(Load(rows, transactions, 2 if rows else 1, seed, filled), engine_named("sqlite").spec)
     work = [carried.transactions(writer) for writer in range(carried.load.writers)]
     content: dict[str, dict[int, tuple[int | str, ...]]] = {table.name: {} for table in carried.tables}
     for operations in (carried.initial, *(one for part in work for one in part)):
@@ -198,7 +199,7 @@ def test_several_writers_write_all_that_they_were_told(tmp_path: Path) -> None:
 def test_orders_arrive_as_they_were_sent(seed: int, rows: int, value: str) -> None:
     for load in (None, Load(rows, 5, 1, seed), Load(rows, 5, 1, seed, 9, 3, 20)):
         sent = TrialOrders("rig.engines.sqlite", seed, {"page_size": value}, load)
-        assert sent == TrialOrders.of(json.loads(json.dumps(sent.message)))
+        assert sent == decode(TrialOrders, json.loads(json.dumps(asdict(sent))))
 
 
 def test_without_names_all_settings_that_differ_are_measured_the_strict_one_first() -> None:

@@ -1,4 +1,4 @@
-"""Several writers and readers of one database: what they do, and what is told of them. No test asserts a speed."""
+"""Several writers and readers of one database: what they do, and what is reported of them. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from rig.contract.errors import EngineError
-from rig.engines import ReadableDatabase, named
+from rig.engines import ReadableDatabase, engine_named
 from rig.speed import speeds
 from rig.speed.trials import connections
 from rig.speed.trials.connections import Draws, Flag, in_threads, read, together, write
-from rig.speed.trials.stopwatch import TrialStopwatch
+from rig.speed.trials.stopwatch import Stopwatch
 from rig.workloads.operations import Operation, Row, Table, Verb
 from tests.unit.speed.test_speed import Told, on_this_disk, small
 
@@ -40,7 +40,7 @@ def test_readers_find_the_rows_that_were_there_while_others_are_written(tmp_path
 @pytest.fixture
 def seven(tmp_path: Path) -> Iterator[ReadableDatabase]:
     """Give a database with one row, `x` under key 7."""
-    database = named("sqlite").driver().open_database(str(tmp_path), {"journal_mode": "wal"})
+    database = engine_named("sqlite").driver().open_database(str(tmp_path), {"journal_mode": "wal"})
     table = Table("entry", (("value", str),))
     assert isinstance(database, ReadableDatabase)
     database.create([table], [Operation(Verb.INSERT, table.name, 7, ("x",))])
@@ -91,7 +91,7 @@ def test_connections_think_as_long_as_they_are_told_on_average(tmp_path: Path) -
 def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) -> None:
     opened_count = multiprocessing.get_context("fork").Value("i", 0)
 
-    def opened() -> Any:
+    def open_session() -> Any:
         with opened_count.get_lock():
             opened_count.value += 1
             number = opened_count.value
@@ -106,7 +106,7 @@ def test_a_writer_that_dies_while_others_wait_is_told_at_once(tmp_path: Path) ->
     signal.alarm(10)
     try:
         with pytest.raises(EngineError, match="a writer or reader ended without a word"):
-            together(opened, [hangs, hangs], [], Flag(), TrialStopwatch(tmp_path, []))
+            together(open_session, [hangs, hangs], [], Flag(), Stopwatch(tmp_path, []))
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -133,7 +133,7 @@ def test_threads_are_in_one_session_at_the_same_time(tmp_path: Path) -> None:
     work = [[[Operation(Verb.INSERT, "entry", 10 * writer + each, ("y",))] for each in range(4)] for writer in range(3)]
     writers = [partial(write, work=part, draws=Draws(0, "w")) for part in work]
     readers = [partial(read, table="entry", rows=rows, draws=Draws(0, "r"), is_over=is_over)]
-    begin_ns, written, (reader,) = in_threads(session, writers, readers, is_over, TrialStopwatch(tmp_path, []))
+    begin_ns, written, (reader,) = in_threads(session, writers, readers, is_over, Stopwatch(tmp_path, []))
     assert [4, 4, 4] == [len(one.latencies_ns) for one in written]
     assert reader.count >= 1
     assert 13 == len(session.rows)
@@ -148,5 +148,5 @@ def test_an_error_of_a_thread_is_raised_and_ends_the_readers(tmp_path: Path) -> 
     session.rows.update(rows)
     readers = [partial(read, table="entry", rows=rows, draws=Draws(0, "r"), is_over=is_over)]
     with pytest.raises(EngineError, match="the disk is gone"):
-        in_threads(session, [fails], readers, is_over, TrialStopwatch(tmp_path, []))
+        in_threads(session, [fails], readers, is_over, Stopwatch(tmp_path, []))
     assert is_over.is_set

@@ -123,7 +123,7 @@ COUNT = st.integers(0, 2**50)
 
 @given(st.lists(COUNT, min_size=17, max_size=17), st.sampled_from([11, 15, 17]))
 def test_a_line_of_statistics_is_read_by_the_kernels_documentation(values: list[int], length: int) -> None:
-    read = disks.parsed(" ".join(map(str, values[:length])) + "\n")
+    read = disks.parse(" ".join(map(str, values[:length])) + "\n")
     flushes = (values[15], values[16]) if length == 17 else (None, None)
     assert Counters(values[4], values[6] * 512, *flushes) == read
 
@@ -132,7 +132,7 @@ def test_a_line_of_statistics_is_read_by_the_kernels_documentation(values: list[
 def test_anything_else_is_no_statistics(text: str) -> None:
     if len(text.split()) < 11:
         with pytest.raises(ValueError, match=r"no statistics of a block device|invalid literal"):
-            disks.parsed(text)
+            disks.parse(text)
 
 
 @given(st.lists(st.tuples(COUNT, COUNT, COUNT, COUNT), min_size=1, max_size=4), st.booleans())

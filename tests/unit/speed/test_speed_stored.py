@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rig.contract.errors import StoreError
 from rig.speed import speeds
 from rig.speed.trials.replication import Figure
-from tests.unit.analysis.show.test_speed import measured
+from tests.unit.analysis.show.test_speed import speeds_of
 from tests.unit.speed.test_speed import Told, on_this_disk, small
 
 
@@ -54,15 +54,15 @@ def _spoil(message: Any, *path: str | int, value: Any) -> None:
         (("trials",), [], "slow has rounds [], not 0 to 3, each once"),
         (("trials", 3, "round"), 1, "slow has rounds [0, 1, 1, 3]"),
         (("trials", 3, "metrics"), {}, "the rounds of slow have different metrics"),
-        (("trials", 3, "metrics", "speed"), "fast", "'fast' stands where a number is wanted"),
-        (("trials", 3, "metrics", "speed"), float("nan"), "nan stands where a number is wanted"),
-        (("trials", 3, "latencies_ns"), [None], "None stands where a number is wanted"),
-        (("trials", 3, "disk", "flush_count"), "x", "'x' stands where a number is wanted"),
-        (("trials", 0, "space"), {"peak_bytes": 1, "files": {"a": "x"}, "groups": {}}, "'x' stands where a number"),
-        (("trials", 0, "live_bytes"), "x", "'x' stands where a number is wanted"),
-        (("trials", 0, "allocated_bytes"), True, "True stands where a number is wanted"),
-        (("probe", "sync_s"), None, "None stands where a number is wanted"),
-        (("seed",), "x", "'x' stands where a number is wanted"),
+        (("trials", 3, "metrics", "speed"), "fast", "'fast' is no float"),
+        (("trials", 3, "metrics", "speed"), float("nan"), "nan is no float"),
+        (("trials", 3, "latencies_ns"), [None], "latencies_ns: None is no int"),
+        (("trials", 3, "disk", "flush_count"), "x", "'x' is no int"),
+        (("trials", 0, "space"), {"peak_bytes": 1, "files": {"a": "x"}, "groups": {}}, "'x' is no int"),
+        (("trials", 0, "live_bytes"), "x", "'x' is no int"),
+        (("trials", 0, "allocated_bytes"), True, "True is no int"),
+        (("probe", "sync_s"), None, "None is no float"),
+        (("seed",), "x", "'x' is no int"),
         (("metrics",), [], "it has no metric"),
         (("arms", "fast", "base"), "gone", "the base of fast is 'gone', which is no arm"),
         (("figures", 0, "arm"), "gone", "line 12 of the document is about no arm"),
@@ -73,7 +73,7 @@ def test_a_measurement_that_was_cut_or_edited_is_refused_with_the_reason(
     tmp_path: Path, path: tuple[str | int, ...], value: Any, words: str
 ) -> None:
     figure = Figure("fast", "slow", "speed", 2.0, 12)
-    speeds.save(measured({"slow": [10, 11, 12], "fast": [30, 33, 36]}, (figure,)), tmp_path / "speed.json")
+    speeds.save(speeds_of({"slow": [10, 11, 12], "fast": [30, 33, 36]}, (figure,)), tmp_path / "speed.json")
     message = json.loads((tmp_path / "speed.json").read_text())
     _spoil(message, *path, value=value)
     (tmp_path / "speed.json").write_text(json.dumps(message))
@@ -83,7 +83,7 @@ def test_a_measurement_that_was_cut_or_edited_is_refused_with_the_reason(
 
 def test_what_was_stored_before_there_were_virtual_disks_is_read(tmp_path: Path) -> None:
     path = tmp_path / "speed.json"
-    speeds.save(replace(measured({"a": [1.0]}), virtual={"device": "hdd7200"}), path)
+    speeds.save(replace(speeds_of({"a": [1.0]}), virtual={"device": "hdd7200"}), path)
     message = json.loads(path.read_text())
     assert {"device": "hdd7200"} == speeds.load(path).virtual
     del message["place"]["virtual"]
@@ -100,7 +100,7 @@ def test_what_was_stored_before_there_were_such_figures_is_read(
     tmp_path: Path, number: int, absent: tuple[str, ...]
 ) -> None:
     path = tmp_path / "speed.json"
-    one = measured({"a": [1.0]})
+    one = speeds_of({"a": [1.0]})
     speeds.save(one, path)
     message = json.loads(path.read_text())
     for trial, name in itertools.product(message["trials"], absent):
@@ -110,7 +110,7 @@ def test_what_was_stored_before_there_were_such_figures_is_read(
 
 
 def test_the_spread_is_that_of_the_arm_whose_runs_differ_most() -> None:
-    one = measured({"a": [1.0], "b": [1.0]})
+    one = speeds_of({"a": [1.0], "b": [1.0]})
     assert 0 == one.spread
     first, *others = one.trials
     times = [replace(first, wall_ns=first.wall_ns * 3 // 2), *others]

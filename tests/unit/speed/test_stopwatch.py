@@ -1,4 +1,4 @@
-"""The bytes of a trial are those of its process and of everything that it started, such as a server."""
+"""The bytes of a trial are the bytes of its process and of everything that it started, such as a server."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_bytes_of_descendants_count_and_what_cannot_be_read_makes_them_unknown(
         thread.mkdir(parents=True)
         (thread / "children").write_text(children)
         (tmp_path / name / "io").write_text(f"rchar: 9\nwrite_bytes: {size}\ncancelled_write_bytes: 0\n")
-    assert 4321 == stopwatch._written()
+    assert 4321 == stopwatch._written_bytes()
     (tmp_path / "7" / "io").unlink()
-    assert stopwatch._written() is None
+    assert stopwatch._written_bytes() is None
 
 
 def test_the_processor_time_is_that_of_descendants_that_live_too() -> None:
@@ -51,7 +51,7 @@ def test_the_processor_time_is_that_of_descendants_that_live_too() -> None:
             after_s = stopwatch._cpu_s()
             assert before_s is not None
             assert after_s is not None
-            # The kernel gives that of others in hundredths of a second.
+            # The kernel gives the time of others in hundredths of a second.
             assert 0.28 <= after_s - before_s + 0.02
         finally:
             shell.kill()

@@ -57,7 +57,7 @@ def prefix_of(content: Content, models: Sequence[Content] = MODELS) -> int | Non
     return max((count for count, model in enumerate(models) if model == content), default=None)
 
 
-def unsuperseded(number: int, last: int) -> list[Operation]:
+def lasting_operations(number: int, last: int) -> list[Operation]:
     """Return the operations of a transaction that the content after `last` transactions still shows."""
     before, after, content = MODELS[number - 1], MODELS[number], MODELS[last]
     return [
@@ -146,7 +146,7 @@ def test_a_transaction_missing_before_a_later_one_is_a_hole(numbers: tuple[int, 
 
 def only_absent_rows_tell(number: int, last: int) -> bool:
     """Whether a lost transaction looks exactly like deletes of the next one, and is taken for these."""
-    visible = unsuperseded(number, last)
+    visible = lasting_operations(number, last)
     return number == last + 1 - ledger.ENTRY_LIFE and {operation.verb for operation in visible} == {Verb.INSERT}
 
 
@@ -155,7 +155,7 @@ def only_absent_rows_tell(number: int, last: int) -> bool:
 def test_a_part_of_an_earlier_transaction_undone_is_stale(numbers: tuple[int, int], data: st.DataObject) -> None:
     number, last = min(numbers), max(numbers)
     assume(number < last)
-    operations = unsuperseded(number, last)
+    operations = lasting_operations(number, last)
     assume(len(operations) > 1)
     undone = data.draw(parts(operations).filter(lambda part: len(part) < len(operations)))
     inserts_only = {operation.verb for operation in undone} == {Verb.INSERT}
@@ -311,24 +311,24 @@ class Shelf:
             raise OSError(5, f"{name} went wrong")
 
 
-def opened(shelf: Shelf) -> Callable[[], Database]:
+def opener(shelf: Shelf) -> Callable[[], Database]:
     return lambda: shelf
 
 
 @pytest.mark.parametrize("raises", [("problems",), ("content",), ("close",), ("problems", "close")])
 def test_whatever_the_engine_raises_is_corrupt_in_its_words_and_it_is_closed_once(raises: tuple[str, ...]) -> None:
     shelf = Shelf(MODELS[3], raises)
-    finding = ORACLE.judge(opened(shelf))
+    finding = ORACLE.judge(opener(shelf))
     assert ("corrupt", None) == (finding.kind, finding.recovered)
     assert all(f"OSError: [Errno 5] {name} went wrong" in finding.detail for name in raises)
     assert 1 == shelf.closed
 
 
 def test_a_database_that_complains_is_corrupt_even_if_its_content_is_a_model() -> None:
-    assert Finding(FindingKind.PREFIX, 3) == ORACLE.judge(opened(Shelf(MODELS[3])))
+    assert Finding(FindingKind.PREFIX, 3) == ORACLE.judge(opener(Shelf(MODELS[3])))
     shelf = Shelf(MODELS[3], complaints=["row 7 missing from index", "wrong # of entries"])
     assert Finding(FindingKind.CORRUPT, None, "row 7 missing from index; wrong # of entries") == ORACLE.judge(
-        opened(shelf)
+        opener(shelf)
     )
 
 

@@ -14,7 +14,7 @@ from tests.unit.workloads.test_oracle import COUNT, DAMAGE, SEED, draft, prefix_
 
 LIFE = Work("life", SEED, COUNT)
 LIFE_ORACLE = LIFE.oracle()
-# A history of two tables, of which the second comes and goes: each entry writes rows of "t", and makes or drops "u".
+# A history of two tables; the second comes and goes: each entry writes rows of "t", and makes or drops "u".
 LATER = Table("u", (("value", str),))
 
 
@@ -105,6 +105,6 @@ def test_what_a_transaction_rolled_back_to_a_savepoint_it_has_not_written() -> N
     table = Table("t", (("value", str),))
     models_ = models((table,), (), lambda number: transactions[number - 1], 3)
     oracle = Oracle((table,), models_, lambda number: transactions[number - 1])
-    # The row that was rolled back is there as before, which says nothing of transaction 2: all of that is missing.
+    # The row that was rolled back is there as before, which does not speak for transaction 2: all of that is missing.
     finding = oracle.judge_content({"t": {1: ("a",), 3: ("d",)}})
     assert ("hole", True) == (finding.kind, "transaction 2 is missing" in finding.detail)

@@ -33,7 +33,7 @@ class BlockFile(Brittle):
         self._offset = -1
         for path in Path(directory).glob("block-*"):
             self._offset = int(path.name.partition("-")[2])
-            self._rows = Rows(_unpacked(path.read_bytes()[self._offset :][:BLOCK_BYTES]))
+            self._rows = Rows(_unpack(path.read_bytes()[self._offset :][:BLOCK_BYTES]))
             self._file = os.open(path, os.O_RDWR)
 
     def create(self, tables: Sequence[Table], rows: Sequence[Operation]) -> None:
@@ -54,8 +54,8 @@ class BlockFile(Brittle):
     def commit(self, operations: Sequence[Operation]) -> None:
         """Rewrite the block in place."""
         self._rows.apply(operations)
-        os.pwrite(self._file, _packed(self._rows.packed), self._offset)
-        self._synced()
+        os.pwrite(self._file, _pack(self._rows.packed), self._offset)
+        self._sync()
 
 
 def open_database(directory: str, settings: Mapping[str, str]) -> BlockFile:
@@ -71,7 +71,7 @@ def _place(file: int) -> int:
         return 0
 
 
-def _packed(rows: bytes) -> bytes:
+def _pack(rows: bytes) -> bytes:
     body = zlib.compress(rows)
     rest = BLOCK_BYTES - _HEADER.size - len(body)
     if rest < 0:
@@ -80,7 +80,7 @@ def _packed(rows: bytes) -> bytes:
     return _HEADER.pack(zlib.crc32(body), BLOCK_BYTES - _HEADER.size - rest) + body
 
 
-def _unpacked(block: bytes) -> bytes:
+def _unpack(block: bytes) -> bytes:
     checksum, length = _HEADER.unpack_from(block)
     body = block[_HEADER.size :]
     if zlib.crc32(body) != checksum:

@@ -41,7 +41,7 @@ class Logged(Brittle):
         packed = self._rows.packed
         os.write(self._file, b"%08x %s\n" % (zlib.crc32(packed), packed))
         self._commit_count += 1
-        self._synced()
+        self._sync()
         if self._is_synced and self._commit_count == _CHECKPOINT_AFTER:
             with self._manifest.open("rb") as manifest:
                 os.fsync(manifest.fileno())

@@ -15,7 +15,16 @@ from rig.analysis.advice.candidates import Piece
 from rig.analysis.dossiers import Keeps
 from rig.analysis.judging.outcome import Result, summarise
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from tests.unit.samples import SECOND_NS, controls_that_fire, durable, matrix, measured, sqlite, verdict
+from tests.unit.samples import (
+    SECOND_NS,
+    changed,
+    controls_that_fire,
+    durable,
+    matrix,
+    measured_scenario,
+    sqlite,
+    verdict,
+)
 
 FAULTS = ("powercut", "torn")
 EXPOSURE_MIN = 3
@@ -29,9 +38,9 @@ def pieces_of(scenarios: Sequence[MeasuredScenario], run: str = "runs/a") -> lis
 
 
 def of_both(settings: Mapping[str, str], lost: int = 0, speed: int = 100, count: int = 9) -> list[MeasuredScenario]:
-    """A setting under both faults, with this many file contents, one of which lost so many."""
+    """A setting under both faults, with this many file contents; in one the last transactions are lost."""
     rows = durable(count - bool(lost)) + ([verdict(VerdictKind.LOST_SUFFIX, lost, "lost")] if lost else [])
-    return [measured(settings, rows, fault, busy_virtual_ns=40 * SECOND_NS // speed) for fault in FAULTS]
+    return [measured_scenario(settings, rows, fault, busy_virtual_ns=40 * SECOND_NS // speed) for fault in FAULTS]
 
 
 def controls() -> list[MeasuredScenario]:
@@ -63,7 +72,7 @@ def runs(draw: st.DrawFn) -> list[Piece]:
                     more = draw(st.sampled_from([0] * 7 + [1]))
                     speed = draw(st.sampled_from([100, 101, 200, 400]))
                     scenarios.append(
-                        measured(
+                        measured_scenario(
                             settings,
                             rows,
                             fault,
@@ -97,10 +106,10 @@ def admissible(found: Sequence[Piece], wished: Wishes) -> dict[str, float]:
 def _is_proven(own: Sequence[Piece], fault: str, wished: Wishes) -> bool:
     rows = [one.row for one in own if one.row.outcome.scenario.fault == fault]
     kept = [one for one in rows if one.judgement.result is Result.KEPT]
-    return any(len({v.files for v in _judged(one.outcome.scenario)}) >= (wished.exposure_min or 0) for one in kept)
+    return any(len({v.files for v in _verdicts(one.outcome.measured)}) >= (wished.exposure_min or 0) for one in kept)
 
 
-def _judged(scenario: MeasuredScenario) -> list[Verdict]:
+def _verdicts(scenario: MeasuredScenario) -> list[Verdict]:
     return [one for one in scenario.verdicts if not one.kind.is_infrastructure]
 
 
@@ -112,7 +121,7 @@ def _is_against(piece: Piece, wished: Wishes) -> bool:
         return True
     if zero and promise.keeps is not Keeps.NOTHING_LOST:
         return True
-    for one in piece.row.outcome.scenario.verdicts:
+    for one in piece.row.outcome.measured.verdicts:
         if one.kind is VerdictKind.HANG:
             continue
         if one.kind is VerdictKind.TORN:
@@ -161,12 +170,12 @@ def test_the_unbeaten_are_those_that_no_other_is_better_than(found: list[Piece],
         assert (one in advice.unbeaten) is (not better)
 
 
-def advised(scenarios: Sequence[MeasuredScenario], wished: Wishes = NOTHING_LOST) -> Advice:
+def advice_on(scenarios: Sequence[MeasuredScenario], wished: Wishes = NOTHING_LOST) -> Advice:
     return advise(pieces_of(scenarios), wished, FAULTS)
 
 
 def test_the_fastest_that_loses_nothing_is_advised_and_the_next_faster_is_told() -> None:
-    advice = advised([*controls(), *of_both(WAL_FULL), *of_both(WAL_NORMAL, lost=7, speed=300)])
+    advice = advice_on([*controls(), *of_both(WAL_FULL), *of_both(WAL_NORMAL, lost=7, speed=300)])
     assert advice.best is not None
     assert advice.next_faster is not None
     assert ("wal_full", "wal_normal") == (advice.best.name, advice.next_faster.candidate.name)
@@ -177,10 +186,12 @@ def test_the_fastest_that_loses_nothing_is_advised_and_the_next_faster_is_told()
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_control_that_did_not_fire_leaves_nothing_to_advise(fault: str) -> None:
     blind = [
-        replace(one, verdicts=tuple(durable(5))) if one.fault == fault and one.settings == sqlite("wal", "off") else one
+        replace(one, verdicts=tuple(durable(5)))
+        if one.scenario.fault == fault and one.scenario.settings == sqlite("wal", "off")
+        else one
         for one in controls()
     ]
-    advice = advised([*blind, *of_both(WAL_FULL)])
+    advice = advice_on([*blind, *of_both(WAL_FULL)])
     assert advice.best is None
     assert advice.is_refused
     (one,) = [one for one in advice.assessed if one.candidate.name == "wal_full"]
@@ -188,7 +199,7 @@ def test_a_control_that_did_not_fire_leaves_nothing_to_advise(fault: str) -> Non
 
 
 def test_a_zero_under_one_of_the_faults_alone_is_not_enough() -> None:
-    advice = advised([*controls(), *of_both(WAL_FULL)[:1]])
+    advice = advice_on([*controls(), *of_both(WAL_FULL)[:1]])
     assert advice.best is None
     assert advice.is_refused
     (one,) = [one for one in advice.assessed if one.candidate.name == "wal_full"]
@@ -197,8 +208,8 @@ def test_a_zero_under_one_of_the_faults_alone_is_not_enough() -> None:
 
 def test_fewer_file_contents_than_wished_for_are_not_enough() -> None:
     scenarios = [*controls(), *of_both(WAL_FULL, count=9)]
-    assert advised(scenarios, replace(NOTHING_LOST, exposure_min=9)).best
-    refused = advised(scenarios, replace(NOTHING_LOST, exposure_min=10))
+    assert advice_on(scenarios, replace(NOTHING_LOST, exposure_min=9)).best
+    refused = advice_on(scenarios, replace(NOTHING_LOST, exposure_min=10))
     assert refused.best is None
     assert refused.is_refused
 
@@ -217,48 +228,46 @@ def test_fewer_file_contents_than_wished_for_are_not_enough() -> None:
     ],
 )
 def test_a_wish_is_met_up_to_its_limit(wished: Wishes, is_met: bool) -> None:
-    advice = advised([*controls(), *of_both(WAL_NORMAL, lost=7)], wished)
+    advice = advice_on([*controls(), *of_both(WAL_NORMAL, lost=7)], wished)
     assert is_met is (advice.best is not None)
 
 
 def test_damage_goes_against_every_wish() -> None:
     scenarios = [*controls(), *of_both(WAL_FULL)]
-    bad = measured(WAL_NORMAL, [*durable(8), verdict(VerdictKind.CORRUPT, 0, "bad", acked=0)])
+    bad = measured_scenario(WAL_NORMAL, [*durable(8), verdict(VerdictKind.CORRUPT, 0, "bad", acked=0)])
     for wished in (Wishes(lost_max=9), Wishes(lost_s_max=9), Wishes(no_corruption=True)):
-        (one,) = [one for one in advised([*scenarios, bad], wished).assessed if one.candidate.name == "wal_normal"]
+        (one,) = [one for one in advice_on([*scenarios, bad], wished).assessed if one.candidate.name == "wal_normal"]
         assert wished.words == tuple(reason.wish for reason in one.reasons if "damaged" in reason.text)
 
 
 def test_a_zero_where_a_loss_is_documented_is_luck() -> None:
-    advice = advised([*controls(), *of_both(WAL_NORMAL)])
+    advice = advice_on([*controls(), *of_both(WAL_NORMAL)])
     assert advice.best is None
     assert not advice.is_refused, "no run could prove it"
-    assert "wal_normal" == advised([*controls(), *of_both(WAL_NORMAL)], Wishes(lost_max=1)).best.name  # type: ignore[union-attr]
+    assert "wal_normal" == advice_on([*controls(), *of_both(WAL_NORMAL)], Wishes(lost_max=1)).best.name  # type: ignore[union-attr]
 
 
 def test_what_another_workload_lost_the_setting_lost() -> None:
-    life = replace(
-        measured(WAL_FULL, [verdict(VerdictKind.CORRUPT, 0, "bad")]),
-        workload_name="life",
-        id="sqlite-ext4-wal_full.life_powercut",
+    life = changed(
+        measured_scenario(WAL_FULL, [verdict(VerdictKind.CORRUPT, 0, "bad")]),
+        workload="life",
     )
-    assert advised([*controls(), *of_both(WAL_FULL)]).best
-    assert advised([*controls(), *of_both(WAL_FULL), life]).best is None
+    assert advice_on([*controls(), *of_both(WAL_FULL)]).best
+    assert advice_on([*controls(), *of_both(WAL_FULL), life]).best is None
 
 
 def test_a_loss_of_another_workload_counts_against_a_wish_that_allows_some() -> None:
-    life = replace(
-        measured(WAL_NORMAL, [*durable(8), verdict(VerdictKind.LOST_SUFFIX, 3, "lost")]),
-        workload_name="life",
-        id="sqlite-ext4-wal_normal.life_powercut",
+    life = changed(
+        measured_scenario(WAL_NORMAL, [*durable(8), verdict(VerdictKind.LOST_SUFFIX, 3, "lost")]),
+        workload="life",
     )
     scenarios = [*controls(), *of_both(WAL_NORMAL, lost=1)]
-    assert advised(scenarios, Wishes(lost_max=2)).best
-    assert advised([*scenarios, life], Wishes(lost_max=2)).best is None
+    assert advice_on(scenarios, Wishes(lost_max=2)).best
+    assert advice_on([*scenarios, life], Wishes(lost_max=2)).best is None
 
 
 def test_another_tuning_and_another_build_are_other_candidates() -> None:
-    tuned = [replace(one, tuning={"wal_autocheckpoint": "1000"}) for one in of_both(WAL_FULL, lost=3, speed=300)]
+    tuned = [changed(one, tuning={"wal_autocheckpoint": "1000"}) for one in of_both(WAL_FULL, lost=3, speed=300)]
     own = [
         replace(one, recording=replace(one.recording, engine_version="3.7.0")) for one in of_both(WAL_FULL, speed=400)
     ]
@@ -273,13 +282,13 @@ def test_another_tuning_and_another_build_are_other_candidates() -> None:
 
 def test_of_equally_fast_settings_the_one_that_syncs_least_is_advised() -> None:
     both = [*of_both(sqlite("wal", "extra"), speed=101), *of_both(WAL_FULL, speed=100)]
-    advice = advised([*controls(), *both])
+    advice = advice_on([*controls(), *both])
     assert advice.best is not None
     assert ("wal_full", ["wal_extra"]) == (advice.best.name, [one.name for one in advice.as_fast])
 
 
 def test_the_matrix_is_advised_as_its_report_says() -> None:
-    advice = advised([one for fault in FAULTS for one in matrix(fault)])
+    advice = advice_on([one for fault in FAULTS for one in matrix(fault)])
     assert advice.best is not None
     assert "wal_full" == advice.best.name
     assert {"wal_off"} <= {one.name for one in advice.unbeaten}

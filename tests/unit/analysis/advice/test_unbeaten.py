@@ -11,7 +11,7 @@ _MERITS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
 
 
 @given(_MERITS)
-def test_whoever_is_left_out_is_beaten_by_one_that_stays_and_nobody_who_stays_is_beaten(
+def test_what_is_left_out_is_beaten_by_one_that_stays_and_nobody_who_stays_is_beaten(
     merits: list[tuple[int, int]],
 ) -> None:
     left = unbeaten(merits, lambda one: one)

@@ -10,14 +10,14 @@ from rig.analysis.documents.across import ROWS, Across, across
 from rig.analysis.documents.page import page_html
 from rig.analysis.documents.replications import replications
 from rig.speed.speeds import WHOLE, Speeds
-from tests.unit.analysis.documents.test_claim_evidence import answered
-from tests.unit.analysis.show.test_speed import measured
+from tests.unit.analysis.documents.test_claim_evidence import answer_page
+from tests.unit.analysis.show.test_speed import speeds_of
 
 ROW = Across("a", "speed", "ext3", "ext4", 16, 1.0, 4.0)
 
 
 def on(word: str, value: float, device: str = "d", load: str = WHOLE) -> Speeds:
-    found = measured({"a": [value, value, value]})
+    found = speeds_of({"a": [value, value, value]})
     virtual = {"filesystem": word, "device": device, "delays": "1 ms", "clock": "c", "qemu": "1"}
     return replace(found, virtual=virtual, arms={"a": replace(found.arms["a"], load=load)})
 
@@ -49,7 +49,7 @@ def test_the_page_shows_the_row_of_the_feed_reader() -> None:
     assert (16, 1 / 6.7) == (row.line, row.ratio)
     arms = [
         replace(
-            measured({row.arm: [value]}), experiment="S2",
+            speeds_of({row.arm: [value]}), experiment="S2",
             virtual={"filesystem": word, "device": "hdd7200", "delays": "1 ms", "clock": "c", "qemu": "1"},
         )
         for word, value in (("ext3.nobarrier", 1.0), ("ext4", 5.0))
@@ -61,7 +61,7 @@ def test_the_page_shows_the_row_of_the_feed_reader() -> None:
         )
         for one in arms
     ]  # fmt: skip
-    document = answered()
+    document = answer_page()
     page = page_html([replace(document, document=replace(document.document, id="S2"))], timed, [])
     assert "Line 16: seconds of wal-32k-full on ext3 is 0.149 of that on ext4 (1 / 6.7)." in page
     assert "Here it is 0.2, ext3.nobarrier over ext4 on the modelled disk hdd7200: apart by more than a third." in page

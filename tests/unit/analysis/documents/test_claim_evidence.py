@@ -13,13 +13,14 @@ from click.testing import CliRunner
 from rig.analysis.documents import crash, loader, speed
 from rig.analysis.documents.answer import Answer
 from rig.analysis.documents.claim import Claim, ClaimVerdict, Speed
-from rig.analysis.documents.condition import parsed
+from rig.analysis.documents.condition import parse
 from rig.analysis.documents.crash import CONTENTS_MIN, Evidence
 from rig.analysis.documents.measuring import Answered
 from rig.analysis.documents.replications import replications
 from rig.analysis.documents.table import details, headline, summary
 from rig.analysis.judging.outcome import summarise
 from rig.contract.results import MeasuredScenario, VerdictKind
+from rig.contract.scenario import WorkloadSpec
 from rig.front import cli
 from rig.speed.session import of_document
 from rig.speed.speeds import WHOLE, ArmFacts, Space, Speeds, Trial
@@ -27,7 +28,7 @@ from rig.speed.trials.disks import Disk
 from rig.speed.trials.probe import SyncProbe
 from rig.speed.trials.replication import Figure, Metric
 from tests.unit import samples
-from tests.unit.storedruns import stored
+from tests.unit.storedruns import store
 
 ARMS = {"wal": ("sqlite-ext4-wal_full_powercut",), "off": ("sqlite-ext4-wal_off_powercut",)}
 LOST, CORRUPT = VerdictKind.LOST_SUFFIX, VerdictKind.CORRUPT
@@ -76,28 +77,28 @@ def evidence(scenarios: Iterable[MeasuredScenario], run_dir: str = "") -> Eviden
 
 def run(wal: list[Any], *, controls: list[MeasuredScenario] | None = None) -> list[MeasuredScenario]:
     others = samples.controls_that_fire() if controls is None else controls
-    return [samples.measured(samples.sqlite("wal", "full"), wal), *others]
+    return [samples.measured_scenario(samples.sqlite("wal", "full"), wal), *others]
 
 
-def judged(scenarios: Iterable[MeasuredScenario], claim: Claim = OF_LOSS) -> Answer:
+def judge_claim(scenarios: Iterable[MeasuredScenario], claim: Claim = OF_LOSS) -> Answer:
     return crash.judge(claim, evidence(scenarios))
 
 
 def test_a_zero_over_enough_contents_confirms_with_its_bound() -> None:
-    answer = judged(run(samples.durable(CONTENTS_MIN)))
+    answer = judge_claim(run(samples.durable(CONTENTS_MIN)))
     assert ClaimVerdict.CONFIRMED is answer.verdict
     assert "0 of 300 contents lost up to 0 (at most 1.0 %)" == answer.seen
 
 
 def test_a_zero_over_fewer_contents_confirms_nothing_and_says_how_many() -> None:
-    answer = judged(run(samples.durable(152)))
+    answer = judge_claim(run(samples.durable(152)))
     assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "152 of 300 file contents (wal); it would be confirmed" == answer.why
 
 
 def test_the_same_contents_seen_often_count_once() -> None:
     often = [samples.verdict(state=f"e{index}", content=f"c{index % 10}") for index in range(CONTENTS_MIN)]
-    assert "10 of 300 file contents (wal)" in judged(run(often)).why
+    assert "10 of 300 file contents (wal)" in judge_claim(run(often)).why
 
 
 def test_one_counterexample_refutes_and_is_named_to_be_replayed() -> None:
@@ -113,7 +114,7 @@ def test_one_counterexample_refutes_and_is_named_to_be_replayed() -> None:
 
 def test_a_state_that_was_judged_at_several_instants_is_named_once() -> None:
     often = [samples.verdict(LOST, lost, "e7.f0") for lost in (4, 3, 2, 1)]
-    answer = judged(run([*samples.durable(3), *often, samples.verdict(LOST, 1, "e9.f0")]))
+    answer = judge_claim(run([*samples.durable(3), *often, samples.verdict(LOST, 1, "e9.f0")]))
     assert ["e7.f0", "e9.f0"] == [line.split()[3] for line in answer.replays]
 
 
@@ -129,8 +130,8 @@ def test_a_state_that_was_judged_at_several_instants_is_named_once() -> None:
 )
 def test_only_an_example_that_more_states_could_not_undo_refutes_with_few(refute: str, verdict: ClaimVerdict) -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
-    claim = replace(OF_LOSS, fires=(), confirm=(), refute=(parsed(refute),), imprecise=())
-    assert verdict is judged(run(lost), claim).verdict
+    claim = replace(OF_LOSS, fires=(), confirm=(), refute=(parse(refute),), imprecise=())
+    assert verdict is judge_claim(run(lost), claim).verdict
 
 
 @pytest.mark.parametrize(
@@ -151,37 +152,38 @@ def test_a_claim_that_something_is_lost_is_confirmed_by_few_if_more_could_not_re
     refute: str, confirm: str, verdict: ClaimVerdict
 ) -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
-    claim = replace(OF_LOSS, fires=(), confirm=(parsed(confirm),), refute=(parsed(refute),), imprecise=())
-    answer = judged(run(lost), claim)
+    claim = replace(OF_LOSS, fires=(), confirm=(parse(confirm),), refute=(parse(refute),), imprecise=())
+    answer = judge_claim(run(lost), claim)
     assert verdict is answer.verdict
     assert answer.replays
 
 
 def test_what_was_lost_is_imprecise_only_if_more_could_not_confirm_it() -> None:
     lost = [*samples.durable(3), samples.verdict(LOST, 5, "e7.f0")]
-    claim = replace(OF_LOSS, fires=(), confirm=(parsed("wal.lost_max > 7"),), refute=(parsed("wal.lost_max == 0"),))
+    claim = replace(OF_LOSS, fires=(), confirm=(parse("wal.lost_max > 7"),), refute=(parse("wal.lost_max == 0"),))
     assert (
-        ClaimVerdict.NOT_MEASURED is judged(run(lost), replace(claim, imprecise=(parsed("wal.lost_max > 0"),))).verdict
+        ClaimVerdict.NOT_MEASURED
+        is judge_claim(run(lost), replace(claim, imprecise=(parse("wal.lost_max > 0"),))).verdict
     )
-    sure = replace(claim, confirm=(parsed("wal.lost_max == 0"),), imprecise=(parsed("wal.lost_max > 0"),))
-    assert ClaimVerdict.IMPRECISE is judged(run(lost), sure).verdict
+    sure = replace(claim, confirm=(parse("wal.lost_max == 0"),), imprecise=(parse("wal.lost_max > 0"),))
+    assert ClaimVerdict.IMPRECISE is judge_claim(run(lost), sure).verdict
 
 
 def test_damage_is_no_loss_but_counts_as_a_content() -> None:
     damaged = [*samples.durable(CONTENTS_MIN - 1), samples.verdict(CORRUPT, 0, "e8")]
-    assert ClaimVerdict.IMPRECISE is judged(run(damaged)).verdict
+    assert ClaimVerdict.IMPRECISE is judge_claim(run(damaged)).verdict
 
 
 def test_a_claim_whose_control_lost_nothing_is_not_measured() -> None:
-    dead = [samples.measured(samples.sqlite(mode, "off"), samples.durable(3)) for mode in ("delete", "wal")]
-    answer = judged(run(samples.durable(CONTENTS_MIN), controls=dead))
+    dead = [samples.measured_scenario(samples.sqlite(mode, "off"), samples.durable(3)) for mode in ("delete", "wal")]
+    answer = judge_claim(run(samples.durable(CONTENTS_MIN), controls=dead))
     assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "control" in answer.why
 
 
 def test_a_scenario_that_is_missing_is_named() -> None:
-    assert "sqlite-ext4-wal_off_powercut is not in the run" == judged(run([], controls=[])).why
-    assert "sqlite-ext4-wal_full_powercut is not in the run, nor are 1 more" == judged([]).why
+    assert "sqlite-ext4-wal_off_powercut is not in the run" == judge_claim(run([], controls=[])).why
+    assert "sqlite-ext4-wal_full_powercut is not in the run, nor are 1 more" == judge_claim([]).why
     assert "no run directory" in crash.judge(OF_LOSS, Evidence()).why
 
 
@@ -191,7 +193,7 @@ def test_a_scenario_that_failed_is_named_with_its_reason() -> None:
 
 
 def test_a_scenario_whose_plan_is_damaged_is_not_said_to_be_missing(tmp_path: Path) -> None:
-    stored(tmp_path / "run", run(samples.durable(CONTENTS_MIN)))
+    store(tmp_path / "run", run(samples.durable(CONTENTS_MIN)))
     plan = tmp_path / "run" / "scenarios" / ARMS["wal"][0] / "plan.json"
     plan.write_text("{")
     answer = crash.judge(OF_LOSS, crash.evidence_of(tmp_path / "run", [ARMS["wal"][0], ARMS["off"][0]], tmp_path))
@@ -201,8 +203,8 @@ def test_a_scenario_whose_plan_is_damaged_is_not_said_to_be_missing(tmp_path: Pa
 
 def test_a_scenario_with_other_settings_than_asked_for_is_no_evidence() -> None:
     full = samples.sqlite("wal", "full")
-    strange = samples.measured(full, samples.durable(CONTENTS_MIN), read_back=samples.sqlite("wal", "normal"))
-    answer = judged([strange, *samples.controls_that_fire()])
+    strange = samples.measured_scenario(full, samples.durable(CONTENTS_MIN), read_back=samples.sqlite("wal", "normal"))
+    answer = judge_claim([strange, *samples.controls_that_fire()])
     assert "is inconclusive: synchronous=full was asked for" in answer.why
 
 
@@ -211,12 +213,12 @@ def test_a_scenario_with_other_settings_than_asked_for_is_no_evidence() -> None:
     [
         ({"tuning": {"library": "apsw==3.8.1"}}, "library=apsw==3.8.1"),
         ({"tuning": {"page_size": "512"}}, "page_size=512"),
-        ({"think_ms": 7}, "pause=7ms"),
+        ({"workload": WorkloadSpec(think_ms=7)}, "pause=7ms"),
     ],
 )
 def test_another_build_or_tuning_is_no_evidence(changes: dict[str, Any], words: str) -> None:
     full, *others = run(samples.durable(CONTENTS_MIN))
-    answer = judged([replace(full, **changes), *others])
+    answer = judge_claim([replace(full, scenario=replace(full.scenario, **changes)), *others])
     assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert f"sqlite-ext4-wal_full_powercut was measured with {words}" in answer.why
 
@@ -257,7 +259,7 @@ def test_the_last_measurement_of_an_experiment_counts() -> None:
 
 def test_a_later_measurement_of_other_arms_or_of_other_work_hides_no_earlier_one() -> None:
     first = speeds(10, 400, 100)
-    for other in (speeds(10, 1, 1, arms="wal"), loaded(speeds(10, 1, 1), "scale 0.1")):
+    for other in (speeds(10, 1, 1, arms="wal"), with_load(speeds(10, 1, 1), "scale 0.1")):
         assert ClaimVerdict.CONFIRMED is speed.judge(OF_SPEED, [first, other]).verdict
 
 
@@ -313,20 +315,20 @@ def test_a_single_virtual_run_beside_a_watched_one_decides_nothing() -> None:
     assert "1 virtual run of an arm agrees with no other: --repeats 2" == answer.why
 
 
-def loaded(found: Speeds, load: str) -> Speeds:
+def with_load(found: Speeds, load: str) -> Speeds:
     return replace(found, arms={name: replace(facts, load=load) for name, facts in found.arms.items()})
 
 
 def test_a_look_at_a_smaller_scale_or_other_transactions_are_no_measurement() -> None:
-    small = speed.judge(OF_SPEED, [loaded(speeds(10, 400, 100), "scale 0.01")])
+    small = speed.judge(OF_SPEED, [with_load(speeds(10, 400, 100), "scale 0.01")])
     assert "it is about scale 1, and what was given was measured with scale 0.01" == small.why
     claim = replace(OF_SPEED, experiment=Speed("settings", "wal", "delete"))
     found = replace(speeds(10, 400, 100, "settings"), document="")
-    rows = speed.judge(claim, [loaded(found, "10 rows, 8 writers")])
+    rows = speed.judge(claim, [with_load(found, "10 rows, 8 writers")])
     assert "it is about ledger, and what was given was measured with 10 rows, 8 writers" == rows.why
-    assert ClaimVerdict.CONFIRMED is speed.judge(claim, [loaded(found, "ledger")]).verdict
+    assert ClaimVerdict.CONFIRMED is speed.judge(claim, [with_load(found, "ledger")]).verdict
     of_rows = replace(OF_SPEED, experiment=Speed("settings", "wal", "delete", load="1 row"))
-    verdicts = [speed.judge(of_rows, [loaded(found, load)]).verdict for load in ("ledger", "1 row")]
+    verdicts = [speed.judge(of_rows, [with_load(found, load)]).verdict for load in ("ledger", "1 row")]
     assert [ClaimVerdict.NOT_MEASURED, ClaimVerdict.CONFIRMED] == verdicts
 
 
@@ -335,13 +337,13 @@ def test_the_load_of_a_whole_document_is_what_the_claims_ask_for() -> None:
     assert {WHOLE} == {facts.load for _, facts in plan.arms.values()}
 
 
-def answered() -> Answered:
+def answer_page() -> Answered:
     scenarios = run([*samples.durable(CONTENTS_MIN), samples.verdict(LOST, 1, "e1<b>")])
-    return Answered(DOCUMENT, (judged(scenarios), speed.judge(OF_SPEED, [])))
+    return Answered(DOCUMENT, (judge_claim(scenarios), speed.judge(OF_SPEED, [])))
 
 
 def test_everything_about_a_claim_can_be_read() -> None:
-    lines = details(answered().answers[0])
+    lines = details(answer_page().answers[0])
     assert "S9-1, line 3: refuted" == lines[0]
     assert "threshold   confirmed if wal.lost_max == 0 and wal.damaged == 0; refuted if wal.lost_max > 0" in lines[3]
     assert lines[-1].startswith("replay      rig replay sqlite-ext4-wal_full_powercut")
@@ -358,7 +360,7 @@ def test_a_line_of_the_summary_is_said_only_if_its_claims_came_out_so() -> None:
 
 
 def test_the_headline_counts_every_claim() -> None:
-    assert "2 claims: 1 refuted, 1 not measured." == headline(answered().answers)
+    assert "2 claims: 1 refuted, 1 not measured." == headline(answer_page().answers)
 
 
 def test_the_command_measures_one_claim_and_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

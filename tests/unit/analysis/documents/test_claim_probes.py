@@ -16,7 +16,7 @@ from rig.analysis.documents.claim import Claim, ClaimVerdict, Probe
 from rig.analysis.documents.crash import Evidence
 from rig.analysis.documents.probes import PROBES, Unmeasurable, dbbench, probe
 from rig.analysis.documents.probes.calls import VfsCall, counting
-from rig.analysis.documents.probes.databases import fill, insert, observed, opened, pragma
+from rig.analysis.documents.probes.databases import connect, connect_counting, fill, insert, pragma
 from rig.contract.errors import VmError
 
 CLAIMS = [claim for document in loader.documents() for claim in document.claims]
@@ -38,10 +38,10 @@ class Counted:
     def says(self, text: str) -> None:
         raise AssertionError(f"nothing is to be said, but: {text}")
 
-    def planned(self, count: int) -> None:
+    def expect(self, count: int) -> None:
         self.planned_count += count
 
-    def judged(self, count: int) -> None:
+    def advance(self, count: int) -> None:
         self.judged_count += count
 
 
@@ -70,7 +70,10 @@ def test_a_probe_decides_its_claims(name: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(("level", "syncs"), [("off", []), ("normal", []), ("full", ["wal"]), ("extra", ["wal"])])
 def test_the_syncs_of_a_commit_in_wal_are_the_documented_ones(level: str, syncs: list[str], folder: Path) -> None:
-    with counting() as calls, closing(observed(folder / "a.db", journal_mode="wal", synchronous=level)) as connection:
+    with (
+        counting() as calls,
+        closing(connect_counting(folder / "a.db", journal_mode="wal", synchronous=level)) as connection,
+    ):
         fill(connection, 10)
         calls.take()
         insert(connection, 1)
@@ -78,7 +81,7 @@ def test_the_syncs_of_a_commit_in_wal_are_the_documented_ones(level: str, syncs:
 
 
 def test_the_syncs_of_a_commit_with_delete_are_the_documented_ones_in_their_order(folder: Path) -> None:
-    with counting() as calls, closing(observed(folder / "a.db", synchronous="extra")) as connection:
+    with counting() as calls, closing(connect_counting(folder / "a.db", synchronous="extra")) as connection:
         fill(connection, 10)
         calls.take()
         insert(connection, 1)
@@ -90,7 +93,7 @@ def test_the_syncs_of_a_commit_with_delete_are_the_documented_ones_in_their_orde
 
 def test_written_bytes_are_those_that_the_files_got(folder: Path) -> None:
     path = folder / "a.db"
-    with counting() as calls, closing(observed(path, journal_mode="wal", wal_autocheckpoint=0)) as connection:
+    with counting() as calls, closing(connect_counting(path, journal_mode="wal", wal_autocheckpoint=0)) as connection:
         fill(connection, 1000)
         calls.take()
         before = path.with_name("a.db-wal").stat().st_size
@@ -99,18 +102,18 @@ def test_written_bytes_are_those_that_the_files_got(folder: Path) -> None:
 
 
 def test_a_connection_that_is_not_counted_leaves_no_calls(folder: Path) -> None:
-    with counting() as calls, closing(opened(folder / "a.db")) as connection:
+    with counting() as calls, closing(connect(folder / "a.db")) as connection:
         fill(connection, 10)
-        # Locks and directories are counted in the process, whoever asks for them.
+        # Locks and directories are counted in the process, no matter which code asks for them.
         assert {"lock", "sync"} >= {call.what for call in calls.seen}
         assert not [call for call in calls.seen if call.file not in {"", "directory"}]
 
 
 def test_nothing_is_counted_outside_the_block(folder: Path) -> None:
-    with counting() as calls, closing(observed(folder / "a.db")) as connection:
+    with counting() as calls, closing(connect_counting(folder / "a.db")) as connection:
         fill(connection, 10)
     assert calls.take().calls
-    with closing(observed(folder / "a.db")) as connection:
+    with closing(connect_counting(folder / "a.db")) as connection:
         insert(connection, 1)
     assert () == calls.take().calls
 
@@ -120,21 +123,21 @@ def test_what_is_raised_inside_a_call_of_the_library_is_not_lost(folder: Path, m
         def append(self, _: VfsCall) -> None:
             raise KeyboardInterrupt
 
-    def interrupted() -> None:
-        with counting() as calls, closing(observed(folder / "a.db")) as connection:
+    def interrupt() -> None:
+        with counting() as calls, closing(connect_counting(folder / "a.db")) as connection:
             monkeypatch.setattr(calls, "seen", Full())
             with pytest.raises(sqlite3.OperationalError):
                 fill(connection, 10)
 
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    with counting() as calls, closing(observed(folder / "b.db")) as connection:
+        interrupt()
+    with counting() as calls, closing(connect_counting(folder / "b.db")) as connection:
         fill(connection, 10)
         assert calls.take().calls
 
 
 def test_a_pragma_reads_back_what_it_set(folder: Path) -> None:
-    with closing(opened(folder / "a.db")) as connection:
+    with closing(connect(folder / "a.db")) as connection:
         assert "wal" == pragma(connection, "journal_mode", "wal")
         assert "wal" == pragma(connection, "journal_mode")
 
@@ -155,7 +158,7 @@ def test_a_probe_that_cannot_be_carried_out_leaves_its_claims_not_measured(
         raise error
 
     monkeypatch.setattr(measuring, "PROBES", {**PROBES, "default_mode": fails})
-    documents = measuring.chosen(loader.documents(), ["S0-1"])
+    documents = measuring.select(loader.documents(), ["S0-1"])
     ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
     assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert words in answer.why
@@ -181,7 +184,7 @@ def test_a_db_bench_that_says_it_in_another_form_leaves_its_claims_not_measured(
     (tmp_path / "db_bench").write_text(OLD_DB_BENCH)
     (tmp_path / "db_bench").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    documents = measuring.chosen(loader.documents(), [claim])
+    documents = measuring.select(loader.documents(), [claim])
     ((answer,),) = [one.answers for one in measuring.measure(documents, Evidence(), [], Counted(), no_guest)]
     assert ClaimVerdict.NOT_MEASURED is answer.verdict
     assert "or in another form" in answer.why
@@ -201,7 +204,7 @@ def test_a_probe_runs_once_for_all_its_claims_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     counted = Counted()
-    documents = measuring.chosen(loader.documents(), ["S1-5", "S1-6", "S1-7"])
+    documents = measuring.select(loader.documents(), ["S1-5", "S1-6", "S1-7"])
     (answered,) = measuring.measure(documents, Evidence(), [], counted, no_guest)
     assert (1, 1) == (counted.planned_count, counted.judged_count)
     assert [ClaimVerdict.CONFIRMED] * 3 == [one.verdict for one in answered.answers]
@@ -209,7 +212,7 @@ def test_a_probe_runs_once_for_all_its_claims_and_leaves_nothing(
 
 
 def test_a_machine_that_is_lost_leaves_its_claims_not_measured() -> None:
-    documents = measuring.chosen(loader.documents(), ["S3-7", "S3-10", "S3-11"])
+    documents = measuring.select(loader.documents(), ["S3-7", "S3-10", "S3-11"])
     counted = Counted()
     (answered,) = measuring.measure(documents, Evidence(), [], counted, no_guest)
     assert (2, 2) == (counted.planned_count, counted.judged_count)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from rig.analysis.documents import claim as claims
 from rig.analysis.documents import loader
-from rig.analysis.documents.answer import decide, filled
+from rig.analysis.documents.answer import decide, fill
 from rig.analysis.documents.claim import Claim, ClaimVerdict, GuestProbe, Probe, Scenarios
-from rig.analysis.documents.condition import Condition, parsed
+from rig.analysis.documents.condition import Condition, parse
 from rig.analysis.documents.guestprobes import btrfs
 from rig.analysis.documents.guestprobes import sqlite as hosts
-from rig.analysis.documents.measuring import chosen
+from rig.analysis.documents.measuring import select
 from rig.analysis.documents.probes import PROBES
 from rig.contract.errors import UsageError
 from rig.planning import matrix
@@ -65,12 +65,12 @@ VALUES = st.one_of(
 )
 
 
-def loaded(text: str) -> claims.Document:
+def load(text: str) -> claims.Document:
     return loader.document_of(text, "S9.toml", {"wal": ("a", "b")})
 
 
-def one(text: str = GOOD) -> Claim:
-    return loaded(text).claims[0]
+def claim_of(text: str = GOOD) -> Claim:
+    return load(text).claims[0]
 
 
 def test_every_claim_of_the_shared_list_is_there_exactly_once_and_in_order() -> None:
@@ -100,7 +100,7 @@ def test_claims_about_loss_name_only_figures_and_arms_that_there_are(claim: Clai
     arms = {**claim.experiment.arms, **claim.experiment.controls}
     names = {"states", "contents", "lost_max", "losing", "losing_bound", "damaged", "damaged_bound", "harmed"}
     figures: dict[str, Any] = {f"{arm}.{name}": 1 for arm in arms for name in (*names, "flush_per_tx")}
-    filled(claim.seen + claim.truth, figures)
+    fill(claim.seen + claim.truth, figures)
     conditions = (*claim.fires, *claim.confirm, *claim.refute, *claim.imprecise)
     assert {name for condition in conditions for name in condition.names} <= set(figures)
 
@@ -114,7 +114,7 @@ def test_a_claim_can_be_read_without_its_document() -> None:
 
 
 def test_the_example_is_a_whole_claim() -> None:
-    claim = one()
+    claim = claim_of()
     assert Probe("wetness") == claim.experiment
     assert (Condition("water", "==", 0),) == claim.confirm
     assert "confirmed if water == 0; refuted if water > 0" == claim.threshold
@@ -123,19 +123,19 @@ def test_the_example_is_a_whole_claim() -> None:
 @given(NAMES, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), VALUES)
 def test_a_condition_that_is_written_down_reads_back_as_itself(name: str, operator: str, value: Any) -> None:
     made = Condition(name, "==" if isinstance(value, str | bool) else operator, value)
-    assert made == parsed(made.text)
+    assert made == parse(made.text)
 
 
 @given(NAMES, NAMES, st.integers(1, 9))
 def test_a_condition_on_two_figures_reads_back_as_itself(name: str, other: str, factor: int) -> None:
     made = Condition(name, "<", other=other, factor=factor)
-    assert made == parsed(made.text)
+    assert made == parse(made.text)
 
 
 @given(st.text(max_size=30))
 def test_a_condition_that_is_none_is_refused_and_never_guessed(text: str) -> None:
     try:
-        found = parsed(text)
+        found = parse(text)
     except UsageError:
         return
     assert re.match(r"[a-z]", text)
@@ -145,15 +145,15 @@ def test_a_condition_that_is_none_is_refused_and_never_guessed(text: str) -> Non
 @given(st.integers(-5, 5), st.integers(-5, 5), st.integers(-3, 3))
 def test_a_condition_holds_when_arithmetic_says_so(left: int, right: int, factor: int) -> None:
     figures = {"a": left, "b": right}
-    assert (left <= factor * right) is parsed(f"a <= {factor} * b").holds(figures)
-    assert (left == right) is parsed(f"a == {right}").holds(figures)
-    assert (left > right) is parsed("a > b").holds(figures)
+    assert (left <= factor * right) is parse(f"a <= {factor} * b").holds(figures)
+    assert (left == right) is parse(f"a == {right}").holds(figures)
+    assert (left > right) is parse("a > b").holds(figures)
 
 
 @pytest.mark.parametrize("figures", [{}, {"a": None}, {"a": "word"}])
 def test_a_condition_on_a_figure_that_there_is_not_is_neither_met_nor_missed(figures: dict[str, Any]) -> None:
     with pytest.raises(KeyError, match="a"):
-        parsed("a < 1").holds(figures)
+        parse("a < 1").holds(figures)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_condition_on_a_figure_that_there_is_not_is_neither_met_nor_missed(fig
 def test_a_mistake_is_named_with_file_claim_and_key(old: str, new: str, words: str) -> None:
     assert old in GOOD
     with pytest.raises(UsageError) as caught:
-        loaded(GOOD.replace(old, new))
+        load(GOOD.replace(old, new))
     assert str(caught.value).startswith("S9.toml")
     # An id that is wrong itself is named by its place.
     assert words in str(caught.value).replace("claim 1", "S9-1")
@@ -202,14 +202,14 @@ def test_a_value_of_another_kind_is_refused_by_its_key(key: str, value: Any) -> 
     written = str(value).lower()
     broken = re.sub(rf"(?m)^{key} = .*$", f"{key} = {written}", GOOD, count=2 if key == "id" else 1)
     with pytest.raises(UsageError, match=r"S9\.toml.*") as caught:
-        loaded(broken)
+        load(broken)
     assert key in str(caught.value)
 
 
 def test_two_claims_of_one_id_are_refused() -> None:
     second = GOOD[GOOD.index("[[claim]]") : GOOD.index("[[summary]]")]
     with pytest.raises(UsageError, match=r"S9\.toml, S9-1: this id occurs 2 times"):
-        loaded(GOOD.replace("[[summary]]", f"{second}[[summary]]", 1))
+        load(GOOD.replace("[[summary]]", f"{second}[[summary]]", 1))
 
 
 @pytest.mark.parametrize(
@@ -227,28 +227,28 @@ def test_two_claims_of_one_id_are_refused() -> None:
 def test_a_verdict_follows_from_the_thresholds_and_there_is_none_without_the_control(
     figures: dict[str, Any], verdict: ClaimVerdict
 ) -> None:
-    answer = decide(one(), figures)
+    answer = decide(claim_of(), figures)
     assert verdict is answer.verdict
     assert bool(answer.why) is (verdict is ClaimVerdict.NOT_MEASURED)
 
 
 def test_what_is_true_instead_stands_beside_a_refutation_with_its_figure() -> None:
-    answer = decide(one(), {"sand": 0, "water": 2.5})
+    answer = decide(claim_of(), {"sand": 0, "water": 2.5})
     assert ("it is wet: 2.5", "water is 2.5, sand 0") == (answer.truth, answer.seen)
-    assert "" == decide(one(), {"sand": 0, "water": 0}).truth
+    assert "" == decide(claim_of(), {"sand": 0, "water": 0}).truth
 
 
 def test_a_control_that_did_not_fire_is_named_with_what_was_seen() -> None:
-    answer = decide(one(), {"sand": 1, "water": 2})
+    answer = decide(claim_of(), {"sand": 1, "water": 2})
     assert "its control did not fire (sand must be dry): sand is 1" == answer.why
 
 
 def test_claims_are_chosen_by_id_and_by_document() -> None:
-    assert ["S1-16"] == [each.id for found in chosen(DOCUMENTS, ["S1-16"]) for each in found.claims]
-    assert 12 == len(chosen(DOCUMENTS, ["S2"])[0].claims)
-    assert 89 == sum(len(found.claims) for found in chosen(DOCUMENTS, []))
+    assert ["S1-16"] == [each.id for found in select(DOCUMENTS, ["S1-16"]) for each in found.claims]
+    assert 12 == len(select(DOCUMENTS, ["S2"])[0].claims)
+    assert 89 == sum(len(found.claims) for found in select(DOCUMENTS, []))
     with pytest.raises(UsageError, match=r"unknown claim 'S7-1'; there are: S0-1 to S0-25"):
-        chosen(DOCUMENTS, ["S7-1"])
+        select(DOCUMENTS, ["S7-1"])
 
 
 def test_files_of_one_folder_have_ids_of_their_own(tmp_path: Path) -> None:
@@ -260,5 +260,5 @@ def test_files_of_one_folder_have_ids_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_claim_that_only_refutes_is_never_confirmed() -> None:
-    claim = replace(one(), confirm=())
+    claim = replace(claim_of(), confirm=())
     assert ClaimVerdict.NOT_MEASURED is decide(claim, {"sand": 0, "water": 0}).verdict

@@ -9,23 +9,23 @@ import pytest
 from rig.analysis.documents.replications import replications, s3
 from rig.analysis.show.speedtable import print_speeds
 from rig.contract.errors import UsageError
-from rig.engines import named
+from rig.engines import engine_named
 from rig.front.terminal import standard_output
 from rig.front.verbs.speed import _of_document
 from rig.speed import session
 from rig.speed.trials.replication import NEEDED_BYTES_MIN, Metric, Replication
 from rig.speed.trials.trial import TrialOrders
-from tests.unit.analysis.show.test_speed import measured
+from tests.unit.analysis.show.test_speed import speeds_of
 
 BESIDE = replace(s3.REPLICATION, engine="lmdb", arms=("another",), bases={}, figures=(), absent={"a row": "no figure"})
 
 
-def planned(first: Replication, second: Replication, scale: float = 1.0) -> session.SpeedPlan:
+def plan_of(first: Replication, second: Replication, scale: float = 1.0) -> session.SpeedPlan:
     return session.of_document([first, second], 7, scale)
 
 
 def test_the_arms_of_all_are_measured_each_by_its_own_engine_and_compared_with_its_own_base() -> None:
-    plan = planned(s3.REPLICATION, BESIDE)
+    plan = plan_of(s3.REPLICATION, BESIDE)
     assert [*s3.REPLICATION.arms, "another"] == list(plan.arms)
     orders, facts = plan.arms["another"]
     assert ("rig.engines.lmdb", "lmdb", "another") == (orders.engine_module, facts.engine, facts.base)
@@ -37,9 +37,9 @@ def test_the_arms_of_all_are_measured_each_by_its_own_engine_and_compared_with_i
 
 def test_a_metric_that_only_one_has_is_shown_for_its_arms_alone(capsys: pytest.CaptureFixture[str]) -> None:
     more = Metric("more", "x more", more_is_better=True)
-    plan = planned(s3.REPLICATION, replace(BESIDE, metrics=(*BESIDE.metrics, more)))
+    plan = plan_of(s3.REPLICATION, replace(BESIDE, metrics=(*BESIDE.metrics, more)))
     assert [*s3.REPLICATION.metrics, more] == list(plan.metrics)
-    found = measured({"slow": [10, 11], "fast": [30, 33]})
+    found = speeds_of({"slow": [10, 11], "fast": [30, 33]})
     trials = [replace(one, metrics={**one.metrics, "more": 77.7}) if one.arm == "fast" else one for one in found.trials]
     print_speeds(replace(found, metrics=[*found.metrics, more], trials=trials), standard_output())
     (fast,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fast") and "77.7" in line]
@@ -62,12 +62,12 @@ def test_a_metric_that_only_one_has_is_shown_for_its_arms_alone(capsys: pytest.C
 )
 def test_workloads_that_contradict_each_other_are_not_measured(second: Replication, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        planned(s3.REPLICATION, second)
+        plan_of(s3.REPLICATION, second)
 
 
 def test_a_smaller_scale_needs_less_space_but_never_none() -> None:
     large = replace(BESIDE, needed_bytes=16 * NEEDED_BYTES_MIN)
-    found = [planned(s3.REPLICATION, large, scale).needed_bytes for scale in (1.0, 0.5, 0.001)]
+    found = [plan_of(s3.REPLICATION, large, scale).needed_bytes for scale in (1.0, 0.5, 0.001)]
     assert [16 * NEEDED_BYTES_MIN, 8 * NEEDED_BYTES_MIN, NEEDED_BYTES_MIN] == found
 
 
@@ -86,13 +86,13 @@ def test_every_document_can_be_measured_with_its_own_figures_first() -> None:
 def test_an_arm_is_carried_out_by_its_own_workload() -> None:
     for one in replications():
         module = one.carry_out.__module__
-        assert one is TrialOrders(named(one.engine).module, 1, {}, workload=module, arm=one.arms[0]).replication
+        assert one is TrialOrders(engine_named(one.engine).module, 1, {}, workload=module, arm=one.arms[0]).replication
 
 
 def test_chosen_arms_bring_along_those_that_they_are_compared_with() -> None:
-    plan = session.narrowed(_of_document("S4", 1, 1.0), ["fillrandom-wal", "leveldb-fills*"])
+    plan = session.narrow(_of_document("S4", 1, 1.0), ["fillrandom-wal", "leveldb-fills*"])
     # The base of one may be compared with another.
     assert ["fillseq-nowal", "fillrandom-nowal", "fillrandom-wal", "leveldb-fillseq"] == list(plan.arms)
     assert all(facts.base in plan.arms for _, facts in plan.arms.values())
     with pytest.raises(UsageError, match="S4 has no arm 'fillwal'; it has: fillseq-nowal, "):
-        session.narrowed(_of_document("S4", 1, 1.0), ["fill*", "fillwal"])
+        session.narrow(_of_document("S4", 1, 1.0), ["fill*", "fillwal"])

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from rig.analysis.documents.replications import replications, s0, s1, s2, s3
-from rig.analysis.judging.speed import compared
+from rig.analysis.judging.speed import figure_comparisons
 from rig.front import cli
 from rig.speed import session
 from rig.speed.ondisk import on_disk
 from rig.speed.trials.replication import ArmTask, Replication
-from rig.speed.trials.stopwatch import TrialStopwatch
+from rig.speed.trials.stopwatch import Stopwatch
 
 REPLICATIONS = {replication.name: replication for replication in replications() if replication.engine == "sqlite"}
 SCALE = 0.02
@@ -29,13 +29,13 @@ ARMS = [(name, arm) for name, replication in REPLICATIONS.items() for arm in rep
 class Silent:
     def says(self, text: str) -> None: ...
 
-    def planned(self, cut_count: int) -> None: ...
+    def expect(self, cut_count: int) -> None: ...
 
-    def judged(self, cut_count: int) -> None: ...
+    def advance(self, cut_count: int) -> None: ...
 
 
-def carried_out(folder: Path, replication: Replication, arm: str, scale: float = SCALE) -> dict[str, Any]:
-    watch = TrialStopwatch(folder, [])
+def carry_out(folder: Path, replication: Replication, arm: str, scale: float = SCALE) -> dict[str, Any]:
+    watch = Stopwatch(folder, [])
     replication.carry_out(ArmTask(arm, str(folder), 1, scale), watch)
     return watch.facts
 
@@ -43,13 +43,13 @@ def carried_out(folder: Path, replication: Replication, arm: str, scale: float =
 @pytest.mark.parametrize(("name", "arm"), ARMS)
 def test_every_arm_counts_its_metrics_and_reads_back_what_it_is_called(tmp_path: Path, name: str, arm: str) -> None:
     replication = REPLICATIONS[name]
-    if why := replication.hindrance(arm, str(tmp_path)):
-        # Few file systems can do without copy on write. What is said to be missing must really be.
+    if why := replication.obstacle(arm, str(tmp_path)):
+        # Few file systems can do without copy on write. What a test calls missing must really be missing.
         assert "this file system does not know the attribute" in why
         with pytest.raises(OSError, match=r".*"):
-            carried_out(tmp_path, replication, arm)
+            carry_out(tmp_path, replication, arm)
         return
-    facts = carried_out(tmp_path, replication, arm)
+    facts = carry_out(tmp_path, replication, arm)
     counts = facts["counts"]
     assert {metric.name for metric in replication.metrics} <= set(counts)
     assert counts["transactions"] == len(facts["latencies_ns"]) > 0
@@ -67,7 +67,7 @@ def test_a_page_size_after_wal_has_no_effect_and_before_it_has() -> None:
 
 @pytest.mark.parametrize(("arm", "size"), [("wal-32k-full", "32768"), ("wal-first-32k-full", "4096")])
 def test_the_order_of_the_pragmas_decides_the_size_of_pages(tmp_path: Path, arm: str, size: str) -> None:
-    assert size == carried_out(tmp_path, s2.REPLICATION, arm)["read_back"]["page_size"]
+    assert size == carry_out(tmp_path, s2.REPLICATION, arm)["read_back"]["page_size"]
 
 
 def test_an_error_that_the_script_drops_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,13 +89,13 @@ def test_an_error_that_the_script_drops_is_counted(tmp_path: Path, monkeypatch: 
 
 
 def test_reads_of_rows_that_are_not_there_are_counted(tmp_path: Path) -> None:
-    verbatim = carried_out(tmp_path / _made(tmp_path, "a"), s0.REPLICATION, "verbatim-wal")["counts"]
+    verbatim = carry_out(tmp_path / _make(tmp_path, "a"), s0.REPLICATION, "verbatim-wal")["counts"]
     assert verbatim["reads that found no row"] > 0
-    honest = carried_out(tmp_path / _made(tmp_path, "b"), s0.REPLICATION, "honest-wal_full", 0.1)["counts"]
+    honest = carry_out(tmp_path / _make(tmp_path, "b"), s0.REPLICATION, "honest-wal_full", 0.1)["counts"]
     assert (0, 0) == (honest["reads that found no row"], honest["rows acknowledged and not in the table"])
 
 
-def _made(folder: Path, name: str) -> str:
+def _make(folder: Path, name: str) -> str:
     (folder / name).mkdir()
     return name
 
@@ -110,7 +110,7 @@ def test_only_an_error_that_says_busy_is_tried_again() -> None:
 
 
 def test_three_processes_insert_all_rows_and_leave_a_closed_database(tmp_path: Path) -> None:
-    facts = carried_out(tmp_path, s3.REPLICATION, "wal")
+    facts = carry_out(tmp_path, s3.REPLICATION, "wal")
     connection = sqlite3.connect(tmp_path / "test.db")
     (count,) = connection.execute("SELECT count(*) FROM result").fetchone()
     connection.close()
@@ -119,9 +119,9 @@ def test_three_processes_insert_all_rows_and_leave_a_closed_database(tmp_path: P
 
 
 def test_an_attribute_that_a_file_system_ignores_or_refuses_leaves_its_arm_out(tmp_path: Path) -> None:
-    assert "" == s3.hindrance("wal", str(tmp_path))
+    assert "" == s3.obstacle("wal", str(tmp_path))
     for arm in ("wal-nocow", "wal-nocompress"):
-        why = s3.hindrance(arm, str(tmp_path))
+        why = s3.obstacle(arm, str(tmp_path))
         assert not why or arm.partition("-")[2] in why
     assert [] == list(tmp_path.iterdir())
 
@@ -139,7 +139,7 @@ def test_figures_name_arms_that_exist_and_ratios_that_their_values_have() -> Non
 
 
 def test_the_size_of_the_table_is_that_of_the_arm(tmp_path: Path) -> None:
-    carried_out(tmp_path, s1.REPLICATION, "wal_off, 1000 rows", 0.1)
+    carry_out(tmp_path, s1.REPLICATION, "wal_off, 1000 rows", 0.1)
     connection = sqlite3.connect(tmp_path / "test.db")
     (count,) = connection.execute("SELECT count(*) FROM sample").fetchone()
     connection.close()
@@ -151,7 +151,7 @@ def test_a_document_is_measured_beside_its_own_ratios(tmp_path: Path) -> None:
     with on_disk(tmp_path, plan.needed_bytes) as bench:
         found = session.measure(plan, bench, 2, 1, Silent())
     assert "003_4d9a875d495f2087.txt" == found.document
-    lines = {one.figure.line for one in compared(found)}
+    lines = {one.figure.line for one in figure_comparisons(found)}
     assert 50 in lines
     assert {"delete-nocow", "wal-nocow"} & set(found.absent) or {42, 58} <= lines
 

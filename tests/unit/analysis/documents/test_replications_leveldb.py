@@ -15,7 +15,7 @@ from rig.analysis.documents.replications import s4_leveldb
 from rig.contract.errors import EngineError
 from rig.engines.leveldb import accounts
 from rig.speed.trials.replication import ArmTask
-from rig.speed.trials.stopwatch import TrialStopwatch
+from rig.speed.trials.stopwatch import Stopwatch
 
 LEVELDB = s4_leveldb.REPLICATION
 SCALE = 0.01
@@ -24,17 +24,17 @@ LEVELS = range(7)
 
 
 def is_missing(arm: str, folder: Path) -> bool:
-    """Whether the binding has no wheel for this Python; what is said to be missing must really be."""
-    why = LEVELDB.hindrance(arm, str(folder))
+    """Whether the binding has no wheel for this Python; what a test calls missing must really be missing."""
+    why = LEVELDB.obstacle(arm, str(folder))
     assert bool(why) is (importlib.util.find_spec("plyvel") is None)
     if why:
         with pytest.raises(ModuleNotFoundError):
-            LEVELDB.carry_out(ArmTask(arm, str(folder), 1, SCALE), TrialStopwatch(folder, []))
+            LEVELDB.carry_out(ArmTask(arm, str(folder), 1, SCALE), Stopwatch(folder, []))
     return bool(why)
 
 
-def carried_out(folder: Path, arm: str) -> dict[str, Any]:
-    watch = TrialStopwatch(folder, [])
+def carry_out(folder: Path, arm: str) -> dict[str, Any]:
+    watch = Stopwatch(folder, [])
     LEVELDB.carry_out(ArmTask(arm, str(folder), 1, SCALE), watch)
     return watch.facts
 
@@ -43,12 +43,12 @@ def carried_out(folder: Path, arm: str) -> dict[str, Any]:
 def test_every_arm_counts_its_metrics_with_a_log(tmp_path: Path, arm: str) -> None:
     if is_missing(arm, tmp_path):
         return
-    facts = carried_out(tmp_path, arm)
+    facts = carry_out(tmp_path, arm)
     counts = facts["counts"]
     assert {metric.name for metric in LEVELDB.metrics} <= set(counts)
     assert (RECORDS, RECORDS * 116) == (counts["transactions"], counts["user_bytes"])
     logged = counts["write_amplification"] - counts["write amplification without the log"]
-    # A record has 3 bytes beside its key and value, a batch 12, and its record in the log 7.
+    # A record has 3 bytes more than its key and value, a batch 12, and its record in the log 7.
     assert pytest.approx((119.19 if "batch100" in arm else 138) / 116, abs=0.001) == logged
     # Compactions that reads bring about drop what was overwritten.
     assert 0.3 < counts["space_amplification"] < 0.7
@@ -62,7 +62,7 @@ def test_the_bytes_by_the_info_log_are_those_of_the_tables_and_of_the_property(t
         return
     import plyvel
 
-    counts = carried_out(tmp_path, "leveldb-fillrandom")["counts"]
+    counts = carry_out(tmp_path, "leveldb-fillrandom")["counts"]
     tables = list((tmp_path / "db").glob("*.ldb"))
     assert sum(path.stat().st_size for path in tables) == round(counts["space_amplification"] * counts["user_bytes"])
     # Compactions, and a second opinion, in whole MB for each level.

@@ -15,7 +15,7 @@ from rig.analysis.documents.replications import dbbench, fills, s4_dbbench, s4_r
 from rig.contract.errors import EngineError
 from rig.front import cli
 from rig.speed.trials.replication import ArmTask, Replication
-from rig.speed.trials.stopwatch import TrialStopwatch
+from rig.speed.trials.stopwatch import Stopwatch
 
 # Needs db_bench.
 pytestmark = pytest.mark.slow
@@ -25,9 +25,9 @@ SCALE = 0.01
 RECORDS = 10_000
 
 
-def carried_out(folder: Path, replication: Replication, arm: str) -> dict[str, Any]:
-    assert "" == replication.hindrance(arm, str(folder))
-    watch = TrialStopwatch(folder, [])
+def carry_out(folder: Path, replication: Replication, arm: str) -> dict[str, Any]:
+    assert "" == replication.obstacle(arm, str(folder))
+    watch = Stopwatch(folder, [])
     replication.carry_out(ArmTask(arm, str(folder), 1, SCALE), watch)
     return watch.facts
 
@@ -37,7 +37,7 @@ def of_arms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     """Carry out all arms at once: db_bench waits five seconds before it looks whether anything is compacted."""
 
     def carried(arm: str) -> dict[str, Any]:
-        return carried_out(tmp_path_factory.mktemp(arm), S4, arm)
+        return carry_out(tmp_path_factory.mktemp(arm), S4, arm)
 
     with ThreadPoolExecutor(len(S4.arms)) as pool:
         return dict(zip(S4.arms, pool.map(carried, S4.arms), strict=True))
@@ -53,8 +53,8 @@ def test_every_arm_counts_its_metrics_and_writes_a_log_only_if_it_is_to(
     assert RECORDS == counts["transactions"]
     assert RECORDS * 116 == counts["user_bytes"]
     logged = counts["write_amplification"] - counts["write amplification without the log"]
-    # A record in the log has its key, its value and a header of some 15 bytes, of which a batch shares most. How many
-    # records of several threads share one is up to the host.
+    # A record in the log has its key, its value and a header of some 15 bytes, and the records of a batch share most of
+    # it. How many records of several threads share one is up to the host.
     alone, shared = 131 / 116, 119.2 / 116
     _, log, *shape = arm.split("-")
     low, high = {"batch100": (shared, shared), "8threads": (shared, alone)}.get("".join(shape), (alone, alone))
@@ -67,17 +67,17 @@ def test_every_arm_counts_its_metrics_and_writes_a_log_only_if_it_is_to(
 
 @pytest.mark.parametrize("arm", BINDING.arms)
 def test_the_binding_writes_the_same_log_as_db_bench(tmp_path: Path, arm: str) -> None:
-    facts = carried_out(tmp_path, BINDING, arm)
+    facts = carry_out(tmp_path, BINDING, arm)
     counts, back = facts["counts"], facts["read_back"]
     assert {metric.name for metric in BINDING.metrics} <= set(counts)
     assert (RECORDS, RECORDS * 116) == (counts["transactions"], counts["user_bytes"])
     logged = counts["write_amplification"] - counts["write amplification without the log"]
     has_log = "-wal" in arm
-    # A batch has 12 bytes in the log and a record 3 beside its key and value.
+    # A batch has 12 bytes in the log and a record 3 more than its key and value.
     assert pytest.approx((119.12 if "batch100" in arm else 131) / 116 if has_log else 0) == logged
     assert ("written" if has_log else "not written") == back["wal"]
     assert str(round((64 << 20) * SCALE)) == back["write_buffer_size"]
-    # Values compress to half, as those of db_bench do.
+    # Values compress to half, as the values of db_bench do.
     assert "kSnappyCompression" == back["compression"]
     # What is in memory when the files are measured depends on how far a flush had got.
     assert 0.25 < counts["space_amplification"] < 0.8
@@ -87,7 +87,7 @@ def test_the_binding_writes_the_same_log_as_db_bench(tmp_path: Path, arm: str) -
 
 
 def test_what_is_in_memory_is_written_out_before_the_bytes_are_counted(tmp_path: Path) -> None:
-    counts = carried_out(tmp_path, BINDING, "binding-fillseq-nowal")["counts"]
+    counts = carry_out(tmp_path, BINDING, "binding-fillseq-nowal")["counts"]
     # Nothing is compacted so early, so each record is in one table.
     assert pytest.approx(counts["space_amplification"], rel=0.01) == counts["write_amplification"]
     assert list((tmp_path / "db").glob("*.sst"))

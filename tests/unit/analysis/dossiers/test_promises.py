@@ -7,7 +7,7 @@ import pytest
 from rig.analysis.dossiers import Keeps, Promise
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.judging.promises import promise_for, violates
-from rig.contract.arms import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
+from rig.contract.faultspecs import CLOCK_FAULTS, DISHONEST_FAULTS, ERROR_FAULTS, FORGETTING_FAULTS
 from rig.contract.results import VerdictKind
 from tests.unit.samples import sqlite, verdict
 

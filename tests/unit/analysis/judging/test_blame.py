@@ -10,7 +10,7 @@ from rig.analysis.judging.outcome import Result, Row, Summary, summarise
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from tests.unit.samples import durable, measured, sqlite, verdict
+from tests.unit.samples import changed, durable, measured_scenario, sqlite, verdict
 
 LOST = [verdict(VerdictKind.LOST_SUFFIX, 3, "lost"), *durable(4)]
 TOO = "its file system lost synced data without a database, too, so this may be its loss: "
@@ -18,12 +18,12 @@ NOTHING = "its file system lost nothing synced without a database: "
 
 
 def database(word: str = "xfs", fault: str = "torn", shim: str = "none") -> MeasuredScenario:
-    return replace(measured(sqlite("wal", "full"), LOST, fault, shim), filesystem=word)
+    return changed(measured_scenario(sqlite("wal", "full"), LOST, fault, shim), filesystem=word)
 
 
 def files(pattern: str, *verdicts: Verdict, word: str = "xfs", fault: str = "torn") -> MeasuredScenario:
-    found = measured({"pattern": pattern}, verdicts, fault)
-    return replace(found, engine="files", filesystem=word, id=f"files-{word}-{pattern}_{fault}")
+    found = measured_scenario({"pattern": pattern}, verdicts, fault)
+    return changed(found, engine="files", filesystem=word)
 
 
 def row_of(summary: Summary, name: str = "wal_full") -> Row:
@@ -31,26 +31,28 @@ def row_of(summary: Summary, name: str = "wal_full") -> Row:
     return row
 
 
-def said(*scenarios: MeasuredScenario) -> str:
+def blame_text(*scenarios: MeasuredScenario) -> str:
     row = row_of(summarise([database(), *scenarios], 60))
     assert row.judgement.result is Result.BROKEN, "a witness excuses nothing"
     return row.blame
 
 
 def test_without_a_witness_nothing_is_said() -> None:
-    assert said() == ""
+    assert blame_text() == ""
 
 
 def test_a_witness_that_lost_synced_data_is_named_with_its_states() -> None:
     harmed = verdict(VerdictKind.TORN, state="torn")
-    found = said(files("append-fsync", *LOST), files("create-synced", *LOST, harmed), files("link-synced", *durable(9)))
+    found = blame_text(
+        files("append-fsync", *LOST), files("create-synced", *LOST, harmed), files("link-synced", *durable(9))
+    )
 
     assert f"{TOO}files-xfs-create-synced_torn in 2 of 6 states, files-xfs-append-fsync_torn in 1 of 5 states" == found
 
 
 def test_witnesses_that_lost_nothing_are_counted_with_their_exposure() -> None:
     same = [verdict(state="one", content="same"), verdict(state="other", content="same")]
-    found = said(files("append-fsync", *durable(4)), files("create-synced", *same))
+    found = blame_text(files("append-fsync", *durable(4)), files("create-synced", *same))
 
     assert f"{NOTHING}2 scenarios, 6 states, 5 file contents" == found
 
@@ -60,28 +62,28 @@ def test_witnesses_that_lost_nothing_are_counted_with_their_exposure() -> None:
     [
         files("append-fsync", *LOST, word="ext4"),
         files("append-fsync", *LOST, fault="powercut"),
-        replace(files("append-fsync", *LOST), device="hdd7200"),
-        replace(files("append-fsync", *LOST), shim="eatmydata"),
+        changed(files("append-fsync", *LOST), device="hdd7200"),
+        changed(files("append-fsync", *LOST), shim="eatmydata"),
         # Nothing was synced, so nothing was promised; and without a state nothing was seen.
         files("append-none", *LOST),
         files("append-fsync", verdict(VerdictKind.FILESYSTEM_DAMAGE)),
         # Another database is no witness.
-        replace(database(), id="other", settings=sqlite("wal", "extra")),
+        changed(database(), settings=sqlite("wal", "extra")),
     ],
 )
 def test_what_is_elsewhere_unsynced_or_no_witness_says_nothing(other: MeasuredScenario) -> None:
-    assert said(other) == ""
+    assert blame_text(other) == ""
 
 
 def test_before_the_first_acknowledgement_no_sync_has_returned() -> None:
     early = verdict(VerdictKind.TORN, state="early", acked=0)
 
-    assert f"{NOTHING}1 scenario, 5 states, 5 file contents" == said(files("append-fsync", early, *durable(4)))
+    assert f"{NOTHING}1 scenario, 5 states, 5 file contents" == blame_text(files("append-fsync", early, *durable(4)))
 
 
 def test_many_losing_witnesses_are_cut_short() -> None:
     patterns = ("append-fsync", "create-synced", "link-synced", "unlink-synced", "truncate-fsync")
-    found = said(*(files(pattern, *LOST) for pattern in patterns))
+    found = blame_text(*(files(pattern, *LOST) for pattern in patterns))
 
     assert found.endswith("link-synced_torn in 1 of 5 states, and 2 more")
 
@@ -105,5 +107,5 @@ def test_table_and_report_say_it() -> None:
     sentence = f"{TOO}files-xfs-append-fsync_torn in 1 of 5 states"
 
     assert f"  {sentence}" in table_text(summary, 160).splitlines()
-    # In the line of the scenario, and beside its states.
+    # In the line of the scenario, and next to its states.
     assert report_html(summary, {}).count(sentence) == 2

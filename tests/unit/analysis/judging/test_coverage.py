@@ -15,15 +15,15 @@ from rig.workloads import situations
 from tests.unit import samples
 
 
-def measured(workload: str, reached: list[tuple[str, int, int]], fault: str = "powercut") -> MeasuredScenario:
+def scenario_reaching(workload: str, reached: list[tuple[str, int, int]], fault: str = "powercut") -> MeasuredScenario:
     """Five states, at the log entries 10 to 50; two met a log."""
     rows = [
         replace(samples.verdict(state=f"e{entry}", entry=entry), met=of_sqlite.LOG if entry > 30 else "")
         for entry in range(10, 60, 10)
     ]
-    made = samples.measured(samples.sqlite("wal", "full"), rows, fault)
+    made = samples.measured_scenario(samples.sqlite("wal", "full"), rows, fault)
     facts = replace(made.recording, key=f"recording of {workload}", reached=reached, skipped={"checkpoint full": 2})
-    return replace(made, id=f"{workload} {fault}", recording=facts, workload_name=workload)
+    return samples.changed(replace(made, recording=facts), workload=workload)
 
 
 def reached_of(one: coverage.Coverage, word: str) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def reached_of(one: coverage.Coverage, word: str) -> tuple[str, ...]:
 
 def test_states_are_counted_whose_instant_lies_between_the_marks() -> None:
     spilled = [(of_sqlite.SPILLED, 10, 20), (of_sqlite.SPILLED, 20, 41), ("reopen", 50, 60)]
-    (one,) = coverage.coverages(summarise([measured("ledger", []), measured("life", spilled)], 1))
+    (one,) = coverage.coverages(summarise([scenario_reaching("ledger", []), scenario_reaching("life", spilled)], 1))
     assert ("ledger", "life") == one.workloads
     assert (coverage.NEVER, "2 recorded, 3 cut") == reached_of(one, of_sqlite.SPILLED)
     # Recorded, but never cut.
@@ -46,14 +46,14 @@ def test_states_are_counted_whose_instant_lies_between_the_marks() -> None:
 
 def test_a_recording_that_two_faults_share_is_counted_once_and_its_states_twice() -> None:
     spilled = [(of_sqlite.SPILLED, 0, 100)]
-    both = [measured("life", spilled), measured("life", spilled, "torn")]
+    both = [scenario_reaching("life", spilled), scenario_reaching("life", spilled, "torn")]
     (one,) = coverage.coverages(summarise(both, 1))
     assert ("1 recorded, 10 cut",) == reached_of(one, of_sqlite.SPILLED)
     assert (("life", "checkpoint full (2)"),) == one.skipped
 
 
 def test_table_and_report_say_what_was_never_reached() -> None:
-    summary = summarise([measured("life", [(of_sqlite.SPILLED, 0, 100)])], 1)
+    summary = summarise([scenario_reaching("life", [(of_sqlite.SPILLED, 0, 100)])], 1)
     text, page = table_text(summary, 2000), report_html(summary, {})
     count = len(SPEC.situations) + len(SPEC.met) + len(situations.OF_TRANSACTIONS)
     count += len(situations.of_events(SPEC.events))
@@ -66,29 +66,43 @@ def test_table_and_report_say_what_was_never_reached() -> None:
 
 
 def test_what_nobody_looks_for_on_a_network_file_system_is_not_called_never_reached() -> None:
-    served = replace(measured("life", [("reopen", 0, 100)]), filesystem="nfs")
+    served = samples.changed(scenario_reaching("life", [("reopen", 0, 100)]), filesystem="nfs")
     (alone,) = coverage.coverages(summarise([served], 1))
     assert {(coverage.NOT_SOUGHT,)} == {reached_of(alone, word) for word in SPEC.situations}
     assert ("1 recorded, 5 cut",) == reached_of(alone, "reopen")
     count = len(alone.lines) + len(alone.met) - len(SPEC.situations)
     assert f"sqlite, life: 2 of {count} situations reached" in table_text(summarise([served], 1), 2000)
-    # Beside another file system somebody looked.
-    beside = replace(measured("life", []), id="life on a disk")
+    # On another file system somebody looked.
+    beside = scenario_reaching("life", [])
     (both,) = coverage.coverages(summarise([served, beside], 1))
     assert {(coverage.NEVER,)} == {reached_of(both, word) for word in SPEC.situations}
 
 
 def test_recordings_that_tell_nothing_of_situations_have_no_table() -> None:
-    summary = summarise([samples.measured(samples.sqlite("wal", "full"), samples.durable(3))], 1)
+    summary = summarise([samples.measured_scenario(samples.sqlite("wal", "full"), samples.durable(3))], 1)
     assert [] == coverage.coverages(summary)
     assert [] == coverage.lines(summary)
     assert "What the workloads reached" not in report_html(summary, {})
 
 
 def test_only_the_workload_that_goes_furthest_says_what_it_never_reached() -> None:
-    summary = summarise([measured("life", [(of_sqlite.SPILLED, 0, 100)]), measured("creation", [])], 1)
+    summary = summarise(
+        [scenario_reaching("life", [(of_sqlite.SPILLED, 0, 100)]), scenario_reaching("creation", [])], 1
+    )
     lines = [line for line in table_text(summary, 2000).splitlines() if "situations reached" in line]
     assert ["never" not in lines[0], "never" in lines[1]] == [True, True], lines
     assert [True, True] == [
         line.startswith(f"sqlite, {name}: ") for line, name in zip(lines, ("creation", "life"), strict=True)
     ]
+
+
+def test_the_answer_names_what_no_workload_reached() -> None:
+    every = [*situations.OF_TRANSACTIONS, *SPEC.situations, *situations.of_events(SPEC.events)]
+    life = scenario_reaching("life", [(word, 0, 100) for word in every if word != "reopen"])
+    ledger = scenario_reaching("ledger", [(of_sqlite.SPILLED, 0, 100)])
+    missing = ["reopen", *(word for word in SPEC.met if word != of_sqlite.LOG)]
+    answer = table_text(summarise([life, ledger], 1), 2000).splitlines()[-1]
+    assert answer.endswith(f" Not reached: sqlite: {', '.join(missing[:4])}, {len(missing) - 4} more.")
+    met = [replace(row, met=", ".join(SPEC.met)) for row in ledger.verdicts]
+    both = [life, replace(scenario_reaching("creation", [("reopen", 0, 100)]), verdicts=tuple(met))]
+    assert "Not reached" not in table_text(summarise(both, 1), 2000)

@@ -12,10 +12,10 @@ from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import detection_text, table_text
-from rig.contract.arms import DISHONEST_FAULTS, FORGETTING_FAULTS
+from rig.contract.faultspecs import DISHONEST_FAULTS, FORGETTING_FAULTS
 from rig.contract.results import Verdict, VerdictKind
 from rig.faults import Holds
-from tests.unit.samples import durable, measured, sqlite, verdict
+from tests.unit.samples import durable, measured_scenario, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")
 NOTICED = [VerdictKind.CORRUPT, VerdictKind.UNOPENABLE, VerdictKind.FILESYSTEM_DAMAGE]
@@ -27,13 +27,15 @@ def rows(*kinds: VerdictKind) -> list[Verdict]:
     return [verdict(kind, state=f"s{rank}") for rank, kind in enumerate(kinds)]
 
 
-def test_whoever_complains_has_detected_it_and_what_is_wrong_without_a_complaint_is_silent() -> None:
-    one = outcome(measured(WAL_FULL, rows(*NOTICED, *UNNOTICED), "bitflip"))
+def test_a_complaint_detects_and_what_is_wrong_without_a_complaint_is_silent() -> None:
+    one = outcome(measured_scenario(WAL_FULL, rows(*NOTICED, *UNNOTICED), "bitflip"))
     assert (2, 1, 4) == (one.detected_count, one.filesystem_detected_count, one.silent_count)
-    lost = outcome(measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 2), *durable(5)], "bitflip"))
+    lost = outcome(measured_scenario(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 2), *durable(5)], "bitflip"))
     assert (0, 1) == (lost.detected_count, lost.silent_count)
     trouble = outcome(
-        measured(WAL_FULL, rows(VerdictKind.HANG, VerdictKind.KERNEL_PANIC, VerdictKind.INCONCLUSIVE), "bitrot")
+        measured_scenario(
+            WAL_FULL, rows(VerdictKind.HANG, VerdictKind.KERNEL_PANIC, VerdictKind.INCONCLUSIVE), "bitrot"
+        )
     )
     assert (0, 0, 0) == (trouble.detected_count, trouble.filesystem_detected_count, trouble.silent_count)
 
@@ -41,10 +43,10 @@ def test_whoever_complains_has_detected_it_and_what_is_wrong_without_a_complaint
 @pytest.mark.parametrize("fault", DAMAGING)
 @pytest.mark.parametrize("kind", [*NOTICED, *UNNOTICED])
 def test_damage_that_reached_nothing_anywhere_is_no_result(fault: str, kind: VerdictKind) -> None:
-    blind = summarise([measured(WAL_FULL, durable(200), fault)], 5)
+    blind = summarise([measured_scenario(WAL_FULL, durable(200), fault)], 5)
     assert Result.INCONCLUSIVE is blind.rows[0].judgement.result
     assert ["reach"] == [control.name for control in blind.controls]
-    seeing = summarise([measured(WAL_FULL, [*durable(200), verdict(kind, state="bad")], fault)], 5)
+    seeing = summarise([measured_scenario(WAL_FULL, [*durable(200), verdict(kind, state="bad")], fault)], 5)
     assert Result.NOT_JUDGED is seeing.rows[0].judgement.result
     # Nobody promises anything there, so there is nothing that was kept.
     assert (Result.INCONCLUSIVE, 3) == (seeing.result, seeing.exit_code)
@@ -54,21 +56,21 @@ def test_damage_that_reached_nothing_anywhere_is_no_result(fault: str, kind: Ver
 def test_a_lying_flush_that_costs_a_full_setting_nothing_is_no_result(blind: str) -> None:
     loss = [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 1)]
     scenarios = [
-        measured(sqlite(mode, "full"), durable(9) if mode == blind else loss, "lyingflush")
+        measured_scenario(sqlite(mode, "full"), durable(9) if mode == blind else loss, "lyingflush")
         for mode in ("wal", "delete")
     ]
     assert {Result.INCONCLUSIVE} == {row.judgement.result for row in summarise(scenarios, 5).rows}
-    both = summarise([measured(sqlite(mode, "full"), loss, "lyingflush") for mode in ("wal", "delete")], 5)
+    both = summarise([measured_scenario(sqlite(mode, "full"), loss, "lyingflush") for mode in ("wal", "delete")], 5)
     assert {Result.NOT_JUDGED} == {row.judgement.result for row in both.rows}
 
 
 @pytest.mark.parametrize("fault", FORGETTING_FAULTS)
 def test_every_disk_that_forgets_has_the_settings_that_must_lose_as_controls(fault: str) -> None:
     assert ("delete_off", "wal_off") == control_settings("sqlite", fault)
-    names = [control.name for control in check_controls([outcome(measured(WAL_FULL, durable(9), fault))])]
+    names = [control.name for control in check_controls([outcome(measured_scenario(WAL_FULL, durable(9), fault))])]
     # Only faults that reorder or tear must leave damage; the others must only show that they took effect.
     more = {"powercut": ["damage"], "torn": ["damage"], "discard": ["late"], "shorn": ["garbage"]}
-    more |= {"recoverycut": ["inside"], "twodisk": ["apart"]}
+    more |= {"killcut": ["restart"], "recoverycut": ["inside"], "secondcut": ["inside"], "twodisk": ["apart"]}
     assert ["delete_off", "wal_off", *more.get(fault, [])] == names
 
 
@@ -77,9 +79,9 @@ def test_a_fault_that_leaves_something_in_a_content_proves_nothing_until_a_state
     fault: str, holds: Holds
 ) -> None:
     lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
-    controls = [measured(sqlite(mode, "off"), [lost], fault) for mode in ("delete", "wal")]
+    controls = [measured_scenario(sqlite(mode, "off"), [lost], fault) for mode in ("delete", "wal")]
     for word, fired in (("", False), (Holds.FLIP, False), (holds, True)):
-        good = measured(WAL_FULL, [*durable(9), verdict(holds=word)], fault)
+        good = measured_scenario(WAL_FULL, [*durable(9), verdict(holds=word)], fault)
         (own,) = [
             one
             for one in check_controls([outcome(one) for one in (good, *controls)])
@@ -92,15 +94,15 @@ def test_a_fault_that_leaves_something_in_a_content_proves_nothing_until_a_state
 @pytest.mark.parametrize(("apart_count", "result"), [(0, Result.INCONCLUSIVE), (1, Result.KEPT)])
 def test_two_disks_prove_nothing_until_one_was_cut_before_the_other(apart_count: int, result: Result) -> None:
     lost = verdict(VerdictKind.LOST_SUFFIX, 1, "lost")
-    controls = [measured(sqlite(mode, "off"), [lost], "twodisk") for mode in ("delete", "wal")]
-    good = measured(WAL_FULL, durable(9), "twodisk")
+    controls = [measured_scenario(sqlite(mode, "off"), [lost], "twodisk") for mode in ("delete", "wal")]
+    good = measured_scenario(WAL_FULL, durable(9), "twodisk")
     good = replace(good, plan=replace(good.plan, apart_count=apart_count))
     assert result is summarise([good, *controls], 5).result
 
 
 def test_detection_is_shown_for_dishonest_disks_only() -> None:
-    bad = measured(WAL_FULL, [*rows(*NOTICED, *UNNOTICED[:2]), *durable(9)], "bitflip")
-    good = measured(WAL_FULL, durable(9), "powercut")
+    bad = measured_scenario(WAL_FULL, [*rows(*NOTICED, *UNNOTICED[:2]), *durable(9)], "bitflip")
+    good = measured_scenario(WAL_FULL, durable(9), "powercut")
     assert ("2 / 1 / 2", "-") == (detection_text(outcome(bad)), detection_text(outcome(good)))
     assert "2 / 1 / 2" in table_text(summarise([bad], 5))
     assert "silent" not in table_text(summarise([good], 5))

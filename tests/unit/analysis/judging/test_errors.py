@@ -11,10 +11,10 @@ from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
-from rig.contract.arms import ERROR_FAULTS
+from rig.campaign.verdicts import live_verdicts
+from rig.contract.faultspecs import ERROR_FAULTS
 from rig.contract.results import LiveFinding, MeasuredScenario, VerdictKind
-from rig.planning.verdicts import live_verdicts
-from tests.unit.samples import controls_that_fire, durable, measured, sqlite
+from tests.unit.samples import controls_that_fire, durable, measured_scenario, sqlite
 
 WAL_FULL = sqlite("wal", "full")
 SEEN: LiveFinding = {
@@ -23,19 +23,26 @@ SEEN: LiveFinding = {
 
 
 def group(fault: str, *live: LiveFinding) -> list[MeasuredScenario]:
-    return [measured(WAL_FULL, durable(200), fault, live=live), *controls_that_fire(fault)]
+    return [measured_scenario(WAL_FULL, durable(200), fault, live=live), *controls_that_fire(fault)]
 
 
 @pytest.mark.parametrize("fault", ERROR_FAULTS)
 def test_a_scenario_that_promises_anything_and_saw_no_error_is_no_result_and_neither_is_its_group(fault: str) -> None:
     assert Result.KEPT is summarise(group(fault, SEEN), 5).result
     assert Result.INCONCLUSIVE is summarise(group(fault), 5).result
-    blind = measured(sqlite("delete", "full"), durable(200), fault)
+    blind = measured_scenario(sqlite("delete", "full"), durable(200), fault)
     summary = summarise([*group(fault, SEEN), blind], 5)
     assert Result.INCONCLUSIVE is summary.result
     (control,) = [control for control in summary.controls if control.name == "errors"]
     assert control.fired is False
     assert "1 seen, none by sqlite-ext4-delete_full" in control.what
+
+
+def test_a_program_that_says_which_transactions_failed_has_seen_errors() -> None:
+    fault = ERROR_FAULTS[0]
+    blind, *controls = group(fault)
+    told = replace(blind, recording=replace(blind.recording, error_count=2))
+    assert Result.KEPT is summarise([told, *controls], 5).result
 
 
 def test_settings_that_promise_nothing_need_not_see_an_error_but_somebody_must() -> None:
@@ -49,7 +56,7 @@ def test_settings_that_promise_nothing_need_not_see_an_error_but_somebody_must()
 
 @pytest.mark.parametrize("fault", ERROR_FAULTS)
 def test_without_the_settings_that_must_lose_nothing_is_kept(fault: str) -> None:
-    alone = [measured(WAL_FULL, durable(200), fault, live=(SEEN,))]
+    alone = [measured_scenario(WAL_FULL, durable(200), fault, live=(SEEN,))]
     assert Result.INCONCLUSIVE is summarise(alone, 5).result
     assert Result.INCONCLUSIVE is summarise([*alone, *controls_that_fire(fault)[:1]], 5).result
 
@@ -70,10 +77,10 @@ def test_what_is_gone_after_an_error_is_lost_although_no_power_was_cut(
 ) -> None:
     fault = ERROR_FAULTS[0]
     found = live_verdicts("", [{**SEEN, "recovered": recovered}])
-    scenarios = [measured(settings, [*durable(200), *found], fault, live=(SEEN,))]
-    others = [one for one in controls_that_fire(fault) if one.settings != settings]
+    scenarios = [measured_scenario(settings, [*durable(200), *found], fault, live=(SEEN,))]
+    others = [one for one in controls_that_fire(fault) if one.scenario.settings != settings]
     rows = summarise([*scenarios, *others], 5).rows
-    (row,) = [row for row in rows if row.outcome.scenario == scenarios[0]]
+    (row,) = [row for row in rows if row.outcome.measured == scenarios[0]]
     # The loss controls wal_off and delete_off are tested elsewhere.
     assert (result is Result.BROKEN) is (row.judgement.result is Result.BROKEN)
 
@@ -91,7 +98,10 @@ def test_a_broken_promise_comes_with_what_it_means_and_whose_work_it_is(
 ) -> None:
     for recovered in (0, 2):
         found = live_verdicts("", [{**SEEN, "recovered": recovered}])
-        scenarios = [measured(settings, [*durable(200), *found], fault, live=(SEEN,)), *controls_that_fire(fault)]
+        scenarios = [
+            measured_scenario(settings, [*durable(200), *found], fault, live=(SEEN,)),
+            *controls_that_fire(fault),
+        ]
         summary = summarise(scenarios, 5)
         assert (Result.BROKEN if recovered == 0 else Result.KEPT) is summary.result
         for text in (table_text(summary), report_html(summary, {})):
@@ -102,5 +112,5 @@ def test_a_broken_promise_comes_with_what_it_means_and_whose_work_it_is(
 def test_a_file_system_that_came_back_damaged_is_not_blamed_on_the_database() -> None:
     (found,) = live_verdicts("", [{**SEEN, "kind": "file-system-damage", "recovered": None}])
     assert VerdictKind.FILESYSTEM_DAMAGE is found.kind
-    rows = summarise([measured(WAL_FULL, [*durable(200), found], ERROR_FAULTS[0], live=(SEEN,))], 5).rows
+    rows = summarise([measured_scenario(WAL_FULL, [*durable(200), found], ERROR_FAULTS[0], live=(SEEN,))], 5).rows
     assert Result.BROKEN is not rows[0].judgement.result

@@ -20,8 +20,8 @@ from tests.unit import samples
 TRUNCATE, RESET, SAVEPOINT = KNOWN_BUGS
 
 
-def measured(version: str, settings: dict[str, str], **read_back: str) -> MeasuredScenario:
-    made = samples.measured(settings, samples.durable(3))
+def scenario_of(version: str, settings: dict[str, str], **read_back: str) -> MeasuredScenario:
+    made = samples.measured_scenario(settings, samples.durable(3))
     facts = replace(made.recording, engine_version=f"{version} 2014-01-01 abc", settings={**settings, **read_back})
     return replace(made, recording=facts)
 
@@ -49,7 +49,7 @@ def test_whatever_an_engine_calls_its_version_is_answered(version: str) -> None:
 
 
 def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> None:
-    summary = summarise([measured("3.8.5", samples.sqlite("truncate", "full"), library="so-1")], 1)
+    summary = summarise([scenario_of("3.8.5", samples.sqlite("truncate", "full"), library="so-1")], 1)
     for text in (table_text(summary, 400), report_html(summary, {})):
         assert "sqlite 3.8.5, source id 2014-01-01 abc, library so-1" in text
         assert "3.8.5 has the known bug truncate-not-synced, corrected in 3.8.7.1" in text
@@ -57,8 +57,8 @@ def test_a_run_with_an_affected_release_names_the_bug_in_table_and_report() -> N
 
 
 def test_a_bug_that_only_a_workload_can_meet_is_named_with_that_workload_alone() -> None:
-    plain = measured("3.46.1", samples.sqlite("wal", "full"))
-    summary = summarise([plain, replace(plain, id="x", workload_name="rough")], 1)
+    plain = scenario_of("3.46.1", samples.sqlite("wal", "full"))
+    summary = summarise([plain, samples.changed(plain, workload="rough")], 1)
     (line,) = known_bugs.warnings(summary)
     assert "3.46.1 has the known bug wal-savepoint, corrected in 3.50.2" in line
     assert line.endswith("it affects wal_full.rough")
@@ -75,7 +75,7 @@ def test_a_bug_that_only_a_workload_can_meet_is_named_with_that_workload_alone()
     ],
 )
 def test_a_run_that_cannot_meet_a_bug_is_not_told_of_it(version: str, settings: dict[str, str]) -> None:
-    summary = summarise([measured(version, settings)], 1)
+    summary = summarise([scenario_of(version, settings)], 1)
     assert [] == known_bugs.warnings(summary)
     assert "known bug" not in table_text(summary, 400)
     assert f"sqlite {version}, source id 2014-01-01 abc" in table_text(summary, 400)

@@ -9,7 +9,7 @@ import pytest
 from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result
 from rig.contract.results import VerdictKind
-from tests.unit.samples import durable, measured, sqlite, verdict
+from tests.unit.samples import durable, measured_scenario, sqlite, verdict
 
 GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.NOT_JUDGED: 2, Result.KEPT: 2}
 WAL_FULL = sqlite("wal", "full")
@@ -23,7 +23,7 @@ def test_losses_are_counted_over_states_that_a_prefix_explains() -> None:
         verdict(VerdictKind.TORN, 9, "c"),
         verdict(VerdictKind.HANG, 9, "d"),
     ]
-    result = outcome(measured(WAL_FULL, rows))
+    result = outcome(measured_scenario(WAL_FULL, rows))
     assert (10, 9, 9) == (result.state_count, result.database_count, result.content_count)
     assert (4, 6 / 8, {0: 6, 2: 1, 4: 1}) == (result.lost_max, result.lost_mean, result.lost_counts)
     assert result.lost_virtual_ns_max == 2_000_000_000
@@ -40,12 +40,12 @@ def test_the_share_of_instants_is_weighted_by_virtual_time() -> None:
         verdict(VerdictKind.LOST_SUFFIX, 1, "b", instant_weight_ns=100),
         verdict(VerdictKind.LOST_SUFFIX, 1, "c"),
     ]
-    result = outcome(measured(WAL_FULL, rows))
+    result = outcome(measured_scenario(WAL_FULL, rows))
     assert (2, 0.25) == (result.instant_count, result.instant_share_losing)
 
 
 def test_without_instants_busy_time_or_states_there_is_no_figure() -> None:
-    result = outcome(measured(WAL_FULL, [], busy_virtual_ns=0))
+    result = outcome(measured_scenario(WAL_FULL, [], busy_virtual_ns=0))
     assert (None, None, None, None) == (
         result.instant_share_losing,
         result.transactions_per_s,
@@ -55,7 +55,7 @@ def test_without_instants_busy_time_or_states_there_is_no_figure() -> None:
 
 
 def test_speed_and_cost_are_per_virtual_second_transaction_and_user_byte() -> None:
-    result = outcome(measured(WAL_FULL, durable(3), busy_virtual_ns=500_000_000, flush_count=60))
+    result = outcome(measured_scenario(WAL_FULL, durable(3), busy_virtual_ns=500_000_000, flush_count=60))
     assert (80, 1.5, 32) == (result.transactions_per_s, result.flush_per_transaction, result.write_amplification)
     assert 0.75 == result.fua_per_transaction
     assert result.latencies
@@ -65,19 +65,21 @@ def test_speed_and_cost_are_per_virtual_second_transaction_and_user_byte() -> No
 
 
 def test_a_recording_whose_time_is_not_its_own_has_no_latencies() -> None:
-    assert outcome(measured(WAL_FULL, durable(3), "processkill")).latencies is None
-    assert outcome(measured(WAL_FULL, durable(3))).latencies
+    assert outcome(measured_scenario(WAL_FULL, durable(3), "processkill")).latencies is None
+    assert outcome(measured_scenario(WAL_FULL, durable(3))).latencies
 
 
 def test_states_of_equal_content_are_one_content() -> None:
     rows = [verdict(VerdictKind.CORRUPT, state=str(index), content="same") for index in range(9)]
-    result = outcome(measured(WAL_FULL, rows))
+    result = outcome(measured_scenario(WAL_FULL, rows))
     assert (1, 1, 1) == (result.content_count, result.damage.count, result.damage.total)
 
 
 @pytest.mark.parametrize("kind", [VerdictKind.UNOPENABLE, VerdictKind.DIED, VerdictKind.STUCK])
 def test_a_database_of_which_nothing_can_be_read_has_lost_all_that_was_acknowledged(kind: VerdictKind) -> None:
-    seen = outcome(measured(WAL_FULL, [*durable(3), replace(verdict(kind, state="bad"), acked=7)]))
+    seen = outcome(measured_scenario(WAL_FULL, [*durable(3), replace(verdict(kind, state="bad"), acked=7)]))
     assert (7, 1) == (seen.lost_max, seen.lost_counts[7])
-    damaged = outcome(measured(WAL_FULL, [*durable(3), replace(verdict(VerdictKind.TORN, state="bad"), acked=7)]))
+    damaged = outcome(
+        measured_scenario(WAL_FULL, [*durable(3), replace(verdict(VerdictKind.TORN, state="bad"), acked=7)])
+    )
     assert 0 == damaged.lost_max

@@ -15,23 +15,24 @@ from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.protocol import SyncComparison
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
+from rig.campaign.verdicts import live_verdicts
 from rig.contract.results import LiveFinding, MeasuredScenario, Verdict, VerdictKind
 from rig.planning import matrix
-from rig.planning.verdicts import live_verdicts
 from tests.unit.engines import outside as engines
-from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, measured_scenario, sqlite, verdict
 
 WAL_FULL = sqlite("wal", "full")
 LOST = [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 2, "lost")]
 
 
 def mutant(kind: str, verdicts: Sequence[Verdict], fault: str = "powercut") -> MeasuredScenario:
-    made = measured(WAL_FULL, verdicts, fault, f"drop-{kind}")
-    return replace(made, id=f"sqlite-ext4-wal_full+drop-{kind}_{fault}")
+    return measured_scenario(WAL_FULL, verdicts, fault, f"drop-{kind}")
 
 
 def score_of(*scenarios: MeasuredScenario) -> mutations.Score:
-    (score,) = mutations.scores(summarise([measured(WAL_FULL, durable(9)), *controls_that_fire(), *scenarios], 12))
+    (score,) = mutations.scores(
+        summarise([measured_scenario(WAL_FULL, durable(9)), *controls_that_fire(), *scenarios], 12)
+    )
     return score
 
 
@@ -62,8 +63,8 @@ def test_a_mutant_that_too_little_was_seen_of_neither_survives_nor_is_noticed() 
 @pytest.mark.parametrize("verdicts", [LOST, durable(9)])
 def test_a_mutant_never_counts_against_the_engine_and_is_no_control(verdicts: list[Verdict]) -> None:
     one = mutant("wal-commit", verdicts)
-    assert (True, False) == (is_sabotaged(one), must_break(one))
-    plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
+    assert (True, False) == (is_sabotaged(one.scenario), must_break(one.scenario))
+    plain = [measured_scenario(WAL_FULL, durable(9)), *controls_that_fire()]
     with_mutant, without = summarise([*plain, one], 5), summarise(plain, 5)
     assert Result.KEPT is with_mutant.result is without.result
     assert without.controls == with_mutant.controls
@@ -86,13 +87,13 @@ def test_the_sync_of_the_end_of_a_journal_matters_also_with_an_exclusive_lock() 
 
 
 def test_what_was_noticed_though_nobody_expected_it_is_told() -> None:
-    plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
+    plain = [measured_scenario(WAL_FULL, durable(9)), *controls_that_fire()]
     told = mutations.lines(summarise([*plain, mutant("wal-checkpoint", LOST), mutant("wal-commit", LOST)], 5))
     assert ["  wal-checkpoint noticed, though not expected"] == told[1:]
 
 
 def test_the_section_is_there_only_when_mutants_are() -> None:
-    plain = [measured(WAL_FULL, durable(9)), *controls_that_fire()]
+    plain = [measured_scenario(WAL_FULL, durable(9)), *controls_that_fire()]
     with_mutant = summarise([*plain, mutant("wal-commit", durable(9))], 5)
     for shown in (table_text(with_mutant), report_html(with_mutant, {})):
         assert "wal-commit" in shown
@@ -105,7 +106,7 @@ def test_the_section_is_there_only_when_mutants_are() -> None:
 def with_syncs(
     *sequences: str, settings: dict[str, str] = WAL_FULL, verdicts: Sequence[Verdict] = ()
 ) -> MeasuredScenario:
-    made = measured(settings, verdicts or durable(9))
+    made = measured_scenario(settings, verdicts or durable(9))
     return replace(made, recording=replace(made.recording, syncs=dict.fromkeys(sequences, 3)))
 
 
@@ -168,7 +169,7 @@ def test_a_build_that_syncs_more_than_is_documented_is_noted_and_stays_green(
     assert note.startswith("a transaction syncs more than is documented: measured '")
     summary = summarise([one, *controls_that_fire()], 5)
     assert (Result.KEPT, 0) == (summary.result, summary.exit_code)
-    (row,) = [row for row in summary.rows if row.outcome.scenario == one]
+    (row,) = [row for row in summary.rows if row.outcome.measured == one]
     assert note in row.judgement.reasons
     assert f"syncs of sqlite ({row.outcome.settings_name}): {note}" in table_text(summary, 400)
     assert note in report_html(summary, {}).replace("&#39;", "'")
@@ -177,11 +178,11 @@ def test_a_build_that_syncs_more_than_is_documented_is_noted_and_stays_green(
 def test_an_engine_without_a_documented_protocol_is_measured_without_the_check_and_this_is_told(
     tmp_path: Path,
 ) -> None:
-    one = replace(with_syncs(settings={"sync": "always"}), engine="bare", id="bare-ext4-always_powercut")
+    one = changed(with_syncs(settings={"sync": "always"}), engine="bare")
     # A stored run may be of an engine that is not installed.
     assert SyncComparison() == protocol.compare(one)
     engines.write(tmp_path, "bare", without=("syncs",))
-    with engines.installed(tmp_path):
+    with engines.install(tmp_path):
         assert SyncComparison(note=protocol.NOT_COMPARED) == protocol.compare(one)
         summary = summarise([one], 5)
         (row,) = summary.rows
@@ -203,8 +204,8 @@ def test_strange_syncs_make_a_kept_promise_inconclusive_and_leave_a_counterexamp
     assert all("measured 'none'" in text for text in reasons.values())
 
 
-def killed(settings: dict[str, str], *findings: LiveFinding) -> MeasuredScenario:
-    made = measured(settings, live_verdicts("", findings), "processkill")
+def killed_scenario(settings: dict[str, str], *findings: LiveFinding) -> MeasuredScenario:
+    made = measured_scenario(settings, live_verdicts("", findings), "processkill")
     return replace(made, recording=replace(made.recording, live=findings))
 
 
@@ -218,11 +219,11 @@ def kill(number: int, acked: int, issued: int, kind: str = "prefix", recovered: 
 
 def test_kills_prove_nothing_unless_commits_were_hit_and_memory_off_came_back_damaged() -> None:
     hit, after = kill(1, 0, 1), kill(2, 1, 1)
-    broken = killed(sqlite("memory", "off"), kill(1, 0, 1, "corrupt"), after)
-    good = killed(WAL_FULL, hit, after)
+    broken = killed_scenario(sqlite("memory", "off"), kill(1, 0, 1, "corrupt"), after)
+    good = killed_scenario(WAL_FULL, hit, after)
     assert Result.KEPT is summarise([good, broken], 2).result
-    assert Result.INCONCLUSIVE is summarise([killed(WAL_FULL, after, kill(3, 2, 2)), broken], 2).result
-    assert Result.INCONCLUSIVE is summarise([good, killed(sqlite("memory", "off"), hit, after)], 2).result
+    assert Result.INCONCLUSIVE is summarise([killed_scenario(WAL_FULL, after, kill(3, 2, 2)), broken], 2).result
+    assert Result.INCONCLUSIVE is summarise([good, killed_scenario(sqlite("memory", "off"), hit, after)], 2).result
     assert Result.INCONCLUSIVE is summarise([good], 2).result
     names = [(control.name, control.fired) for control in check_controls([outcome(good)])]
     assert [("mid-commit", True), ("memory_off", None)] == names
@@ -230,18 +231,18 @@ def test_kills_prove_nothing_unless_commits_were_hit_and_memory_off_came_back_da
 
 def test_settings_that_keep_commits_in_memory_need_no_hit_but_must_lose_if_the_dossier_says_so() -> None:
     def of(writes: str, *findings: LiveFinding) -> MeasuredScenario:
-        made = killed({"writes": writes}, *findings)
+        made = killed_scenario({"writes": writes}, *findings)
         read_back = replace(made.recording, settings={"writes": writes}, syncs={})
-        return replace(made, engine="rocksdb", recording=read_back)
+        return changed(replace(made, recording=read_back), engine="rocksdb")
 
     sync = of("sync", kill(1, 0, 1), kill(2, 1, 1))
     lost, kept = kill(1, 3, 3, recovered=2), kill(1, 3, 3)
-    assert {"mid-commit": True, "nowal": True} == _fired(sync, of("nowal", lost), of("atomicflush", lost))
-    assert {"mid-commit": True, "nowal": False} == _fired(sync, of("nowal", kept))
-    assert {"mid-commit": False, "nowal": True} == _fired(of("sync", kill(1, 1, 1)), of("nowal", lost))
+    assert {"mid-commit": True, "nowal": True} == _controls_fired(sync, of("nowal", lost), of("atomicflush", lost))
+    assert {"mid-commit": True, "nowal": False} == _controls_fired(sync, of("nowal", kept))
+    assert {"mid-commit": False, "nowal": True} == _controls_fired(of("sync", kill(1, 1, 1)), of("nowal", lost))
 
 
-def _fired(*scenarios: MeasuredScenario) -> dict[str, bool | None]:
+def _controls_fired(*scenarios: MeasuredScenario) -> dict[str, bool | None]:
     return {control.name: control.fired for control in check_controls(list(map(outcome, scenarios)))}
 
 

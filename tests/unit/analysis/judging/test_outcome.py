@@ -12,15 +12,16 @@ from rig.analysis.dossiers import control_settings, dossier_of
 from rig.analysis.dossiers.sqlite import JOURNAL_MODES, SYNCHRONOUS
 from rig.analysis.judging.controls import ControlResult, must_lose
 from rig.analysis.judging.metrics import outcome
-from rig.analysis.judging.outcome import Judgement, Result, Row, Summary, judge, summarise
-from rig.analysis.judging.promises import promise_for, violates
+from rig.analysis.judging.outcome import Judgement, Result, Row, Summary, breaks, judge, summarise
+from rig.analysis.judging.promises import promise_for, promise_of, violates
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import headline, table_text
-from rig.contract.arms import FORGETTING_FAULTS
+from rig.contract.faultspecs import FORGETTING_FAULTS
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
+from rig.contract.scenario import Scenario
 from rig.engines import engines
 from rig.engines.sqlite.spec import SPEC
-from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, matrix, measured_scenario, sqlite, verdict
 
 GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.NOT_JUDGED: 2, Result.KEPT: 2}
 WAL_FULL = sqlite("wal", "full")
@@ -39,12 +40,12 @@ verdicts = st.lists(
 )
 
 
-def judged(one: MeasuredScenario, exposure_min: int = 5) -> Judgement:
-    return judge(outcome(one), promise_for(one.engine, one.settings, one.fault, one.shim), exposure_min)
+def judge_scenario(one: MeasuredScenario, exposure_min: int = 5) -> Judgement:
+    return judge(outcome(one), promise_of(one.scenario), exposure_min)
 
 
 def row_of(summary: Summary, one: MeasuredScenario) -> Row:
-    return next(row for row in summary.rows if row.outcome.scenario == one)
+    return next(row for row in summary.rows if row.outcome.measured == one)
 
 
 @given(asked_settings, verdicts, st.randoms(use_true_random=False))
@@ -52,9 +53,9 @@ def test_the_order_of_verdicts_never_matters(asked: dict[str, str], rows: list[V
     rows = [replace(row, state=f"{row.state}-{index}") for index, row in enumerate(rows)]
     shuffled = list(rows)
     random_source.shuffle(shuffled)  # type: ignore[attr-defined]
-    first, second = measured(asked, rows), measured(asked, shuffled)
-    assert judged(first) == judged(second)
-    assert replace(outcome(first), scenario=second) == outcome(second)
+    first, second = measured_scenario(asked, rows), measured_scenario(asked, shuffled)
+    assert judge_scenario(first) == judge_scenario(second)
+    assert replace(outcome(first), measured=second) == outcome(second)
 
 
 @given(asked_settings, verdicts.filter(bool), st.sampled_from(VerdictKind), st.integers(1, 3))
@@ -66,7 +67,10 @@ def test_a_worse_verdict_for_a_state_never_improves_the_result(
     assume(not rows[0].kind.is_infrastructure and order.index(kind) >= order.index(rows[0].kind))
     # Trouble in the rig may hide a counterexample, so it only counts as worse than a good verdict.
     assume(not kind.is_infrastructure or (rows[0].kind is VerdictKind.DURABLE and rows[0].lost == 0))
-    before, after = judged(measured(asked, rows)), judged(measured(asked, [worse, *rows[1:]]))
+    before, after = (
+        judge_scenario(measured_scenario(asked, rows)),
+        judge_scenario(measured_scenario(asked, [worse, *rows[1:]])),
+    )
     assert GOODNESS[after.result] <= GOODNESS[before.result]
 
 
@@ -77,23 +81,23 @@ def test_a_verdict_that_violates_the_promise_always_breaks_it(
     promise = promise_for("sqlite", asked, "powercut", "none")
     assert promise is not None
     bad = verdict(kind, lost, "bad")
-    result = judged(measured(asked, [*rows, bad], state_count=999, reproduced=False), 10**6)
+    result = judge_scenario(measured_scenario(asked, [*rows, bad], state_count=999, reproduced=False), 10**6)
     assert (bad in result.broken_by) is violates(promise, bad)
     assert bool(result.broken_by) is (result.result is Result.BROKEN)
 
 
 @given(asked_settings, verdicts)
 def test_every_result_gives_a_reason(asked: dict[str, str], rows: list[Verdict]) -> None:
-    assert judged(measured(asked, rows)).reasons
+    assert judge_scenario(measured_scenario(asked, rows)).reasons
 
 
 @pytest.mark.parametrize(("count", "result"), [(4, Result.INCONCLUSIVE), (5, Result.KEPT)])
 def test_a_search_that_found_nothing_new_is_enough_unless_it_saw_hardly_anything(count: int, result: Result) -> None:
-    made = measured(WAL_FULL, durable(count))
+    made = measured_scenario(WAL_FULL, durable(count))
     assert 40 == made.recording.transaction_count
-    assert Result.INCONCLUSIVE is judged(made, exposure_min=60).result
+    assert Result.INCONCLUSIVE is judge_scenario(made, exposure_min=60).result
     saturated = replace(made.plan, is_saturated=True)
-    assert result is judged(replace(made, plan=saturated), exposure_min=60).result
+    assert result is judge_scenario(replace(made, plan=saturated), exposure_min=60).result
 
 
 def in_doubt(one: MeasuredScenario, doubtful: int, certain: int = 19) -> MeasuredScenario:
@@ -102,12 +106,17 @@ def in_doubt(one: MeasuredScenario, doubtful: int, certain: int = 19) -> Measure
 
 
 @pytest.mark.parametrize(
-    "one", [measured(WAL_FULL, durable(9)), measured(WAL_FULL, []), measured(sqlite("delete", "off"), durable(9))]
+    "one",
+    [
+        measured_scenario(WAL_FULL, durable(9)),
+        measured_scenario(WAL_FULL, []),
+        measured_scenario(sqlite("delete", "off"), durable(9)),
+    ],
 )
 def test_a_recording_of_which_more_than_one_epoch_in_twenty_is_doubtful_says_so_by_name(one: MeasuredScenario) -> None:
     allowed, blind = in_doubt(one, 1), in_doubt(one, 2)
-    assert "doubtful" not in " ".join(judged(allowed).reasons)
-    result = judged(blind)
+    assert "doubtful" not in " ".join(judge_scenario(allowed).reasons)
+    result = judge_scenario(blind)
     assert Result.INCONCLUSIVE is result.result
     assert result.reasons[0].startswith("2 of 21 epochs are doubtful and could hardly be cut: byte 1024 of the disk")
     assert "--seed" in result.reasons[0]
@@ -120,7 +129,7 @@ def test_a_recording_of_which_more_than_one_epoch_in_twenty_is_doubtful_says_so_
 
 
 def test_a_counterexample_found_in_spite_of_doubt_counts_and_the_doubt_is_told() -> None:
-    result = judged(in_doubt(measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)]), 19))
+    result = judge_scenario(in_doubt(measured_scenario(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)]), 19))
     assert Result.BROKEN is result.result
     assert "19 of 38 epochs are doubtful" in " ".join(result.reasons)
 
@@ -128,24 +137,30 @@ def test_a_counterexample_found_in_spite_of_doubt_counts_and_the_doubt_is_told()
 @pytest.mark.parametrize(
     ("doubtful", "reason"),
     [
-        (measured(WAL_FULL, durable(4)), "too little exposure: 4 distinct file contents, 5 asked for"),
-        (measured(WAL_FULL, []), "no state has a verdict"),
-        (measured(WAL_FULL, [], epochs_sampled=0), "no state has a verdict"),
-        (measured(WAL_FULL, durable(9), state_count=10), "only 9 of 10 planned states"),
-        (measured(WAL_FULL, [*durable(98), verdict(VerdictKind.HANG), verdict(VerdictKind.KERNEL_PANIC)]), "2 of 100"),
-        (measured(WAL_FULL, [*durable(50), verdict(VerdictKind.INCONCLUSIVE)]), "1 of 51"),
-        (measured(WAL_FULL, [verdict(VerdictKind.FILESYSTEM_DAMAGE, state=str(i)) for i in range(9)]), "no state has"),
-        (measured(WAL_FULL, durable(9), reproduced=False), "another recording"),
-        (measured(WAL_FULL, durable(9), fault="meteorite"), "no promise is known"),
+        (measured_scenario(WAL_FULL, durable(4)), "too little exposure: 4 distinct file contents, 5 asked for"),
+        (measured_scenario(WAL_FULL, []), "no state has a verdict"),
+        (measured_scenario(WAL_FULL, [], epochs_sampled=0), "no state has a verdict"),
+        (measured_scenario(WAL_FULL, durable(9), state_count=10), "only 9 of 10 planned states"),
         (
-            measured(WAL_FULL, durable(9), read_back=sqlite("wal", "normal")),
+            measured_scenario(WAL_FULL, [*durable(98), verdict(VerdictKind.HANG), verdict(VerdictKind.KERNEL_PANIC)]),
+            "2 of 100",
+        ),
+        (measured_scenario(WAL_FULL, [*durable(50), verdict(VerdictKind.INCONCLUSIVE)]), "1 of 51"),
+        (
+            measured_scenario(WAL_FULL, [verdict(VerdictKind.FILESYSTEM_DAMAGE, state=str(i)) for i in range(9)]),
+            "no state has",
+        ),
+        (measured_scenario(WAL_FULL, durable(9), reproduced=False), "another recording"),
+        (measured_scenario(WAL_FULL, durable(9), fault="meteorite"), "no promise is known"),
+        (
+            measured_scenario(WAL_FULL, durable(9), read_back=sqlite("wal", "normal")),
             "synchronous=full was asked for, normal was",
         ),
-        (measured(WAL_FULL, durable(9), read_back={"journal_mode": "wal"}), "nothing was read back"),
+        (measured_scenario(WAL_FULL, durable(9), read_back={"journal_mode": "wal"}), "nothing was read back"),
     ],
 )
 def test_doubt_is_inconclusive_and_says_why(doubtful: MeasuredScenario, reason: str) -> None:
-    result = judged(doubtful)
+    result = judge_scenario(doubtful)
     assert result.result is Result.INCONCLUSIVE
     assert reason in "; ".join(result.reasons)
 
@@ -153,38 +168,38 @@ def test_doubt_is_inconclusive_and_says_why(doubtful: MeasuredScenario, reason: 
 @pytest.mark.parametrize(
     "sound",
     [
-        measured(WAL_FULL, durable(5)),
-        measured(WAL_FULL, durable(5), reproduced=None),
-        measured(WAL_FULL, durable(1), epochs_sampled=0),
-        measured(WAL_FULL, [*durable(99), verdict(VerdictKind.HANG)]),
-        measured(sqlite("delete", "full"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 1, "a")]),
-        measured(sqlite("wal", "normal"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 15, "a")]),
+        measured_scenario(WAL_FULL, durable(5)),
+        measured_scenario(WAL_FULL, durable(5), reproduced=None),
+        measured_scenario(WAL_FULL, durable(1), epochs_sampled=0),
+        measured_scenario(WAL_FULL, [*durable(99), verdict(VerdictKind.HANG)]),
+        measured_scenario(sqlite("delete", "full"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 1, "a")]),
+        measured_scenario(sqlite("wal", "normal"), [*durable(5), verdict(VerdictKind.LOST_SUFFIX, 15, "a")]),
     ],
 )
 def test_exposed_and_within_its_promise_is_kept(sound: MeasuredScenario) -> None:
-    assert judged(sound).result is Result.KEPT
+    assert judge_scenario(sound).result is Result.KEPT
 
 
 def test_filesystem_damage_is_shown_and_not_blamed_on_the_database() -> None:
-    result = judged(measured(WAL_FULL, [*durable(5), verdict(VerdictKind.FILESYSTEM_DAMAGE)]))
+    result = judge_scenario(measured_scenario(WAL_FULL, [*durable(5), verdict(VerdictKind.FILESYSTEM_DAMAGE)]))
     assert result.result is Result.KEPT
     assert "1 states of file-system damage, not blamed on the database" in result.reasons
 
 
 def test_where_nothing_is_promised_nothing_is_kept_and_what_came_back_is_said() -> None:
     rows = [verdict(VerdictKind.CORRUPT), verdict(VerdictKind.FOREIGN, state="b"), *durable(3)]
-    result = judged(measured(sqlite("delete", "off"), rows))
+    result = judge_scenario(measured_scenario(sqlite("delete", "off"), rows))
     (reason,) = result.reasons
     assert (Result.NOT_JUDGED, ()) == (result.result, result.broken_by)
     assert reason.startswith("nothing is promised: 2 of 5 file contents came back damaged, 1 of them silently wrong")
 
 
 def test_a_run_in_which_nothing_could_be_judged_is_not_green() -> None:
-    unpromised = measured(sqlite("delete", "off"), [verdict(VerdictKind.LOST_SUFFIX, 1), *durable(3)])
+    unpromised = measured_scenario(sqlite("delete", "off"), [verdict(VerdictKind.LOST_SUFFIX, 1), *durable(3)])
     alone = summarise([unpromised], 1)
     assert (Result.INCONCLUSIVE, 3) == (alone.result, alone.exit_code)
     assert "kept" not in headline(alone)
-    both = summarise([measured(WAL_FULL, durable(9)), *controls_that_fire()], 5)
+    both = summarise([measured_scenario(WAL_FULL, durable(9)), *controls_that_fire()], 5)
     assert Result.KEPT is both.result
     assert headline(both).startswith("Every promise was kept: 1 scenario, ")
     assert headline(both).endswith(" Nothing is promised for 2 more scenarios.")
@@ -192,7 +207,24 @@ def test_a_run_in_which_nothing_could_be_judged_is_not_green() -> None:
 
 def test_a_violation_under_other_settings_than_asked_for_is_no_counterexample() -> None:
     rows = [verdict(VerdictKind.LOST_SUFFIX, 3)]
-    assert judged(measured(WAL_FULL, rows, read_back=sqlite("wal", "normal"))).result is Result.INCONCLUSIVE
+    assert (
+        judge_scenario(measured_scenario(WAL_FULL, rows, read_back=sqlite("wal", "normal"))).result
+        is Result.INCONCLUSIVE
+    )
+
+
+def test_a_run_may_end_at_a_verdict_that_breaks_a_promise_which_nobody_sabotaged() -> None:
+    plain = Scenario("sqlite", "ext4", WAL_FULL, "powercut")
+    lost = verdict(VerdictKind.LOST_SUFFIX, 1)
+    assert breaks(plain, lost)
+    assert not breaks(plain, verdict())
+    for other in (
+        replace(plain, settings=sqlite("wal", "off")),
+        replace(plain, shim="eatmydata"),
+        replace(plain, shim="drop-wal-commit"),
+        replace(plain, filesystem="ext2"),
+    ):
+        assert not breaks(other, lost), other.id
 
 
 def test_counterexamples_come_worst_first() -> None:
@@ -201,23 +233,23 @@ def test_counterexamples_come_worst_first() -> None:
         verdict(VerdictKind.LOST_SUFFIX, 7, "b"),
         verdict(VerdictKind.CORRUPT, 0, "c"),
     ]
-    assert ["c", "b", "a"] == [one.state for one in judged(measured(WAL_FULL, rows)).broken_by]
+    assert ["c", "b", "a"] == [one.state for one in judge_scenario(measured_scenario(WAL_FULL, rows)).broken_by]
 
 
 def test_kept_with_every_control_fired_exits_zero() -> None:
-    summary = summarise([measured(WAL_FULL, durable(9)), *controls_that_fire()], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), *controls_that_fire()], 5)
     assert (Result.KEPT, 0) == (summary.result, summary.exit_code)
     assert {True} == {control.fired for control in summary.controls}
 
 
 def test_a_broken_promise_exits_one_even_if_all_else_is_doubtful() -> None:
-    broken = measured(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)])
-    summary = summarise([broken, measured(sqlite("wal", "extra"), [])], 5)
+    broken = measured_scenario(WAL_FULL, [verdict(VerdictKind.LOST_SUFFIX, 1)])
+    summary = summarise([broken, measured_scenario(sqlite("wal", "extra"), [])], 5)
     assert (Result.BROKEN, 1) == (summary.result, summary.exit_code)
 
 
 def test_inconclusive_exits_three_and_no_scenarios_at_all_are_inconclusive() -> None:
-    summary = summarise([measured(WAL_FULL, durable(2)), *controls_that_fire()], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(2)), *controls_that_fire()], 5)
     assert (Result.INCONCLUSIVE, 3) == (summary.result, summary.exit_code)
     assert summarise([], 5).exit_code == 3
 
@@ -230,7 +262,7 @@ def silent(one: MeasuredScenario) -> MeasuredScenario:
 def test_a_control_that_does_not_fire_voids_every_green_scenario_of_its_group(index: int) -> None:
     controls = controls_that_fire()
     controls[index] = silent(controls[index])
-    green, other = measured(WAL_FULL, durable(9)), measured(WAL_FULL, durable(9), "torn")
+    green, other = measured_scenario(WAL_FULL, durable(9)), measured_scenario(WAL_FULL, durable(9), "torn")
     summary = summarise([green, other, *controls, *controls_that_fire("torn")], 5)
     assert {Result.INCONCLUSIVE} == {
         row.judgement.result for row in summary.rows if row.outcome.scenario.fault == "powercut"
@@ -242,7 +274,7 @@ def test_a_control_that_does_not_fire_voids_every_green_scenario_of_its_group(in
 def test_no_damage_with_synchronous_off_voids_the_group() -> None:
     controls = controls_that_fire()
     controls[0] = replace(controls[0], verdicts=controls[0].verdicts[:1])
-    summary = summarise([measured(WAL_FULL, durable(9)), *controls], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), *controls], 5)
     assert False in {control.fired for control in summary.controls if control.name == "damage"}
     assert summary.result is Result.INCONCLUSIVE
 
@@ -251,7 +283,7 @@ def test_no_damage_with_synchronous_off_voids_the_group() -> None:
 def test_a_control_that_was_not_run_proves_nothing(missing: int) -> None:
     controls = controls_that_fire()
     del controls[missing]
-    summary = summarise([measured(WAL_FULL, durable(9)), *controls], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), *controls], 5)
     assert None in {control.fired for control in summary.controls}
     assert summary.result is Result.INCONCLUSIVE
 
@@ -260,7 +292,7 @@ def test_a_control_run_with_other_settings_than_asked_for_did_not_fire() -> None
     controls = controls_that_fire()
     facts = replace(controls[0].recording, settings=sqlite("delete", "full"))
     controls[0] = replace(controls[0], recording=facts)
-    summary = summarise([measured(WAL_FULL, durable(9)), *controls], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), *controls], 5)
     assert [False] == [control.fired for control in summary.controls if control.name == "delete_off"]
 
 
@@ -269,24 +301,24 @@ def sabotage(summary: Summary) -> ControlResult:
 
 
 def test_a_promise_that_a_shim_breaks_on_purpose_is_a_control_that_fired() -> None:
-    broken = measured(WAL_FULL, [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 3, "a")], shim="eatmydata")
-    summary = summarise([measured(WAL_FULL, durable(9)), broken, *controls_that_fire()], 5)
+    broken = measured_scenario(WAL_FULL, [*durable(9), verdict(VerdictKind.LOST_SUFFIX, 3, "a")], shim="eatmydata")
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), broken, *controls_that_fire()], 5)
     assert (Result.KEPT, True) == (summary.result, sabotage(summary).fired)
     assert row_of(summary, broken).judgement.result is Result.BROKEN
 
 
 def test_a_shim_that_breaks_nothing_voids_the_group() -> None:
-    unbroken = measured(WAL_FULL, durable(9), shim="eatmydata")
-    summary = summarise([measured(WAL_FULL, durable(9)), unbroken, *controls_that_fire()], 5)
+    unbroken = measured_scenario(WAL_FULL, durable(9), shim="eatmydata")
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), unbroken, *controls_that_fire()], 5)
     assert (Result.INCONCLUSIVE, False) == (summary.result, sabotage(summary).fired)
 
 
 def test_damage_alone_fires_no_control_that_must_lose() -> None:
     """Where the rig were blind to losses, damage would still be seen."""
     damaged = [verdict(VerdictKind.CORRUPT, 0, "a"), *durable(3)]
-    swallowed = measured(WAL_FULL, damaged, shim="eatmydata")
+    swallowed = measured_scenario(WAL_FULL, damaged, shim="eatmydata")
     off = [replace(one, verdicts=tuple(damaged)) for one in controls_that_fire()]
-    summary = summarise([measured(WAL_FULL, durable(9)), swallowed, *off], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(9)), swallowed, *off], 5)
     assert {"delete_off": False, "wal_off": False, "damage": True, "wal_full+eatmydata": False} == {
         control.name: control.fired for control in summary.controls
     }
@@ -296,8 +328,8 @@ def test_damage_alone_fires_no_control_that_must_lose() -> None:
 def swallowed_by_rocksdb(kind: VerdictKind, workload: str = "ledger") -> ControlResult:
     """Return the control of a RocksDB without syncs, which is found with one state of this kind."""
     rows = [verdict(kind, 3 if kind is VerdictKind.LOST_SUFFIX else 0, "a"), *durable(3)]
-    swallowed = measured({"writes": "sync"}, rows, shim="eatmydata")
-    results = summarise([replace(swallowed, engine="rocksdb", workload_name=workload)], 5).controls
+    swallowed = measured_scenario({"writes": "sync"}, rows, shim="eatmydata")
+    results = summarise([changed(swallowed, engine="rocksdb", workload=workload)], 5).controls
     return next(control for control in results if control.name.endswith("+eatmydata"))
 
 
@@ -326,7 +358,7 @@ def test_an_engine_excused_from_coming_back_whole_has_settings_that_must_lose(na
 
 
 def test_a_group_without_any_known_control_is_never_green() -> None:
-    summary = summarise([measured(WAL_FULL, durable(9), "meteor")], 5)
+    summary = summarise([measured_scenario(WAL_FULL, durable(9), "meteor")], 5)
     assert summary.result is Result.INCONCLUSIVE
     assert "no control is known for sqlite on ext4, meteor" in summary.rows[0].judgement.reasons
 
@@ -334,10 +366,10 @@ def test_a_group_without_any_known_control_is_never_green() -> None:
 def test_the_scenarios_to_add_for_the_controls_are_the_scenarios_that_must_lose() -> None:
     for asked in control_settings("sqlite", "powercut"):
         settings = SPEC.settings_named(asked)
-        assert must_lose(measured(settings, []))
-        assert not must_lose(measured(settings, [], shim="eatmydata"))
-        assert not must_lose(measured(settings, [], "processkill"))
-    assert not must_lose(measured(WAL_FULL, []))
+        assert must_lose(measured_scenario(settings, []).scenario)
+        assert not must_lose(measured_scenario(settings, [], shim="eatmydata").scenario)
+        assert not must_lose(measured_scenario(settings, [], "processkill").scenario)
+    assert not must_lose(measured_scenario(WAL_FULL, []).scenario)
 
 
 @given(st.permutations(range(4)))

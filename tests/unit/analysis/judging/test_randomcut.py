@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rig.analysis.judging.metrics import Outcome, outcome
 from rig.analysis.judging.randomcut import RandomCut, random_cut
 from rig.contract.results import Verdict, VerdictKind
-from tests.unit.samples import SECOND_NS, measured, sqlite, verdict
+from tests.unit.samples import SECOND_NS, measured_scenario, sqlite, verdict
 
 WAL_NORMAL = sqlite("wal", "normal")
 
@@ -20,7 +20,7 @@ WAL_NORMAL = sqlite("wal", "normal")
 def instants(losses: list[int]) -> Outcome:
     """A scenario whose instants lost so many, in this order; -1 is damage. Each lost one is half a second old."""
     rows = [_instant(place, lost) for place, lost in enumerate(losses)]
-    return outcome(measured(WAL_NORMAL, rows))
+    return outcome(measured_scenario(WAL_NORMAL, rows))
 
 
 def _instant(place: int, lost: int) -> Verdict:
@@ -74,7 +74,9 @@ def test_the_order_of_verdicts_never_matters(losses: list[int], source: random.R
     rows = [_instant(place, lost) for place, lost in enumerate(losses)]
     shuffled = list(rows)
     source.shuffle(shuffled)
-    assert random_cut(outcome(measured(WAL_NORMAL, rows))) == random_cut(outcome(measured(WAL_NORMAL, shuffled)))
+    assert random_cut(outcome(measured_scenario(WAL_NORMAL, rows))) == random_cut(
+        outcome(measured_scenario(WAL_NORMAL, shuffled))
+    )
 
 
 def test_no_loss_in_sight_is_never_a_probability_of_zero() -> None:
@@ -144,7 +146,7 @@ def _growing(source: random.Random, count: int) -> list[int]:
 
 
 def test_without_instants_there_is_nothing_to_say() -> None:
-    assert random_cut(outcome(measured(WAL_NORMAL, [verdict()]))) is None
+    assert random_cut(outcome(measured_scenario(WAL_NORMAL, [verdict()]))) is None
 
 
 def test_the_pace_is_that_of_the_whole_workload() -> None:

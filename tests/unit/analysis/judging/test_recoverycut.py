@@ -10,7 +10,7 @@ from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.promises import promise_for
 from rig.contract.results import MeasuredScenario, VerdictKind
-from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
+from tests.unit.samples import controls_that_fire, durable, measured_scenario, sqlite, verdict
 
 FAULT = "recoverycut"
 DELETE_FULL = sqlite("delete", "full")
@@ -38,20 +38,32 @@ def test_a_second_cut_may_take_what_the_first_may_take_and_no_more() -> None:
 def test_losing_the_last_again_is_kept_and_losing_one_more_is_broken() -> None:
     for lost, expected in ((1, Result.KEPT), (2, Result.BROKEN)):
         rows = [verdict(VerdictKind.LOST_SUFFIX, lost, "e1.f0~e2.f0"), *durable(20)]
-        assert expected is summarise(group(3, cut_inside(measured(DELETE_FULL, rows, FAULT), 3)), 5).result
+        assert expected is summarise(group(3, cut_inside(measured_scenario(DELETE_FULL, rows, FAULT), 3)), 5).result
 
 
 def test_a_scenario_none_of_whose_recoveries_was_cut_amid_its_work_is_never_green() -> None:
-    untouched = cut_inside(measured(DELETE_FULL, durable(20), FAULT), 0)
+    untouched = cut_inside(measured_scenario(DELETE_FULL, durable(20), FAULT), 0)
     summary = summarise(group(3, untouched), 5)
-    (row,) = (row for row in summary.rows if row.outcome.scenario is untouched)
+    (row,) = (row for row in summary.rows if row.outcome.measured is untouched)
     assert Result.INCONCLUSIVE is row.judgement.result
     assert any("no recovery was cut" in reason for reason in row.judgement.reasons)
 
 
 def test_a_group_that_cut_no_recovery_amid_its_work_or_did_not_judge_these_cuts_proves_nothing() -> None:
-    planned = cut_inside(measured(DELETE_FULL, durable(20), FAULT, state_count=21), 3)
+    planned = cut_inside(measured_scenario(DELETE_FULL, durable(20), FAULT, state_count=21), 3)
     for scenarios, fired in ((group(3), True), (group(0), False), ([planned], False)):
         controls = {one.name: one.fired for one in check_controls([outcome(one) for one in scenarios])}
         assert fired is controls["inside"]
     assert "inside" not in {one.name for one in check_controls([outcome(one) for one in controls_that_fire()])}
+
+
+def test_a_group_that_cut_no_later_life_after_an_acknowledgement_proves_nothing() -> None:
+    for later_count, result in ((3, Result.KEPT), (0, Result.INCONCLUSIVE)):
+        fired = [
+            replace(one, plan=replace(one.plan, inside_count=later_count)) for one in controls_that_fire("secondcut")
+        ]
+        own = cut_inside(measured_scenario(DELETE_FULL, durable(20), "secondcut"), later_count)
+        summary = summarise([*fired, own], 5)
+        (row,) = (row for row in summary.rows if row.outcome.measured is own)
+        assert result is row.judgement.result
+        assert (later_count > 0) is {one.name: one.fired for one in summary.controls}["inside"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rig.analysis.judging.outcome import summarise, together
-from tests.unit.samples import durable, measured, sqlite
+from tests.unit.samples import changed, durable, measured_scenario, sqlite
 
 
 def test_of_several_runs_the_last_counts_on_each_device_and_every_row_knows_its_run() -> None:
-    one = measured(sqlite("wal", "full"), durable(9))
-    runs = {"old": one, "new": measured(sqlite("wal", "full"), durable(8)), "slow": replace(one, device="hdd5400")}
+    one = measured_scenario(sqlite("wal", "full"), durable(9))
+    runs = {
+        "old": one,
+        "new": measured_scenario(sqlite("wal", "full"), durable(8)),
+        "slow": changed(one, device="hdd5400"),
+    }
     summary = together(summarise([found], 5, name) for name, found in runs.items())
     assert {("ssd-sata", "new", 8), ("hdd5400", "slow", 9)} == {
-        (row.outcome.scenario.device, row.run_dir, row.outcome.exposure_count) for row in summary.rows
+        (row.outcome.scenario.device.name, row.run_dir, row.outcome.exposure_count) for row in summary.rows
     }

@@ -14,8 +14,8 @@ from rig.contract.errors import StoreError
 from rig.speed import speeds
 from rig.speed.speeds import ArmFacts, Speeds
 from rig.store import Run
-from tests.unit.analysis.show.test_speed import measured
-from tests.unit.samples import matrix
+from tests.unit.analysis.show.test_speed import speeds_of
+from tests.unit.samples import changed, matrix
 
 SETTINGS = {"journal_mode": "wal", "synchronous": "full"}
 
@@ -28,7 +28,7 @@ def summary() -> Summary:
 def real(engine: str = "sqlite", load: str = "ledger", **tuning: str) -> Speeds:
     """Return a measurement of one arm, with the settings of wal_full."""
     facts = ArmFacts(engine, SETTINGS | tuning, load, "mine", {})
-    found = measured({"mine": [90.0, 100.0, 110.0]})
+    found = speeds_of({"mine": [90.0, 100.0, 110.0]})
     trials = [replace(one, metrics={"transactions_per_s": one.metrics["speed"]}) for one in found.trials]
     metrics = [replace(found.metrics[0], name="transactions_per_s")]
     return replace(found, arms={"mine": facts}, trials=trials, metrics=metrics)
@@ -52,16 +52,16 @@ def test_real_figures_of_something_else_are_left_out(summary: Summary, changes: 
 
 
 def test_a_tuned_scenario_has_the_figures_of_the_same_tuning_only() -> None:
-    small = [replace(one, tuning={"page_size": "512"}) for one in matrix()]
+    small = [changed(one, tuning={"page_size": "512"}) for one in matrix()]
     tuned = summarise(small, 100)
     assert not any(cost.real for cost in costs(tuned, real()))
     assert any(cost.real for cost in costs(tuned, real(page_size="512")))
 
 
 def test_engines_that_share_a_word_are_shown_both(summary: Summary) -> None:
-    (one, *_) = [row.outcome.scenario for row in summary.rows]
-    nosync = [replace(one, engine=engine, id=f"{engine}-ext4-nosync_powercut") for engine in ("lmdb", "rocksdb")]
-    both = summarise([replace(each, settings={"writes": "nosync"}) for each in nosync], 100)
+    (one, *_) = [row.outcome.measured for row in summary.rows]
+    nosync = [changed(one, engine=engine) for engine in ("lmdb", "rocksdb")]
+    both = summarise([changed(each, settings={"writes": "nosync"}) for each in nosync], 100)
     assert ["lmdb-nosync, ext4 on ssd-sata", "rocksdb-nosync, ext4 on ssd-sata"] == [
         cost.name for cost in costs(both, None)
     ]

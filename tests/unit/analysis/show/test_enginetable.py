@@ -10,7 +10,7 @@ from rig.analysis.judging.outcome import Summary, summarise
 from rig.analysis.show import enginetable
 from rig.analysis.show.report import report_html
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from tests.unit.samples import controls_that_fire, durable, measured, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, measured_scenario, sqlite, verdict
 
 LOST = [verdict(VerdictKind.LOST_SUFFIX, lost, f"lost-{lost}") for lost in (1, 7, 3)]
 TORN = [verdict(VerdictKind.TORN, state=f"torn-{index}") for index in range(2)]
@@ -19,8 +19,8 @@ HARMED = [verdict(VerdictKind.FILESYSTEM_DAMAGE, state="harmed")]
 
 def other(word: str, fault: str, *verdicts: Verdict) -> MeasuredScenario:
     settings = {"durability": word}
-    found = measured(settings, verdicts, fault)
-    return replace(found, id=f"postgresql-ext4-{word}_{fault}", engine="postgresql")
+    found = measured_scenario(settings, verdicts, fault)
+    return changed(found, engine="postgresql")
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def summary() -> Summary:
     return summarise(
         [
             *controls_that_fire(),
-            measured(sqlite("wal", "full"), durable(64)),
-            measured(sqlite("wal", "full"), durable(1), "torn"),
-            measured(sqlite("wal", "full"), LOST, shim="eatmydata"),
+            measured_scenario(sqlite("wal", "full"), durable(64)),
+            measured_scenario(sqlite("wal", "full"), durable(1), "torn"),
+            measured_scenario(sqlite("wal", "full"), LOST, shim="eatmydata"),
             other("default", "powercut", *durable(4), *TORN),
             other("default", "ioerror-fsync", *HARMED),
             other("async", "oscrash", *durable(5), *LOST),
@@ -42,12 +42,12 @@ def summary() -> Summary:
 def test_each_setting_of_each_engine_has_a_box_for_each_fault(summary: Summary) -> None:
     (found,) = enginetable.tables(summary.rows)
     boxes = {
-        f"{line.engine} {line.name}": [row and (row.result_text, enginetable.seen(row)) for row in line.rows]
+        f"{line.engine} {line.name}": [row and (row.result_text, enginetable.loss_text(row)) for row in line.rows]
         for line in found.lines
         if not line.name.endswith("_off")
     }
     assert "ext4, device ssd-sata" == found.title
-    assert ("oscrash", "powercut", "torn", "ioerror-fsync") == found.faults
+    assert ("oscrash", "powercut", "torn", "ioerror-fsync") == found.columns
     assert {
         "postgresql async": [("inconclusive", "lost 7 at most, 8 contents"), None, None, None],
         "postgresql default": [

@@ -10,9 +10,9 @@ from rig.analysis.judging.outcome import summarise
 from rig.analysis.show import grid
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
-from rig.contract.arms import FAULTS, SPECS, FaultClass
+from rig.contract.faultspecs import FAULTS, SPECS, FaultClass
 from rig.contract.results import MeasuredScenario, VerdictKind
-from tests.unit.samples import durable, measured, sqlite, verdict
+from tests.unit.samples import durable, measured_scenario, sqlite, verdict
 
 SCENARIOS = st.sets(
     st.tuples(st.sampled_from(JOURNAL_MODES), st.sampled_from(SYNCHRONOUS), st.sampled_from(FAULTS)), min_size=1
@@ -20,7 +20,7 @@ SCENARIOS = st.sets(
 
 
 def a_scenario(journal_mode: str, synchronous: str, fault: str) -> MeasuredScenario:
-    return measured(sqlite(journal_mode, synchronous), durable(3), fault)
+    return measured_scenario(sqlite(journal_mode, synchronous), durable(3), fault)
 
 
 @given(SCENARIOS)
@@ -41,7 +41,7 @@ def test_every_scenario_stands_where_its_fault_and_its_settings_meet(wanted: set
 
 
 def test_the_marks_tell_kept_broken_doubtful_and_unpromised_apart() -> None:
-    broken = measured(sqlite("wal", "full"), [*durable(3), verdict(VerdictKind.TORN, state="bad")], "oscrash")
+    broken = measured_scenario(sqlite("wal", "full"), [*durable(3), verdict(VerdictKind.TORN, state="bad")], "oscrash")
     rows = summarise([broken, a_scenario("wal", "off", "bitrot"), a_scenario("wal", "full", "plp")], 1).rows
     marks = {row.outcome.scenario.fault: grid.mark(row) for row in rows}
     assert {"oscrash": "X", "plp": "?", "bitrot": "?"} == marks, "no control fired"
@@ -60,9 +60,9 @@ def test_a_run_of_many_faults_is_a_grid_on_the_terminal_and_on_the_page() -> Non
 
 
 def test_what_a_shim_did_is_not_held_against_the_engine() -> None:
-    (found,) = grid.grids(summarise([a_scenario("wal", "full", "torn"), shimmed()], 1).rows)
+    (found,) = grid.grids(summarise([a_scenario("wal", "full", "torn"), shim_scenario()], 1).rows)
     assert ["torn"] == [line.fault for line in found.lines]
 
 
-def shimmed() -> MeasuredScenario:
-    return measured(sqlite("wal", "full"), durable(3), "plp", "eatmydata")
+def shim_scenario() -> MeasuredScenario:
+    return measured_scenario(sqlite("wal", "full"), durable(3), "plp", "eatmydata")

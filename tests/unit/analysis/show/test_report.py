@@ -16,7 +16,7 @@ from rig.analysis.show.pictures import Axis, Point, loss_bars, speed_against_los
 from rig.analysis.show.report import report_html, write_report
 from rig.analysis.show.table import headline, share, table_text
 from rig.contract.results import VerdictKind
-from tests.unit.samples import controls_that_fire, durable, matrix, measured, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, matrix, measured_scenario, sqlite, verdict
 
 EVIL = "<script>alert('&')</script>"
 
@@ -24,7 +24,7 @@ EVIL = "<script>alert('&')</script>"
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     broken = [verdict(VerdictKind.LOST_SUFFIX, 2, f"e0{index}:i4", detail=f"key {index}: {EVIL}") for index in range(7)]
-    return summarise([*matrix("torn"), measured(sqlite("wal", "extra"), [*durable(150), *broken])], 100)
+    return summarise([*matrix("torn"), measured_scenario(sqlite("wal", "extra"), [*durable(150), *broken])], 100)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_ids_in_the_page_are_unique_and_every_reference_has_its_target(page: str
 def test_the_page_names_every_setting_digest_and_control(summary: Summary, page: str) -> None:
     for row in summary.rows:
         assert row.outcome.settings_name in page
-        assert row.outcome.scenario.recording.digest in page
+        assert row.outcome.measured.recording.digest in page
     for control in summary.controls:
         assert control.word in page
 
@@ -80,7 +80,7 @@ def test_an_empty_run_renders_as_inconclusive() -> None:
 
 
 def test_an_inconclusive_result_says_why_in_page_and_table() -> None:
-    doubtful = summarise([measured(sqlite("wal", "full"), durable(2)), *controls_that_fire()], 5)
+    doubtful = summarise([measured_scenario(sqlite("wal", "full"), durable(2)), *controls_that_fire()], 5)
     for text in (report_html(doubtful, {}), table_text(doubtful)):
         assert "too little exposure: 2 distinct file contents, 5 asked for" in text
 
@@ -107,7 +107,7 @@ def test_the_table_fits_its_width_and_cuts_no_word(summary: Summary, width: int)
 
 
 def test_speed_against_loss_is_shown_apart_for_each_device() -> None:
-    fast, slow = ([replace(one, device=device) for one in matrix()] for device in ("ssd-plp", "hdd5400"))
+    fast, slow = ([changed(one, device=device) for one in matrix()] for device in ("ssd-plp", "hdd5400"))
     slower = [replace(one, recording=replace(one.recording, busy_virtual_ns=10**11)) for one in slow]
     shown = report_html(summarise([*fast, *slower], 100), {})
     captions = re.findall(r"<figcaption>How much is lost: ([^<]*)", shown)
@@ -150,9 +150,9 @@ def test_only_points_that_no_other_beats_have_a_ring() -> None:
 
 def test_settings_that_fall_on_one_point_share_it() -> None:
     twins = [Point("wal_full", 600, 0, is_damaged=False), Point("wal_extra", 601, 0, is_damaged=False)]
-    assert ["wal_full\nwal_extra"] == [point.name for point in pictures._merged(twins)]
+    assert ["wal_full\nwal_extra"] == [point.name for point in pictures._merge(twins)]
     apart = [Point("wal_full", 600, 0, is_damaged=False), Point("wal_extra", 601, 0, is_damaged=True)]
-    assert 2 == len(pictures._merged(apart))
+    assert 2 == len(pictures._merge(apart))
 
 
 def test_the_bars_name_every_count_and_are_few_however_much_is_lost() -> None:
@@ -170,21 +170,29 @@ def test_a_share_that_is_not_zero_never_reads_as_zero_and_one_that_is_not_all_ne
 
 def test_damage_that_the_documentation_does_not_exclude_is_named_in_the_answer_although_no_promise_breaks() -> None:
     torn = [*durable(200), verdict(VerdictKind.CORRUPT, 0, "mixed page")]
-    summary = summarise([*controls_that_fire("torn"), measured(sqlite("persist", "normal"), torn, "torn")], 100)
+    summary = summarise(
+        [*controls_that_fire("torn"), measured_scenario(sqlite("persist", "normal"), torn, "torn")], 100
+    )
     assert "does not exclude it: persist_normal under torn." in headline(summary)
-    clean = summarise([*controls_that_fire("torn"), measured(sqlite("persist", "normal"), durable(200), "torn")], 100)
+    clean = summarise(
+        [*controls_that_fire("torn"), measured_scenario(sqlite("persist", "normal"), durable(200), "torn")], 100
+    )
     assert "exclude" not in headline(clean)
 
 
 def test_the_sentences_at_the_top_are_of_the_main_faults_and_of_settings_that_promise_to_lose_nothing() -> None:
     settings = [sqlite("wal", "off"), sqlite("wal", "full")]
     scenarios = [
-        measured(one, durable(150), fault=fault) for fault in ("powercut", "bitflip", "plp") for one in settings
+        measured_scenario(one, durable(150), fault=fault)
+        for fault in ("powercut", "bitflip", "plp")
+        for one in settings
     ]
     page = report_html(summarise([*controls_that_fire(), *scenarios[1:]], 100), {"command": "rig run"})
     leads = re.findall(r'<p class="lead">(.*?)</p>', page)
     assert len(leads) == 1
     assert "powercut" in leads[0]
     assert "lost: wal_full" in leads[0]
-    dishonest = report_html(summarise([measured(sqlite("wal", "full"), durable(150), fault="bitflip")], 100), {})
+    dishonest = report_html(
+        summarise([measured_scenario(sqlite("wal", "full"), durable(150), fault="bitflip")], 100), {}
+    )
     assert 'class="lead"' not in dishonest

@@ -19,12 +19,14 @@ from matplotlib import image as pictures
 from rig.analysis.advice import advicetext
 from rig.analysis.advice.advice import Wishes, advise
 from rig.analysis.advice.candidates import Piece
+from rig.analysis.explain import story as stories
 from rig.analysis.judging.outcome import Row, Summary, summarise
 from rig.analysis.show.report import report_html
 from rig.analysis.show.sweep import Sweep, steps
 from rig.analysis.show.sweep import page_html as sweep_html
 from rig.contract.results import PhaseFacts, VerdictKind
 from tests.unit import samples
+from tests.unit.analysis.show.test_broken import story
 
 # Needs a browser.
 pytestmark = pytest.mark.slow
@@ -44,7 +46,7 @@ _FLAGS = (
     "--enable-logging=stderr",
     "--v=0",
 )
-# Messages of the page, among those of the browser itself.
+# Messages of the page, among messages of the browser itself.
 _OF_THE_PAGE = re.compile(r"CONSOLE|Refused to|net::ERR|Uncaught")
 
 
@@ -181,24 +183,27 @@ def full_page() -> str:
     scenarios = [
         *samples.matrix(),
         *samples.matrix("torn"),
-        samples.measured(samples.sqlite("wal", "full"), torn, "plp"),
+        samples.measured_scenario(samples.sqlite("wal", "full"), torn, "plp"),
     ]
-    scenarios += [samples.measured(samples.sqlite("wal", "full"), torn, shim="drop-wal-commit")]
+    scenarios += [samples.measured_scenario(samples.sqlite("wal", "full"), torn, shim="drop-wal-commit")]
     facts = [
         replace(
             one.recording,
             engine_version=SOURCE_ID,
-            settings={**one.settings, "source_id": SOURCE_ID},
+            settings={**one.scenario.settings, "source_id": SOURCE_ID},
             syncs={"journal data, journal header, database, journal removed": 12},
         )
         for one in scenarios
     ]
     phase = PhaseFacts("metadata in place x2, journal, metadata in place x3, new data, journal x17", 39, 24, 211, 13, 7)
     scenarios = [
-        replace(one, recording=fact, plan=replace(one.plan, phases=[phase]))
+        replace(one, recording=fact, plan=replace(one.plan, phases=(phase,)))
         for one, fact in zip(scenarios, facts, strict=True)
     ]
-    return report_html(summarise(scenarios, 100), {"run": "synthetic"})
+    told = {"sqlite-ext4-wal_full_plp": stories.Telling(torn[0].state, story())}
+    page = report_html(summarise(scenarios, 100), {"run": "synthetic"}, tellings=told)
+    assert "<title>Timeline since" in page
+    return page
 
 
 def widths(page: str, width: int, folder: Path) -> tuple[int, int, list[str]]:
@@ -226,14 +231,21 @@ def sweep_page() -> str:
     return sweep_html(Sweep("wal_autocheckpoint", ("10", "1000"), found), {"scenarios": "sqlite-ext4-*_powercut"})
 
 
+def explanation_page() -> str:
+    return stories.page(
+        story("a/long/name/of/a/file.db-wal"), "rig replay sqlite-ext4-wal_full_plp e126.f0.r7723fa897303bbd7p50"
+    )
+
+
 def _name(row: Row) -> str:
     return f"sqlite-ext4-{row.outcome.settings_name}"
 
 
 @pytest.mark.parametrize("width", [390, 1440], ids=["phone", "desk"])
-@pytest.mark.parametrize("kind", ["report", "advice", "sweep"])
+@pytest.mark.parametrize("kind", ["report", "advice", "sweep", "explanation"])
 def test_nothing_is_wider_than_the_window(full_page: str, tmp_path: Path, kind: str, width: int) -> None:
-    page = {"report": lambda: full_page, "advice": advice_page, "sweep": sweep_page}[kind]()
+    made = {"report": lambda: full_page, "advice": advice_page, "sweep": sweep_page, "explanation": explanation_page}
+    page = made[kind]()
     assert (width, width, []) == widths(page, width, tmp_path)
 
 

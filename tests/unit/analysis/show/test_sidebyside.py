@@ -12,7 +12,7 @@ from rig.analysis.show import sidebyside
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from tests.unit.samples import durable, measured, sqlite, verdict
+from tests.unit.samples import changed, durable, measured_scenario, sqlite, verdict
 
 LOST = [verdict(VerdictKind.LOST_SUFFIX, lost, f"lost-{lost}") for lost in (1, 7, 3)]
 TORN = [verdict(VerdictKind.TORN, state=f"torn-{index}") for index in range(2)]
@@ -20,7 +20,7 @@ HARMED = [verdict(VerdictKind.FILESYSTEM_DAMAGE, state="harmed")]
 
 
 def on(filesystem: str, synchronous: str, *verdicts: Verdict) -> MeasuredScenario:
-    return replace(measured(sqlite("wal", synchronous), list(verdicts)), filesystem=filesystem)
+    return changed(measured_scenario(sqlite("wal", synchronous), list(verdicts)), filesystem=filesystem)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_each_setting_has_a_cell_for_each_file_system(summary: Summary) -> None:
     (found,) = sidebyside.comparisons(summary.rows)
 
     cells = {line.name: [sidebyside.text(row) for row in line.rows] for line in found.lines}
-    assert ("ext2", "ext3", "ext4") == found.filesystems
+    assert ("ext2", "ext3", "ext4") == found.columns
     assert {
         "wal_full": ["nothing judged (0), file system 1", "kept (4), file system 1", "kept (5)"],
         "wal_normal": ["damaged 2 (10)", "", "loses 7 (8)"],
@@ -64,15 +64,15 @@ def test_damage_before_the_first_acknowledgement_is_told_apart_where_nothing_is_
         replace(TORN[1], acked=0),
         replace(TORN[1], acked=0, state="once more"),
     ]
-    files = replace(
-        measured(sqlite("wal", "full"), verdicts), engine="files", settings={"pattern": "append-fsync"}, id="files"
+    files = changed(
+        measured_scenario(sqlite("wal", "full"), verdicts), engine="files", settings={"pattern": "append-fsync"}
     )
     # Damage is damage of a database from the beginning.
-    database = measured(sqlite("wal", "full"), verdicts)
+    database = measured_scenario(sqlite("wal", "full"), verdicts)
     cells = [sidebyside.text(summarise([one], 60).rows[0]) for one in (files, database)]
     assert ["damaged 1 (7), new 1", "damaged 2 (7)"] == cells
     # Nor is it promised on a file system that keeps nothing.
-    assert "damaged 1 (7), new 1" == sidebyside.text(summarise([replace(files, filesystem="ext2")], 60).rows[0])
+    assert "damaged 1 (7), new 1" == sidebyside.text(summarise([changed(files, filesystem="ext2")], 60).rows[0])
 
 
 def test_a_single_file_system_has_nothing_beside_it(summary: Summary) -> None:

@@ -31,7 +31,7 @@ def trial(number: int, arm: str, value: float, flushes: int | None = 30) -> Tria
     return Trial(number, arm, 10**9, 10, 20, 1000, {"speed": value}, {"faults": 2.0}, latencies, disk, 4000, 0.02, {})
 
 
-def measured(values: dict[str, list[float]], figures: tuple[Figure, ...] = ()) -> Speeds:
+def speeds_of(values: dict[str, list[float]], figures: tuple[Figure, ...] = ()) -> Speeds:
     base = next(iter(values))
     return Speeds(
         experiment="S9", document="doc.txt", metrics=[Metric("speed", "tx/s", more_is_better=True)], versions={},
@@ -81,7 +81,7 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(values: l
 
 
 def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
-    first, second = speed.summed_up(measured({"slow": [10, 11, 12], "fast": [30, 33, 36]}))
+    first, second = speed.arm_speeds(speeds_of({"slow": [10, 11, 12], "fast": [30, 33, 36]}))
     assert ("slow", "fast") == (first.name, second.name)
     assert (11, 33) == (first.figures["speed"].value, second.figures["speed"].value)
     assert (1, 3) == (first.ratios["speed"].value, second.ratios["speed"].value)
@@ -93,17 +93,17 @@ def test_the_warm_up_is_not_counted_and_arms_keep_their_order() -> None:
 
 
 def test_instructions_are_the_busy_time_of_a_machine_whose_clock_counts_them() -> None:
-    speeds = measured({"slow": [10.0, 10.0]})
+    speeds = speeds_of({"slow": [10.0, 10.0]})
     busy = replace(speeds, trials=[replace(one, busy_ns=3_000_000 * one.round) for one in speeds.trials])
     per_s = {"instructions_per_s": "500000000"}
-    found = [speed.summed_up(one)[0].instructions_per_transaction for one in (busy, replace(busy, virtual=per_s))]
+    found = [speed.arm_speeds(one)[0].instructions_per_transaction for one in (busy, replace(busy, virtual=per_s))]
     # Rounds of 3 and 6 ms, and ten transactions.
     assert [None, 225_000] == found
-    assert speed.summed_up(replace(speeds, virtual=per_s))[0].instructions_per_transaction is None
+    assert speed.arm_speeds(replace(speeds, virtual=per_s))[0].instructions_per_transaction is None
 
 
 def test_the_table_has_instructions_where_the_clock_counts_them_and_elsewhere_processor_time() -> None:
-    speeds = measured({"slow": [10.0, 10.0]})
+    speeds = speeds_of({"slow": [10.0, 10.0]})
     speeds = replace(speeds, trials=[replace(one, busy_ns=3_000_000) for one in speeds.trials])
     said = {"filesystem": "fs", "device": "none", "delays": "", "clock": "", "instructions_per_s": "500000000"}
     for virtual, heading, figure in (({}, "CPU ms", "2.00"), (said, "instr.", "150,000")):
@@ -115,7 +115,7 @@ def test_the_table_has_instructions_where_the_clock_counts_them_and_elsewhere_pr
 
 
 def test_the_space_of_the_trial_that_was_watched_stands_beside_each_arm_with_its_largest_files() -> None:
-    one = measured({"slow": [10.0], "fast": [20.0]})
+    one = speeds_of({"slow": [10.0], "fast": [20.0]})
     groups = {"a.db": 3 << 20, "a.db-wal": 5 << 19, "*.log": 1 << 18, "empty": 0}
     spaces = {"slow": Space(5 << 20, groups, groups), "fast": Space(1 << 20, {}, {f"f{n}": n + 1 for n in range(10)})}
     trials = [each if each.round else replace(each, space=spaces[each.arm]) for each in one.trials]
@@ -131,31 +131,31 @@ def test_the_space_of_the_trial_that_was_watched_stands_beside_each_arm_with_its
 
 
 def test_the_space_of_all_files_is_held_against_the_data_that_is_there_and_not_against_what_was_written() -> None:
-    one = measured({"slow": [10.0, 10.0, 10.0]})
-    (found,) = speed.summed_up(one)
+    one = speeds_of({"slow": [10.0, 10.0, 10.0]})
+    (found,) = speed.arm_speeds(one)
     assert found.space_amplification is None
-    assert "space" not in _printed(one)
+    assert "space" not in _print(one)
     trials = [replace(each, live_bytes=250, allocated_bytes=500 * each.round) for each in one.trials]
-    (found,) = speed.summed_up(replace(one, trials=trials))
+    (found,) = speed.arm_speeds(replace(one, trials=trials))
     assert (4, 4) == (found.write_amplification, found.space_amplification)
-    assert "space amplification: disk space of all files" in _printed(replace(one, trials=trials))
+    assert "space amplification: disk space of all files" in _print(replace(one, trials=trials))
     empty = [replace(each, live_bytes=0) for each in trials]
-    assert speed.summed_up(replace(one, trials=empty))[0].space_amplification is None
+    assert speed.arm_speeds(replace(one, trials=empty))[0].space_amplification is None
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 counted run of each arm: whether"), (2, "all 2 runs of each arm")])
 def test_virtual_runs_agree_only_if_there_are_two_that_were_not_watched(count: int, words: str) -> None:
-    one = measured({"slow": [10.0] * count})
+    one = speeds_of({"slow": [10.0] * count})
     said = dict.fromkeys(("filesystem", "device", "delays", "clock"), "")
     trials = [each if each.round else replace(each, space=Space(1, {}, {})) for each in one.trials]
-    assert words in _printed(replace(one, trials=trials, virtual=said))
+    assert words in _print(replace(one, trials=trials, virtual=said))
 
 
 def test_without_anyone_who_watched_no_space_is_shown() -> None:
-    assert "peak" not in _printed(measured({"slow": [10.0]}))
+    assert "peak" not in _print(speeds_of({"slow": [10.0]}))
 
 
-def _printed(speeds: Speeds) -> str:
+def _print(speeds: Speeds) -> str:
     output = io.StringIO()
     print_speeds(speeds, Console(file=output, width=120))
     return output.getvalue()
@@ -163,18 +163,18 @@ def _printed(speeds: Speeds) -> str:
 
 @pytest.mark.parametrize("slow", [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]])
 def test_nothing_is_compared_with_a_base_that_stood_still_and_a_line_says_so(slow: list[float]) -> None:
-    speeds = measured({"slow": slow, "fast": [30, 33, 36]}, (Figure("fast", "slow", "speed", 2.0, 12),))
-    assert [{}, {}] == [arm.ratios for arm in speed.summed_up(speeds)]
-    assert [] == speed.compared(speeds)
+    speeds = speeds_of({"slow": slow, "fast": [30, 33, 36]}, (Figure("fast", "slow", "speed", 2.0, 12),))
+    assert [{}, {}] == [arm.ratios for arm in speed.arm_speeds(speeds)]
+    assert [] == speed.figure_comparisons(speeds)
     assert ["slow: speed is 0 in some round, so nothing is compared with it"] == speed.noises(speeds)
     print_speeds(speeds, Console(file=io.StringIO()))
 
 
 def test_what_was_not_counted_is_absent_and_never_zero() -> None:
-    speeds = measured({"slow": [10.0]})
+    speeds = speeds_of({"slow": [10.0]})
     unseen: dict[str, Any] = {"disk": None, "process_bytes": None, "cpu_s": None}
     blind = replace(speeds, trials=[replace(one, **unseen, latencies_ns=[]) for one in speeds.trials])
-    (found,) = speed.summed_up(blind)
+    (found,) = speed.arm_speeds(blind)
     assert (None, None, None) == (found.flush_per_transaction, found.write_amplification, found.latencies)
     assert (None, None) == (found.cpu_ms_per_transaction, found.instructions_per_transaction)
 
@@ -183,8 +183,8 @@ def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:
     figures = tuple(
         Figure("fast", "slow", "speed", ratio, line) for ratio, line in ((3.9, 1), (2.3, 2), (4.6, 3), (2.2, 4))
     )
-    speeds = measured({"slow": [10, 10], "fast": [30, 30]}, figures)
-    assert [False, False, True, True] == [one.deviates for one in speed.compared(speeds)]
+    speeds = speeds_of({"slow": [10, 10], "fast": [30, 30]}, figures)
+    assert [False, False, True, True] == [one.deviates for one in speed.figure_comparisons(speeds)]
     text = speed.sentences(speeds)
     expected = "doc.txt line 3: speed of fast is 4.6 of slow, here 3 (3 to 3): 3 flushes and 5 writes "
     assert expected + "per transaction against 3 flushes and 5 writes, and a sync takes 4 ms" == text[0]
@@ -192,7 +192,7 @@ def test_a_document_that_differs_by_more_than_a_third_gets_a_sentence() -> None:
 
 
 def test_bytes_are_explained_by_their_parts_and_not_by_syncs() -> None:
-    speeds = measured({"slow": [10, 10], "fast": [30, 30]}, (Figure("fast", "slow", "speed", 1, 1),))
+    speeds = speeds_of({"slow": [10, 10], "fast": [30, 30]}, (Figure("fast", "slow", "speed", 1, 1),))
     written = Metric("speed", "x written", more_is_better=False)
     parts = [replace(one, counts={"speed without the log": 4.0, "seeds": 5.0}) for one in speeds.trials]
     (text,) = speed.sentences(replace(speeds, metrics=[written], trials=parts))
@@ -200,7 +200,7 @@ def test_bytes_are_explained_by_their_parts_and_not_by_syncs() -> None:
 
 
 def test_flushes_of_others_show_in_equal_trials() -> None:
-    speeds = measured({"slow": [1, 1, 1]})
+    speeds = speeds_of({"slow": [1, 1, 1]})
     assert [] == speed.noises(speeds)
     last = replace(speeds.trials[-1], disk=Counters(1, 1, 90, 1))
     noisy = replace(speeds, trials=[*speeds.trials[:-1], last])
@@ -210,7 +210,7 @@ def test_flushes_of_others_show_in_equal_trials() -> None:
 def test_the_table_has_every_arm_the_disk_and_what_warns() -> None:
     output = io.StringIO()
     figure = Figure("fast", "slow", "speed", 9.0, 12)
-    speeds = replace(measured({"slow": [10, 10], "fast": [30, 30]}, (figure,)), absent={"third": "no such disk"})
+    speeds = replace(speeds_of({"slow": [10, 10], "fast": [30, 30]}, (figure,)), absent={"third": "no such disk"})
     print_speeds(speeds, Console(file=output, width=120))
     text = output.getvalue()
     for expected in (
@@ -226,7 +226,7 @@ def test_the_table_has_every_arm_the_disk_and_what_warns() -> None:
 
 
 def test_readers_stand_beside_the_writers_with_the_longest_read_of_all() -> None:
-    one = measured({"a": [10.0, 12.0], "b": [20.0, 22.0]})
+    one = speeds_of({"a": [10.0, 12.0], "b": [20.0, 22.0]})
     reads = {1: Reads(9, [1_000_000, 3_000_000], 70_000_000), 2: Reads(9, [5_000_000], 6_000_000)}
     metrics = [Metric("speed", "tx/s", more_is_better=True), Metric("reads_per_s", "reads/s", more_is_better=True)]
     trials = [
@@ -234,11 +234,11 @@ def test_readers_stand_beside_the_writers_with_the_longest_read_of_all() -> None
         for each in one.trials
     ]
     both = replace(one, metrics=metrics, trials=trials)
-    (first, _) = speed.summed_up(both)
+    (first, _) = speed.arm_speeds(both)
     assert Latencies(3.0, 5.0, 5.0, 70.0) == first.reads
     assert 500 == first.figures["reads_per_s"].value
     shown = io.StringIO()
     print_speeds(both, Console(file=shown, width=160))
     (costs,) = (line.split() for line in shown.getvalue().splitlines() if line.startswith("a ") and "70.0" in line)
     assert ["3.00", "5.00", "5.00", "70.0"] == costs[-4:]
-    assert [None, None] == [arm.reads for arm in speed.summed_up(one)]
+    assert [None, None] == [arm.reads for arm in speed.arm_speeds(one)]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
-from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, Choice, agenda, in_turn, is_small, pair_cover
-from rig.faults.choosing.paircoverage import tried
+from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, Choice, Turns, agenda, is_small, pair_cover
+from rig.faults.choosing.paircoverage import pair_coverage
 from rig.faults.choosing.phases import WriteRole, phases
 from rig.faults.states.state import Draw, make_state
 from tests.unit.faults.disks import Op, alike_transactions, everything, run_of, some_ops
@@ -28,14 +28,14 @@ def ranks(choice: Choice) -> tuple[int, ...] | None:
     return None if choice is None else tuple(rank for part in choice for rank in part)
 
 
-def parted(subsets: list[tuple[int, ...]], count: int) -> set[tuple[int, int]]:
-    """The ordered pairs of which some subset holds the first and not the second."""
+def parted_pairs(subsets: list[tuple[int, ...]], count: int) -> set[tuple[int, int]]:
+    """The ordered pairs whose first is held, and whose second is not, by some subset."""
     return {(here, gone) for subset in subsets for here in subset for gone in range(count) if gone not in subset}
 
 
 @given(count=st.integers(0, LISTED_MEMBERS_MAX), seed=st.integers())
 def test_a_cover_parts_every_ordered_pair(count: int, seed: int) -> None:
-    assert set(permutations(range(count), 2)) == parted(pair_cover(count, random.Random(seed)), count)
+    assert set(permutations(range(count), 2)) == parted_pairs(pair_cover(count, random.Random(seed)), count)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
@@ -43,7 +43,7 @@ def test_no_fewer_subsets_part_every_pair(count: int) -> None:
     subsets = [subset for size in range(count + 1) for subset in combinations(range(count), size)]
     fewer = len(pair_cover(count, random.Random(1))) - 1
     every = set(permutations(range(count), 2))
-    assert not any(every == parted(list(some), count) for some in combinations(subsets, fewer))
+    assert not any(every == parted_pairs(list(some), count) for some in combinations(subsets, fewer))
 
 
 @given(count=st.integers(0, 8), seed=st.integers())
@@ -53,11 +53,12 @@ def test_a_small_batch_has_every_subset_once_and_pairs_and_singles_first(count: 
     subsets = {subset for size in range(count + 1) for subset in combinations(whole, size)}
     assert len(subsets) == len(choices)
     assert subsets == set(choices)
-    cover = pair_cover(count, random.Random(seed))
+    cover_count = len(pair_cover(count, random.Random(seed)))
     singles = {(), whole, *((rank,) for rank in whole), *(whole[:rank] + whole[rank + 1 :] for rank in whole)}
-    first = [choice for choice in choices[: len(cover) + len(singles)] if choice is not None]
+    first = [choice for choice in choices[: cover_count + len(singles)] if choice is not None]
     assert singles <= set(first)
-    assert set(permutations(whole, 2)) == parted(first[: len(cover)], count) | parted([*singles] * (not cover), count)
+    # Four others are among the cover: none, all, one lost, one landed.
+    assert set(permutations(whole, 2)) == parted_pairs(first[: cover_count + 4], count)
 
 
 @given(count=st.integers(9, 60), seed=st.integers())
@@ -68,20 +69,42 @@ def test_a_long_batch_has_every_single_every_beginning_and_end_and_draws_in_betw
     whole = tuple(range(count))
     wanted = {(), whole, *((rank,) for rank in whole), *(whole[:rank] + whole[rank + 1 :] for rank in whole)}
     assert wanted | {part for at in whole for part in (whole[:at], whole[at:])} <= set(listed)
-    assert choices.count(None) > count
+    assert choices.count(None) >= count
     cover = len(pair_cover(count, random.Random(seed)))
     is_listed = count <= LISTED_MEMBERS_MAX
-    assert is_listed is (set(permutations(whole, 2)) == parted(listed[:cover], count))
+    assert is_listed is (set(permutations(whole, 2)) == parted_pairs(listed[: cover + 4], count))
 
 
-@given(count=st.integers(1, 40), alike_count=st.integers(1, 50))
-def test_alike_epochs_take_the_next_choice_in_turn_and_each_takes_every_one(count: int, alike_count: int) -> None:
-    choices = [(range(number, number + 1),) for number in range(count)]
-    orders = [list(in_turn(choices, rank, alike_count)) for rank in range(alike_count)]
-    assert all(sorted(order, key=str) == sorted(choices, key=str) for order in orders)
-    assert [choices[rank % count] for rank in range(alike_count)] == [order[0] for order in orders]
-    if 2 * alike_count <= count:
-        assert choices[: 2 * alike_count] == [order[lap] for lap in (0, 1) for order in orders]
+@given(count=st.integers(2, 40), seed=st.integers())
+def test_the_first_choices_are_of_every_kind_and_begin_with_any_of_them(count: int, seed: int) -> None:
+    choices = [
+        ranks(choice) for choice in agenda(count, random.Random(seed))[: len(pair_cover(count, random.Random(1))) + 4]
+    ]
+    sizes = {len(choice) for choice in choices if choice is not None}
+    assert {0, 1, count - 1, count} <= sizes
+
+
+def test_phases_begin_with_choices_of_different_kinds() -> None:
+    begins = {len(ranks(agenda(6, random.Random(seed))[0]) or ()) for seed in range(40)}
+    assert {0, 1, 5, 6} < begins
+
+
+@given(count=st.integers(1, 40), taken=st.lists(st.integers(0, 5), max_size=80))
+def test_epochs_with_one_agenda_take_the_next_choice_and_each_takes_every_one_once(
+    count: int, taken: list[int]
+) -> None:
+    turns = Turns(range(count))
+    epochs = [turns.of_one_epoch() for _ in range(6)]
+    had: list[list[int]] = [[] for _ in epochs]
+    for epoch in taken:
+        if (choice := next(epochs[epoch], None)) is not None:
+            had[epoch].append(choice)
+    rest = [[*mine, *own] for mine, own in zip(had, epochs, strict=True)]
+    assert all(sorted(mine) == list(range(count)) for mine in rest)
+    # A new epoch goes on where the others stopped.
+    again = Turns(range(count))
+    firsts = [next(again.of_one_epoch()) for _ in range(2 * count)]
+    assert firsts == [*range(count), *range(count)]
 
 
 @settings(max_examples=30)
@@ -95,8 +118,8 @@ def test_with_enough_alike_epochs_one_state_each_tries_every_pair_and_every_sing
     run_of(place, alike_transactions(count, batch, period))
     with WriteLog.open(place) as log:
         split = epochs(log)
-        chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=len(split), seed=seed)
-        (found,) = (one for one in tried(log, split[period:], chosen.states) if len(one.phase.roles) == batch)
+        chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=2 * len(split), seed=seed)
+        (found,) = (one for one in pair_coverage(log, split[period:], chosen.states) if len(one.phase.roles) == batch)
     assert count - 1 == len(found.phase.epochs)
     assert batch * (batch - 1) == found.pair_count
     assert (batch, batch) == (found.lost_alone_count, found.landed_alone_count)
@@ -144,12 +167,13 @@ def test_what_was_tried_is_counted_as_by_hand(place: Path, ops: list[Op], data: 
     with WriteLog.open(place) as log:
         split = epochs(log)
         states = data.draw(st.lists(st.sampled_from(everything(Fault.POWERCUT, log).states), max_size=20))
-        for one in tried(log, split, states):
+        for one in pair_coverage(log, split, states):
             count = len(one.phase.roles)
             own = [subset_of(state) for state in states if state.epoch in one.phase.epochs and is_at_the_end(state)]
-            assert len(parted(own, count)) == one.pair_count
+            assert len(parted_pairs(own, count)) == one.pair_count
             assert len({subset for subset in own if len(subset) == count - 1}) == one.lost_alone_count
             assert len({subset for subset in own if len(subset) == 1}) == one.landed_alone_count
+            assert sum(state.epoch in one.phase.epochs for state in states) == one.state_count
 
 
 def subset_of(state: CrashState) -> tuple[int, ...]:
@@ -166,8 +190,8 @@ def test_a_drawn_choice_counts_and_a_torn_one_does_not(place: Path) -> None:
         (tail,) = epochs(log)
         draw = Draw(7, 50)
         landed = int(draw.choose(20).sum())
-        (by_draw,) = tried(log, [tail], [make_state(tail, 0, draw=draw)])
-        (by_units,) = tried(log, [tail], [make_state(tail, 0, draw=Draw(7, 50, 512))])
+        (by_draw,) = pair_coverage(log, [tail], [make_state(tail, 0, draw=draw)])
+        (by_units,) = pair_coverage(log, [tail], [make_state(tail, 0, draw=Draw(7, 50, 512))])
     assert landed * (20 - landed) == by_draw.pair_count > 0
     assert 0 == by_units.pair_count
 
@@ -176,4 +200,4 @@ def test_a_cut_before_a_fua_write_has_lost_no_write_alone(place: Path) -> None:
     run_of(place, [Op("fua", 0, 1, 1), Op("write", 3, 1, 2)])
     with WriteLog.open(place) as log:
         (tail,) = epochs(log)
-        assert [0, 1] == [tried(log, [tail], [make_state(tail, cut)])[0].lost_alone_count for cut in (0, 1)]
+        assert [0, 1] == [pair_coverage(log, [tail], [make_state(tail, cut)])[0].lost_alone_count for cut in (0, 1)]

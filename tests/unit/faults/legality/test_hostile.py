@@ -22,7 +22,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hostile") / "log"
 
 
-def mutated(chosen: Random, ids: list[str]) -> str:
+def mutate(chosen: Random, ids: list[str]) -> str:
     """An id with a few parts dropped, taken from other ids, or with other numbers."""
     text = chosen.choice(ids)
     for _ in range(chosen.randint(1, 3)):
@@ -71,7 +71,7 @@ def test_a_mutated_id_is_refused_or_names_a_legal_state(
         ids = [state.id for one in plans for state in one.states]
         checker, split = Checker(log, DISK_SECTORS * SECTOR), epochs(log)
         for _ in range(40 if ids else 0):
-            text = mutated(chosen, ids)
+            text = mutate(chosen, ids)
             try:
                 state = parse_state(text, log, split)
             except StateIdError:

@@ -18,7 +18,7 @@ from rig.faults.legality.jointlegality import JointChecker
 from rig.faults.legality.legality import Legality, Ruling
 from rig.faults.log.arrays import ByteArray
 from rig.faults.models import twodisk
-from rig.faults.models.twodisk import JointIndex, make_joint
+from rig.faults.states.jointstate import JointIndex, make_joint
 from rig.faults.states.state import make_state
 from tests.unit.faults import disks
 from tests.unit.faults.disks import DISK_SECTORS, SECTOR, Content, Op
@@ -60,7 +60,7 @@ class WatchedTwo(TwoDisks):
             self.positions.append((own, other) if disk is DiskLetter.A else (other, own))
 
 
-def watched(steps: list[Step]) -> WatchedTwo:
+def watch(steps: list[Step]) -> WatchedTwo:
     run = WatchedTwo()
     run.run(steps)
     return run
@@ -80,7 +80,7 @@ def both(pair: Pair) -> tuple[ByteArray, ByteArray]:
 def test_what_both_disks_can_hold_is_never_illegal_and_what_they_cannot_hold_at_one_time_is_never_legal(
     place: Path, steps: list[Step], seed: int
 ) -> None:
-    run = watched([*MARK, *steps])
+    run = watch([*MARK, *steps])
     with logs_of(place, run) as logs:
         checker = checker_of(logs, run)
         sides = [sorted({pair[rank] for pair in run.reachable()}) for rank in (0, 1)]
@@ -100,28 +100,28 @@ def test_what_both_disks_can_hold_is_never_illegal_and_what_they_cannot_hold_at_
 @settings(max_examples=150)
 @given(steps=some_steps())
 def test_every_joint_state_that_is_planned_is_legal_when_it_is_judged(place: Path, steps: list[Step]) -> None:
-    run = watched([*MARK, *steps])
+    run = watch([*MARK, *steps])
     with logs_of(place, run) as logs:
         assume(all(disks.passes_self_check(logs.sides[disk].log, run.disks[disk]) for disk in DiskLetter))
         checker, builder = checker_of(logs, run), Builder(place)
         plan = twodisk.states(logs, JointIndex(logs), first_mark=0, states_max=10**6, seed=1)
         for state in plan.states:
             assert isinstance(state, JointState)
-            answer = judged(checker, state, builder.build(state))
+            answer = judge(checker, state, builder.build(state))
             assert answer.legality is Legality.LEGAL, (state.id, str(answer))
             seen = checker.mark_count(list(DiskLetter).index(state.late), state.states[state.late].instant)
             assert checker.mark_count(0, state.instant) <= seen
 
 
-def judged(checker: JointChecker, state: JointState, contents: Pair) -> Ruling:
+def judge(checker: JointChecker, state: JointState, contents: Pair) -> Ruling:
     return checker.check(both(contents), list(DiskLetter).index(state.late), state.states[state.late].instant)
 
 
 BEGIN = [*MARK, ("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2))]
 
 
-def opened(place: Path, steps: list[Step]) -> AbstractContextManager[TwoLogs]:
-    return logs_of(place, watched([*BEGIN, *steps, *MARK]))
+def open_logs(place: Path, steps: list[Step]) -> AbstractContextManager[TwoLogs]:
+    return logs_of(place, watch([*BEGIN, *steps, *MARK]))
 
 
 def answers(place: Path, logs: TwoLogs, late: DiskLetter, ends: tuple[int, int], **late_choice: tuple[int, ...]) -> str:
@@ -132,33 +132,33 @@ def answers(place: Path, logs: TwoLogs, late: DiskLetter, ends: tuple[int, int],
     }
     state = make_joint(logs, late, chosen[late], chosen[late.other])
     checker = JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2)
-    return str(judged(checker, state, Builder(place).build(state)))
+    return str(judge(checker, state, Builder(place).build(state)))
 
 
 def test_a_disk_before_a_flush_that_a_mark_proves_to_be_over_is_illegal(place: Path) -> None:
-    with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
+    with open_logs(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
         assert "legal" == answers(place, logs, DiskLetter.B, (1, 0))
         rolled_back = answers(place, logs, DiskLetter.B, (0, 0))
         assert rolled_back.startswith("illegal: sector 0 (byte 0): on the disk marked first: holds zeros; ")
     # The first mark of the two may be set before that flush is over, in the log of the other disk.
-    with opened(place, [*FLUSH_B, *MARK, *MARK, *FLUSH_A]) as logs:
+    with open_logs(place, [*FLUSH_B, *MARK, *MARK, *FLUSH_A]) as logs:
         assert "legal" == answers(place, logs, DiskLetter.A, (0, 1))
         assert "on the disk marked second: holds zeros" in answers(place, logs, DiskLetter.A, (0, 0))
 
 
 def test_a_disk_behind_a_flush_that_a_mark_proves_to_be_later_is_not_legal(place: Path) -> None:
-    with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
+    with open_logs(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
         assert "legal" == answers(place, logs, DiskLetter.A, (0, 0))
         assert answers(place, logs, DiskLetter.A, (0, 1)).startswith("undecided: sector 0 ")
     # Writes after the second next flush had not even been submitted.
     later = [("b", Op("write", 1, 1, 3)), *FLUSH_B, ("b", Op("write", 2, 1, 3)), *FLUSH_B]
-    with opened(place, [*FLUSH_A, *MARK, *FLUSH_B, *later]) as logs:
+    with open_logs(place, [*FLUSH_A, *MARK, *FLUSH_B, *later]) as logs:
         assert answers(place, logs, DiskLetter.A, (0, 2)).startswith("undecided: ")
         assert answers(place, logs, DiskLetter.A, (0, 3)).startswith("illegal: sector 2 ")
 
 
 def test_a_flush_that_the_marks_leave_open_makes_either_content_undecided(place: Path) -> None:
-    with opened(place, [*FLUSH_A, *FLUSH_B]) as logs:
+    with open_logs(place, [*FLUSH_A, *FLUSH_B]) as logs:
         for early in (0, 1):
             assert answers(place, logs, DiskLetter.A, (0, early)).startswith("undecided: sector 0 ")
             assert answers(place, logs, DiskLetter.B, (early, 0)).startswith("undecided: sector 0 ")
@@ -166,24 +166,24 @@ def test_a_flush_that_the_marks_leave_open_makes_either_content_undecided(place:
 
 def test_half_a_mark_orders_only_what_stands_on_either_side_of_it(place: Path) -> None:
     half = MARK[:1]
-    with opened(place, [*FLUSH_A, *half, *half, *FLUSH_B]) as logs:
+    with open_logs(place, [*FLUSH_A, *half, *half, *FLUSH_B]) as logs:
         assert "legal" == answers(place, logs, DiskLetter.B, (1, 0))
     for steps in ([*half, *FLUSH_A, *half, *FLUSH_B], [*FLUSH_A, *half, *FLUSH_B, *half]):
-        with opened(place, steps) as logs:
+        with open_logs(place, steps) as logs:
             assert answers(place, logs, DiskLetter.B, (0, 0)).startswith("undecided: ")
             assert answers(place, logs, DiskLetter.B, (1, 0)).startswith("undecided: ")
     # Nor is anything between a mark of the first log and that mark of the second.
-    with opened(place, [*FLUSH_B, *half, *FLUSH_A, *half]) as logs:
+    with open_logs(place, [*FLUSH_B, *half, *FLUSH_A, *half]) as logs:
         assert answers(place, logs, DiskLetter.B, (0, 0)).startswith("undecided: ")
-    with opened(place, [*FLUSH_B, *half, *half, *FLUSH_A]) as logs:
+    with open_logs(place, [*FLUSH_B, *half, *half, *FLUSH_A]) as logs:
         assert answers(place, logs, DiskLetter.B, (0, 0)).startswith("undecided: ")
-    with opened(place, [*FLUSH_B, *half, *half, *half, *FLUSH_A]) as logs:
+    with open_logs(place, [*FLUSH_B, *half, *half, *half, *FLUSH_A]) as logs:
         assert "legal" == answers(place, logs, DiskLetter.B, (0, 0))
 
 
 def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(place: Path) -> None:
     """Whether the early disk had been sent it by then, no mark tells."""
-    with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
+    with open_logs(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
         assert "legal" == answers(place, logs, DiskLetter.A, (0, 0), whole=logs.sides[DiskLetter.A].epochs[0].batch)
         zeros, written = np.zeros(DISK_SECTORS * SECTOR, dtype=np.uint8), device((65,) + (0,) * (DISK_SECTORS - 1))
         checker = JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2)
@@ -194,17 +194,17 @@ def test_what_was_not_flushed_may_be_on_the_late_disk_and_not_on_the_early_one(p
 
 
 def test_a_flushed_write_that_is_gone_from_the_late_disk_is_illegal(place: Path) -> None:
-    with opened(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
+    with open_logs(place, [*FLUSH_A, *MARK, *FLUSH_B]) as logs:
         checker = JointChecker([logs.sides[disk].log for disk in DiskLetter], [DISK_SECTORS * SECTOR] * 2)
         a, b = (logs.sides[disk].epochs for disk in DiskLetter)
         late = make_joint(logs, DiskLetter.B, make_state(b[1], 0), make_state(a[1], 0))
         contents = Builder(place).build(late)
-        assert "legal" == str(judged(checker, late, contents))
-        gone = judged(checker, late, (contents[0], (0,) * DISK_SECTORS))
+        assert "legal" == str(judge(checker, late, contents))
+        gone = judge(checker, late, (contents[0], (0,) * DISK_SECTORS))
         assert str(gone).startswith("illegal: sector 0 (byte 0): on the disk marked second: holds zeros; ")
         # Whatever can be said of the early disk.
         for early in ((0,) * DISK_SECTORS, (7,) * DISK_SECTORS):
-            assert str(gone) == str(judged(checker, late, (early, (0,) * DISK_SECTORS)))
+            assert str(gone) == str(judge(checker, late, (early, (0,) * DISK_SECTORS)))
 
 
 def test_the_kernels_own_marks_at_the_ends_of_both_logs_order_nothing(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Watched(Disk):
         return found
 
 
-def watched(path: Path, ops: list[Op]) -> Watched:
+def watch(path: Path, ops: list[Op]) -> Watched:
     disk = Watched()
     disk.run(ops)
     emit(path, disk.log, 1)
@@ -68,7 +68,7 @@ def watched(path: Path, ops: list[Op]) -> Watched:
 
 def watched_in_log_order(disk: Watched, path: Path) -> Watched:
     """The run in log order; it gives the same log."""
-    again = watched(path, [one for op in disk.log[:-1] for one in (FLUSH if op.kind == "flush" else [op])])
+    again = watch(path, [one for op in disk.log[:-1] for one in (FLUSH if op.kind == "flush" else [op])])
     assert again.log == disk.log
     return again
 
@@ -114,7 +114,7 @@ def could_be(log: list[Op], position: int) -> set[Content]:
 def test_what_a_disk_can_hold_is_never_illegal_and_what_it_cannot_hold_is_never_legal(
     place: Path, ops: list[Op], seed: int
 ) -> None:
-    disk = watched(place, ops)
+    disk = watch(place, ops)
     with WriteLog.open(place) as log:
         checker = Checker(log, DISK_SECTORS * SECTOR, is_replay=passes_self_check(log, disk))
         contents = some_contents(Random(seed), whole(disk.moments))
@@ -131,7 +131,7 @@ def test_what_a_disk_can_hold_is_never_illegal_and_what_it_cannot_hold_is_never_
 def test_where_the_log_leaves_no_order_open_exactly_what_it_proves_is_legal_and_the_rest_is_told_apart(
     place: Path, ops: list[Op], seed: int
 ) -> None:
-    disk = watched_in_log_order(watched(place, ops), place)
+    disk = watched_in_log_order(watch(place, ops), place)
     with WriteLog.open(place) as log:
         checker = Checker(log, DISK_SECTORS * SECTOR)
         contents = some_contents(Random(seed), whole(disk.moments))
@@ -149,7 +149,7 @@ def test_where_the_log_leaves_no_order_open_exactly_what_it_proves_is_legal_and_
 def test_torn_contents_are_legal_only_if_each_unit_has_a_version_that_the_disk_can_hold(
     place: Path, ops: list[Op], seed: int, unit_sectors: int
 ) -> None:
-    disk = watched(place, ops)
+    disk = watch(place, ops)
     with WriteLog.open(place) as log:
         checker = Checker(log, DISK_SECTORS * SECTOR, is_replay=passes_self_check(log, disk))
         chosen = Random(seed)
@@ -173,7 +173,7 @@ def test_torn_contents_are_legal_only_if_each_unit_has_a_version_that_the_disk_c
 def test_discards_make_zeros_legal_where_a_disk_may_show_them_and_nowhere_else(
     place: Path, ops: list[Op], seed: int
 ) -> None:
-    disk = watched(place, ops)
+    disk = watch(place, ops)
     assume(sum(op.count for op in ops if op.kind == "discard") <= 6)
     with WriteLog.open(place) as log:
         checker = Checker(log, DISK_SECTORS * SECTOR, is_replay=passes_self_check(log, disk))
@@ -191,14 +191,14 @@ def test_discards_make_zeros_legal_where_a_disk_may_show_them_and_nowhere_else(
 def test_a_protected_disk_holds_a_prefix_and_a_crash_of_the_system_leaves_what_was_seen(
     place: Path, ops: list[Op]
 ) -> None:
-    disk = watched_in_log_order(watched(place, ops), place)
+    disk = watched_in_log_order(watch(place, ops), place)
     views: dict[int, set[Content]] = defaultdict(set)
     for position, (count, _, _) in zip(disk.positions, disk.counts, strict=True):
         views[position] |= Moment(tuple((op, True) for op in disk.order[:count]), 0).whole_contents()
     with WriteLog.open(place) as log:
         checker = Checker(log, DISK_SECTORS * SECTOR)
         for position, seen in views.items():
-            # A FUA write in flight may be there before it is told.
+            # A FUA write in flight may be there before its completion is known.
             in_flight = disk.log[position : position + 1] and disk.log[position].kind == "fua"
             allowed = seen | (views[position + 1] if in_flight else set())
             for content in set().union(*views.values()):
@@ -222,7 +222,7 @@ def test_every_state_that_a_generator_plans_is_legal_when_it_is_judged(
             assert answer.legality is Legality.LEGAL, (state.id, str(answer))
 
 
-def judged(log: WriteLog, state: CrashState, *, instant: int | None = None, rule: Rule = Rule.WHOLE) -> str:
+def judge(log: WriteLog, state: CrashState, *, instant: int | None = None, rule: Rule = Rule.WHOLE) -> str:
     content = rebuild_device(log, state)
     return str(Checker(log, len(content)).check(content, state.instant if instant is None else instant, rule))
 
@@ -236,7 +236,7 @@ def test_a_flushed_write_that_is_gone_is_illegal_and_its_first_sector_is_named(p
     run_of(place, TWO_EPOCHS)
     with WriteLog.open(place) as log:
         second = epochs(log)[1]
-        assert "legal" == judged(log, make_state(second, 0))
+        assert "legal" == judge(log, make_state(second, 0))
         content = rebuild_device(log, make_state(second, 0))
         content[4 * SECTOR : 6 * SECTOR] = 0
         answer = Checker(log, len(content)).check(content, second.end, Rule.WHOLE)
@@ -251,9 +251,9 @@ def test_a_write_of_the_next_epoch_is_not_proven_and_one_of_the_epoch_after_is_i
     with WriteLog.open(place) as log:
         first, second, third, _ = epochs(log)
         landed = make_state(second, 0, whole=landable(second))
-        assert judged(log, landed, instant=first.end).startswith("undecided: sector 0 ")
+        assert judge(log, landed, instant=first.end).startswith("undecided: sector 0 ")
         late = make_state(third, 0, whole=landable(third))
-        assert judged(log, late, instant=first.end).startswith("illegal: sector 12 ")
+        assert judge(log, late, instant=first.end).startswith("illegal: sector 12 ")
 
 
 def test_half_a_write_is_torn_and_no_whole_write(place: Path) -> None:
@@ -359,10 +359,10 @@ def test_a_prefix_after_a_crash_of_the_system_answers_for_no_mark_that_may_be_la
     with WriteLog.open(place) as log:
         first = epochs(log)[0]
         prefix = make_state(first, 1, whole=first.batch[:1])
-        assert "legal" == judged(log, prefix, instant=first.fuas[0], rule=Rule.SEEN)
+        assert "legal" == judge(log, prefix, instant=first.fuas[0], rule=Rule.SEEN)
         for instant in range(first.fuas[0] + 2, first.end + 1):
-            assert judged(log, prefix, instant=instant, rule=Rule.SEEN).startswith("undecided: sector 1 ")
-        assert "legal" == judged(log, make_state(first, 1, whole=first.batch), rule=Rule.SEEN)
+            assert judge(log, prefix, instant=instant, rule=Rule.SEEN).startswith("undecided: sector 1 ")
+        assert "legal" == judge(log, make_state(first, 1, whole=first.batch), rule=Rule.SEEN)
 
 
 def test_a_fua_write_that_may_be_under_way_may_be_covered_in_part(place: Path) -> None:

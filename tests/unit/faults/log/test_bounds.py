@@ -62,7 +62,7 @@ def test_a_damaged_log_is_refused_or_planned_within_bounded_memory(
 def use(file: LogFile, fault: Fault) -> LogError | None:
     """Plan, build and check states of a log; return the error if there was one."""
     try:
-        with file.opened() as logs:
+        with file.open() as logs:
             checker = Checker(logs.first, DEVICE_BYTES)
             for state in plan(fault, logs, first_entry=-1, states_max=12, seed=1).states:
                 checker.check(rebuild_device(logs.first, state), state.instant, fault.rule or Rule.WHOLE)
@@ -79,10 +79,10 @@ def test_an_entry_that_ends_after_its_device_is_refused_with_its_place(place: Pa
             assert DEVICE_BYTES_MAX == log.device_bytes
         file = LogFile(place, devices_bytes=(DEVICE_BYTES,))
         if is_inside:
-            with file.opened() as logs:
+            with file.open() as logs:
                 assert file == logs.file
             continue
-        with pytest.raises(LogError, match=f"entry 1 .*device of {DEVICE_BYTES} bytes") as caught, file.opened():
+        with pytest.raises(LogError, match=f"entry 1 .*device of {DEVICE_BYTES} bytes") as caught, file.open():
             pass
         assert (1, 1024) == (caught.value.entry_index, caught.value.offset_bytes)
 

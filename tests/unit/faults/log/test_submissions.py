@@ -272,7 +272,7 @@ def test_a_whole_long_batch_that_may_have_landed_ahead_of_a_fua_write_has_ids(pl
             assert state.pieces(log).tolist() == again.pieces(log).tolist()
 
 
-def overwritten(rewritten: bool) -> Requests:
+def overwriting(rewritten: bool) -> Requests:
     """A block written plainly, then with FUA before any FLUSH, then work elsewhere; at the end maybe written again."""
     disk = Requests()
     block = [Op("write", 0, 2, 1), Op("fua", 0, 2, 2), Op("flush", 0, 0, 1)]
@@ -284,12 +284,12 @@ def overwritten(rewritten: bool) -> Requests:
 
 
 def test_a_block_written_with_fua_over_an_unflushed_write_of_it_puts_no_epoch_in_doubt(place: Path) -> None:
-    overwritten(rewritten=True).end(place)
+    overwriting(rewritten=True).end(place)
     with WriteLog.open(place) as log:
         # All that come after the FLUSH and before the block is written again.
         assert 7 == sum(epoch.doubtful for epoch in epochs(log))
     for rewritten in (False, True):
-        disk = overwritten(rewritten)
+        disk = overwriting(rewritten)
         disk.end(place)
         with WriteLog.open(place) as log:
             assert is_void(disk, log) is not rewritten

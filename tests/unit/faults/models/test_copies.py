@@ -16,7 +16,7 @@ from rig.faults.legality.jointlegality import JointChecker
 from rig.faults.legality.legality import Legality
 from rig.faults.log.account import NEVER, Account
 from rig.faults.models import twodisk
-from rig.faults.models.twodisk import JointIndex
+from rig.faults.states.jointstate import JointIndex
 from tests.unit.faults import disks
 from tests.unit.faults.disks import DISK_SECTORS, SECTOR, Op
 from tests.unit.faults.legality.test_legality import device
@@ -67,7 +67,7 @@ def run_of(steps: list[Step]) -> TimedTwo:
 
 
 @contextmanager
-def timed(path: Path, run: TimedTwo) -> Iterator[TwoLogs]:
+def open_timed(path: Path, run: TimedTwo) -> Iterator[TwoLogs]:
     """Open both logs, each with the times of its entries."""
     size = DISK_SECTORS * SECTOR
     with logs_of(path, run) as logs:
@@ -94,7 +94,7 @@ def test_every_state_is_reachable_with_its_acknowledgements_and_the_checker_call
     place: Path, steps: list[Step]
 ) -> None:
     run = run_of([*MARK, *steps])
-    with timed(place, run) as logs:
+    with open_timed(place, run) as logs:
         assume(all(disks.passes_self_check(side.log, run.disks[disk]) for disk, side in logs.sides.items()))
         possible, builder = run.reachable(), Builder(place)
         checker = JointChecker([side.log for side in logs.sides.values()], [DISK_SECTORS * SECTOR] * 2)
@@ -114,7 +114,7 @@ def test_copies_that_are_flushed_together_are_cut_apart_and_by_the_marks_alone_n
         plan_of_marks = twodisk.states(unordered, JointIndex(unordered), first_mark=0, states_max=99, seed=1)
         assert ["b:tail.f1+a:tail.f1"] == [state.id for state in plan_of_marks.states]
         assert 0 < plan_of_marks.epochs_unproven
-    with timed(place, run) as logs:
+    with open_timed(place, run) as logs:
         found = {Builder(place).build(state): state for state in everything(logs)}
     # Sector 0 was copied by a write, sector 1 by a FUA write.
     seen = {tuple(content[:2] for content in pair) for pair in found}
@@ -129,7 +129,7 @@ def test_copies_that_are_flushed_together_are_cut_apart_and_by_the_marks_alone_n
 def test_the_checker_knows_by_the_clock_what_had_become_durable(place: Path) -> None:
     """Of the first disk's flush the second knows when it completes, though no mark lies between."""
     run = run_of([*MARK, *COPIED, *MARK])
-    with timed(place, run) as logs:
+    with open_timed(place, run) as logs:
         checker = JointChecker([side.log for side in logs.sides.values()], [DISK_SECTORS * SECTOR] * 2)
         empty, written = device((0,) * DISK_SECTORS), device((33,) + (0,) * (DISK_SECTORS - 1))
         flushes = {disk: side.durable[0] for disk, side in logs.sides.items()}
@@ -143,7 +143,7 @@ def test_two_that_completed_in_the_same_nanosecond_prove_nothing(place: Path) ->
     run = run_of([*MARK, *COPIED, *MARK])
     flushes = {disk: [op.kind for op in run.disks[disk].log].index("flush") for disk in DiskLetter}
     run.logged[DiskLetter.B][flushes[DiskLetter.B]] = run.logged[DiskLetter.A][flushes[DiskLetter.A]]
-    with timed(place, run) as logs:
+    with open_timed(place, run) as logs:
         found = twodisk.states(logs, JointIndex(logs), first_mark=0, states_max=99, seed=1)
         assert 0 < found.epochs_unproven
         assert not any(state.id.startswith(("a:e", "b:e")) for state in found.states)
@@ -157,14 +157,14 @@ def test_two_that_completed_in_the_same_nanosecond_prove_nothing(place: Path) ->
 def test_a_disk_is_apart_by_what_it_was_sent_after_the_other_ones_last(place: Path) -> None:
     """Of two copies that are written together neither comes after the other."""
     later: list[Step] = [("b", Op("write", 2, 1, 3))]
-    with timed(place, run_of([*MARK, *COPIED, *MARK, *later, *MARK])) as logs:
+    with open_timed(place, run_of([*MARK, *COPIED, *MARK, *later, *MARK])) as logs:
         apart = {state.id for state in everything(logs) if state.is_apart}
     assert {"b:tail.f0.w5+a:tail.f0"} == {one for one in apart if one.startswith("b:tail")}
 
 
 def test_a_disk_is_not_apart_by_what_both_were_sent_at_the_same_time(place: Path) -> None:
     later: list[Step] = [("b", Op("write", 2, 1, 3))]
-    with timed(place, run_of([*MARK, *COPIED, *MARK, *later, *MARK])) as logs:
+    with open_timed(place, run_of([*MARK, *COPIED, *MARK, *later, *MARK])) as logs:
         for side in logs.sides.values():
             assert side.log.account
             assert side.log.account.times_ns is not None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rig.faults import EntryFlag, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
+from rig.faults import CrashState, EntryFlag, Fault, Logs, StateIdError, WriteLog, epochs, parse_state, plan
 from rig.faults.states.damage import Discarded
 from rig.faults.states.state import landable, make_state
 from tests.unit.faults.disks import (
+    Content,
     Op,
     everything,
     in_log_order,
@@ -78,7 +80,7 @@ def test_an_os_crash_loses_nothing_of_a_whole_epoch_and_answers_for_all_its_mark
     run_of(place, [Op("mark"), Op("write", 0, 1, 1), Op("write", 1, 1, 2), Op("mark"), *FLUSH])
     with WriteLog.open(place) as log:
         states = {state.id: marks_claimed(log, state) for state in everything(Fault.OSCRASH, log).states}
-        # The content of the tail is that of the whole epoch, at a later instant.
+        # The content of the tail is the content of the whole epoch, at a later instant.
         assert {"e4.f0.i0": 0, "e4.f0.w2.i0": 0, "tail.f0": 2} == states
 
 
@@ -95,6 +97,50 @@ def test_every_state_with_late_discards_is_reachable_with_its_acknowledgements_s
         for state in states:
             assert parse_state(state.id, log, split) == state
             assert possible.get(rebuild(log, state), -1) >= marks_claimed(log, state), state.id
+
+
+@settings(max_examples=100)
+@given(ops=some_ops(4, 0, 2, writes_max=2))
+def test_every_part_of_a_discard_is_made_where_flushes_are_short(place: Path, ops: list[Op]) -> None:
+    """Without FUA writes the log tells all: each sector of a discard may read zeros by itself."""
+    kept = [[] if op.kind in {"fua", "flush-end"} else FLUSH if op.kind == "flush-begin" else [op] for op in ops]
+    disk = run_of(place, [op for some in kept for op in some])
+    assume(sum(op.count for op in disk.log if op.kind == "discard") <= 5)
+    with WriteLog.open(place) as log:
+        made: dict[Content, int] = {}
+        for fault in (Fault.DISCARD, Fault.POWERCUT):
+            for state in everything(fault, log).states:
+                content = rebuild(log, state)
+                made[content] = max(made.get(content, 0), marks_claimed(log, state))
+        assert reachable(disk.discard_moments) == made
+
+
+def test_a_discarded_place_that_was_written_again_and_lost_reads_zeros_or_what_was_there(place: Path) -> None:
+    run_of(place, [Op("write", 0, 4, 1), Op("discard", 0, 4), *FLUSH, Op("write", 1, 1, 2)])
+    with WriteLog.open(place) as log:
+        tail = epochs(log)[-1]
+        old, new = (33, 34, 35, 36), 2 * 32 + 1
+        for text, expected in (
+            # The whole range as far as nothing may have come later, whether it landed or not.
+            ("tail.f0.d1", (0, old[1], 0, 0)),
+            ("tail.f0.d1:512:0-3", (0, 0, 0, 0)),
+            ("tail.f0.w3.d1:512:0-3", (0, new, 0, 0)),
+            ("tail.f0.d1:512:1,3", (old[0], 0, old[2], 0)),
+        ):
+            state = parse_state(text, log, epochs(log))
+            assert tail == state.epoch
+            assert expected == rebuild(log, state)[:4], text
+        made = {rebuild(log, state)[:4] for state in everything(Fault.DISCARD, log).states if state.epoch == tail}
+        assert 2 * 16 - 8 == len(made), "four sectors of zeros or not; of a write that landed the discard shows nowhere"
+
+
+@pytest.mark.parametrize("units", ["512:", "512:4", "512:2-1", "512:0-1,2", "512:1,0", "1024:0", "512:0,0", "4096:1"])
+def test_units_that_a_discard_does_not_have_are_refused(place: Path, units: str) -> None:
+    run_of(place, [Op("write", 0, 4, 1), Op("discard", 0, 4), *FLUSH])
+    with WriteLog.open(place) as log:
+        assert "tail.f0.d1:512:0-1,3" == parse_state("tail.f0.d1:512:0-1,3", log, epochs(log)).id
+        with pytest.raises(StateIdError):
+            parse_state(f"tail.f0.d1:{units}", log, epochs(log))
 
 
 def test_a_discard_takes_what_was_there_and_nothing_that_was_written_since(place: Path) -> None:
@@ -125,8 +171,8 @@ def test_a_cut_after_a_fua_write_applies_no_discard_of_the_same_epoch(place: Pat
         early, late = (index for index in range(log.entry_count) if log.flags[index] == EntryFlag.DISCARD)
         states = everything(Fault.DISCARD, log).states
         before_fua = [state for state in states if state.epoch.number == 1 and state.fua_count == 0 and state.damages]
-        assert {(Discarded(early),)} == {state.damages for state in before_fua}
-        assert any(Discarded(late) in state.damages for state in states)
+        assert {early} == {damage.entry_index for damage in damages_of(before_fua)}
+        assert late in {damage.entry_index for damage in damages_of(states)}
 
 
 def test_a_recording_without_discards_has_none_that_took_effect(place: Path) -> None:
@@ -137,11 +183,15 @@ def test_a_recording_without_discards_has_none_that_took_effect(place: Path) -> 
         assert {(0,) * 6, (33, 34, 35, 36, 37, 38), (33, 34, 35, 36, 37, 4 * 32 + 1)} == found
 
 
+def damages_of(states: Iterable[CrashState]) -> list[Discarded]:
+    return [damage for state in states for damage in state.damages if isinstance(damage, Discarded)]
+
+
 def test_a_discard_of_what_nobody_had_written_takes_nothing(place: Path) -> None:
     run_of(place, [Op("discard", 0, 8), Op("write", 1, 2, 1), *FLUSH, Op("discard", 0, 8), *FLUSH])
     with WriteLog.open(place) as log:
         first, second = (index for index in range(log.entry_count) if log.flags[index] == EntryFlag.DISCARD)
-        assert {Discarded(second)} == {one for state in everything(Fault.DISCARD, log).states for one in state.damages}
+        assert {second} == {one.entry_index for one in damages_of(everything(Fault.DISCARD, log).states)}
         early, late = (make_state(epoch, 0, damages=(Discarded(first),)) for epoch in epochs(log)[:2])
         assert [[], []] == [early.extents(log), late.extents(log)]
         taken = make_state(epochs(log)[1], 0, damages=(Discarded(second),)).extents(log)

@@ -117,7 +117,7 @@ def test_every_shear_with_the_old_rest_is_a_state_of_torn_writes(place: Path) ->
     with WriteLog.open(place) as log:
         torn = {
             (tear.entry_index, tear.units)
-            for state in plan(Fault.TORN, Logs(log), first_entry=-1, states_max=500, seed=1).states
+            for state in plan(Fault.TORN, Logs(log), first_entry=-1, states_max=2000, seed=1).states
             for tear in state.tears
         }
         expected = {
@@ -149,7 +149,7 @@ def test_every_shear_with_the_old_rest_is_a_state_of_torn_writes(place: Path) ->
         "tail.f0.t0:512:8.g0:1:7:0000000000000001",
         "tail.f0.t0:512:0-1.g0:1:7:0000000000000001",
         "tail.f0.t0:512:0,8.g0:10:6:0000000000000001",
-        # Another damage beside it.
+        # A second damage.
         "tail.f0.t0:512:0.g0:1:7:0000000000000001.z0:512",
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rig.faults import DiskLetter, LogError, StateIdError, TwoLogs, WriteLog, parse_joint
 from rig.faults.models import twodisk
-from rig.faults.models.twodisk import JointIndex, make_joint
+from rig.faults.states.jointstate import JointIndex, JointState, make_joint
 from rig.faults.states.state import make_state
 from tests.unit.faults import disks
 from tests.unit.faults.disks import Op, emit
@@ -33,9 +33,9 @@ def run_of(steps: list[Step]) -> TwoDisks:
     return run
 
 
-def everything(logs: TwoLogs, first_mark: int = 0) -> list[twodisk.JointState]:
+def everything(logs: TwoLogs, first_mark: int = 0) -> list[JointState]:
     plan = twodisk.states(logs, JointIndex(logs), first_mark=first_mark, states_max=10**6, seed=1)
-    return [state for state in plan.states if isinstance(state, twodisk.JointState)]
+    return [state for state in plan.states if isinstance(state, JointState)]
 
 
 def passes_self_check(logs: TwoLogs, run: TwoDisks) -> bool:
@@ -82,11 +82,11 @@ def test_a_plan_keeps_to_its_budget_and_its_first_mark_and_is_deterministic(
         # Each role has at least one state.
         assert len(plan.states) <= max(2, states_max)
         assert plan == twodisk.states(logs, index, first_mark=first_mark, states_max=states_max, seed=seed)
-        assert all(marks_claimed(state) > first_mark for state in plan.states if isinstance(state, twodisk.JointState))
+        assert all(marks_claimed(state) > first_mark for state in plan.states if isinstance(state, JointState))
         assert len({state.id for state in plan.states}) == len(plan.states)
 
 
-def claimed(logs: TwoLogs, *ids: str) -> dict[str, tuple[int, bool]]:
+def claimed_cuts(logs: TwoLogs, *ids: str) -> dict[str, tuple[int, bool]]:
     """For each legal one of these ids: the number of marks before it, and whether the disks are apart."""
     found = {}
     for text in ids:
@@ -100,26 +100,28 @@ def test_a_flush_of_the_other_disk_that_the_marks_leave_open_forbids_a_claim(pla
     """The same requests, with and without a mark between the two flushes."""
     begin = [*MARK, ("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2))]
     with logs_of(place, run_of([*begin, *FLUSH_A, *FLUSH_B, *MARK])) as logs:
-        assert not claimed(logs, "a:e2.f0.w1+b:e2.f0", "a:e2.f0.w1+b:tail.f0", "b:e2.f0+a:e2.f0", "b:e2.f0+a:tail.f0")
+        assert not claimed_cuts(
+            logs, "a:e2.f0.w1+b:e2.f0", "a:e2.f0.w1+b:tail.f0", "b:e2.f0+a:e2.f0", "b:e2.f0+a:tail.f0"
+        )
         assert {"b:tail.f0+a:tail.f0"} == {state.id for state in everything(logs)}
     with logs_of(place, run_of([*begin, *FLUSH_A, *MARK, *FLUSH_B, *MARK])) as logs:
-        # Before the flush of `a` nothing of `b` was durable; before that of `b` all of `a` was.
+        # Before the flush of `a` no write of `b` was durable; before the flush of `b` all of `a` was.
         ids = ("a:e2.f0.w1+b:e3.f0", "b:e3.f0.w2+a:tail.f0", "b:tail.f0+a:tail.f0")
-        assert dict(zip(ids, [(1, False), (2, False), (3, True)], strict=True)) == claimed(logs, *ids)
-        assert not claimed(logs, "a:e2.f0.w1+b:tail.f0", "b:e3.f0.w2+a:e2.f0")
+        assert dict(zip(ids, [(1, False), (2, False), (3, True)], strict=True)) == claimed_cuts(logs, *ids)
+        assert not claimed_cuts(logs, "a:e2.f0.w1+b:tail.f0", "b:e3.f0.w2+a:e2.f0")
 
 
 def test_a_mark_orders_only_what_stands_on_either_side_of_it(place: Path) -> None:
     half = [("", Op("mark"))]
     begin = [*MARK, ("a", Op("write", 0, 1, 1)), ("b", Op("write", 0, 1, 2))]
-    # The flush of a completes after the mark in its log, and that of b after the mark in its own: nothing is between.
+    # The flush of a completes after the mark in its log, and the flush of b after the mark in its own.
     with logs_of(place, run_of([*begin, *half, *FLUSH_A, *half, *FLUSH_B, *MARK])) as logs:
-        assert not claimed(logs, "b:e3.f0+a:e3.f0", "b:e3.f0+a:tail.f0")
+        assert not claimed_cuts(logs, "b:e3.f0+a:e3.f0", "b:e3.f0+a:tail.f0")
     # In the log of b its flush completes before the mark, which follows that in the log of a and so the flush of a.
     with logs_of(place, run_of([*begin, *FLUSH_A, *half, *FLUSH_B, *half, *MARK])) as logs:
-        assert not claimed(logs, "b:e2.f0+a:e2.f0", "b:e2.f0+a:tail.f0")
+        assert not claimed_cuts(logs, "b:e2.f0+a:e2.f0", "b:e2.f0+a:tail.f0")
     with logs_of(place, run_of([*begin, *FLUSH_A, *half, *half, *FLUSH_B, *MARK])) as logs:
-        assert {"b:e3.f0+a:tail.f0": (2, False)} == claimed(logs, "b:e3.f0+a:e2.f0", "b:e3.f0+a:tail.f0")
+        assert {"b:e3.f0+a:tail.f0": (2, False)} == claimed_cuts(logs, "b:e3.f0+a:e2.f0", "b:e3.f0+a:tail.f0")
 
 
 def test_the_late_disk_is_apart_when_it_holds_what_became_durable_after_the_pin(place: Path) -> None:
@@ -143,7 +145,7 @@ def test_an_empty_flush_changes_nothing_and_forbids_nothing(place: Path) -> None
     steps = [*MARK, ("b", Op("write", 0, 1, 2)), *FLUSH_A, *FLUSH_B, *FLUSH_A, *MARK]
     with logs_of(place, run_of(steps)) as logs:
         ids = {"b:e2.f0+a:e1.f0", "b:e2.f0.w1+a:e1.f0"}
-        assert ids == set(claimed(logs, *ids))
+        assert ids == set(claimed_cuts(logs, *ids))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,9 @@ def test_what_the_log_of_either_disk_does_not_tell_is_claimed_of_neither(place: 
     after = [("a", Op("write", 0, 1, 1)), *FLUSH_A, *MARK, ("b", Op("write", 0, 1, 3)), *FLUSH_B, *MARK]
     with logs_of(place, run_of([*MARK, *open_order, *after])) as logs:
         assert logs.sides[DiskLetter.B].epochs[1].doubtful
-        assert not claimed(logs, "a:e4.f0+b:e8.f0", "a:e4.f0.w3+b:e8.f0", "b:e8.f0+a:tail.f0", "b:e8.f0.w7+a:tail.f0")
+        assert not claimed_cuts(
+            logs, "a:e4.f0+b:e8.f0", "a:e4.f0.w3+b:e8.f0", "b:e8.f0+a:tail.f0", "b:e8.f0.w7+a:tail.f0"
+        )
         # Before the order mattered, and after the sector was overwritten, nothing is open.
         found = everything(logs)
         assert any(state.id.startswith("b:tail") for state in found)

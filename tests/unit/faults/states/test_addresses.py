@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.campaign.verification import Job
-from rig.contract.arms import SPECS
 from rig.contract.clocks import Clock
+from rig.contract.faultspecs import SPECS
 from rig.contract.scenario import Scenario
 from rig.faults import Address, CrashState, Fault, Holds, Logs, StateIdError, WriteLog, plan
 from rig.faults.states import addresses
@@ -51,7 +51,7 @@ def test_an_address_with_a_part_missing_is_none(text: str) -> None:
 def test_what_does_not_name_both_disks_is_no_content_of_two(text: str) -> None:
     with pytest.raises(StateIdError, match="not the id of two disks"):
         addresses.split(text)
-    assert ("b", "e1.f0", "a", "tail.f1") == addresses.split(addresses.joined("b", "e1.f0", "a", "tail.f1"))
+    assert ("b", "e1.f0", "a", "tail.f1") == addresses.split(addresses.join("b", "e1.f0", "a", "tail.f1"))
 
 
 def test_a_cut_is_stored_under_the_way_to_it_its_state_and_its_clock(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_every_model_of_a_fault_is_found_by_its_word_and_no_other_is() -> None:
 REBUILD = """
 import pickle, sys
 job = pickle.load(sys.stdin.buffer)
-with job.logs.opened() as logs:
+with job.logs.open() as logs:
     states = [logs.parse(content) for content, _ in job.cuts]
     shown = [(one.id, one.base_end, one.instant, one.extents(logs.first), logs.digest(one)) for one in states]
 pickle.dump((shown, [clock for _, clock in job.cuts]), sys.stdout.buffer)

@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damage") / "log"
 
 
-def undamaged(state: CrashState) -> CrashState:
+def without_damage(state: CrashState) -> CrashState:
     if state.window:
         return make_lying_state(state.window, whole=state.whole, draw=state.draw)
     return make_state(state.epoch, state.fua_count, whole=state.whole, tears=state.tears, draw=state.draw)
@@ -56,7 +56,7 @@ def test_a_state_differs_from_the_undamaged_one_by_its_damage_and_nothing_else(
     with WriteLog.open(place) as log:
         split = epochs(log)
         for state in plan(fault, Logs(log), first_entry=-1, states_max=12, seed=seed).states:
-            before, after = rebuild_device(log, undamaged(state)), rebuild_device(log, state)
+            before, after = rebuild_device(log, without_damage(state)), rebuild_device(log, state)
             (damage,) = state.damages
             inside = slice(damage.offset_bytes, damage.offset_bytes + length_of(damage, log))  # type: ignore[union-attr]
             outside = np.ones(len(before), dtype=bool)
@@ -95,7 +95,7 @@ def test_digests_of_lies_and_damages_are_equal_exactly_where_the_disks_are(
             for fault in ONE_DISK
             for state in plan(fault, Logs(log), split, first_entry=-1, states_max=count, seed=1).states
         ]
-        states += [undamaged(state) for state in states]
+        states += [without_damage(state) for state in states]
         disks = {(index.digest(state), rebuild_device(log, state).tobytes(), state.unreadable) for state in states}
         assert len(disks) == len({digest for digest, _, _ in disks})
         # A disk that reads the same but fails elsewhere has another content.
@@ -168,7 +168,7 @@ def test_all_other_flushed_writes_stand_where_one_went_astray(place: Path, ops: 
             gone = {damage.entry_index, *state.epoch.ambiguous}
             completed = [op for op in disk.order if entries[id(op)] < state.epoch.end]
             there = Moment(tuple((op, True) for op in completed if entries[id(op)] not in gone), 0)
-            assert there.whole_contents() == {rebuild(log, undamaged(state))}, state.id
+            assert there.whole_contents() == {rebuild(log, without_damage(state))}, state.id
 
 
 def test_the_seed_of_a_flip_decides_which_bits(place: Path) -> None:

@@ -1,0 +1,149 @@
+"""Which system call wrote what was lost, which sync should have followed it, and whether one did.
+
+Calls come from another run of the same scenario, under supervision: it does the same in the same transaction, at
+another time. So a write of the recording and a call are matched by file, place in the file and transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from rig.analysis.explain.blocks import NamedWrite
+from rig.contract.calls import SeenCall
+from rig.contract.orders import DIRECTORY
+from rig.engines.syncs import CallName
+from rig.filesystems.roles import ChangeKind, FileChange
+
+_COMMITS = {"commit", "committed"}
+_Fits = Callable[[SeenCall], bool]
+_WRITES = {CallName.WRITE, CallName.TRUNCATE}
+# What a block changes about a file -> the calls that do so.
+_CAUSES = {
+    ChangeKind.NAME_REMOVED: {CallName.UNLINK, CallName.RENAME},
+    ChangeKind.NAME_ADDED: {CallName.CREATE, CallName.RENAME},
+    ChangeKind.MADE: {CallName.CREATE},
+    ChangeKind.REMOVED: {CallName.UNLINK},
+    ChangeKind.SIZE: _WRITES,
+    ChangeKind.BLOCKS: _WRITES,
+    ChangeKind.DATA: _WRITES,
+}
+
+
+@dataclass(frozen=True)
+class Blame:
+    """One call whose effect was lost."""
+
+    write: NamedWrite
+    # What the write does to the file, if it is a block of the file system.
+    change: FileChange | None
+    call: SeenCall
+    # The first sync of the file, or of the directory, between the call and the next thing that relied on it.
+    sync: SeenCall | None
+    # The role or path of what should have been synced, as `rig.contract.orders` spells it; empty if it was.
+    missing: str
+    # Whether it is a write that landed that relied on the call, and not the acknowledgement.
+    is_relied_on: bool = False
+
+    @property
+    def of_directory(self) -> bool:
+        """Return whether a name was lost, so that the directory is what should have been synced."""
+        return is_of_name(self.change)
+
+    @property
+    def synced_path(self) -> str:
+        """Return the file or directory that should have been synced."""
+        return _path_to_sync(self.call, self.change)
+
+
+def is_of_name(change: FileChange | None) -> bool:
+    """Return whether a change comes with a name, which a sync of the directory makes durable."""
+    return change is not None and change.kind in {ChangeKind.NAME_ADDED, ChangeKind.NAME_REMOVED, ChangeKind.REMOVED}
+
+
+def blame_calls(
+    writes: Sequence[NamedWrite], calls: Sequence[SeenCall], transaction: int, landed: Sequence[NamedWrite] = ()
+) -> list[Blame]:
+    """Return the calls behind writes that were lost, up to the commit of a transaction, without repetitions.
+
+    `landed` are writes that relied on them: a sync between the two would have kept the order. Without any, it is the
+    acknowledgement that relied on them.
+    """
+    reliant = [index for write in landed for _, index in _causes(write, calls, transaction)]
+    blames: dict[tuple[str, str, int], Blame] = {}
+    for write in writes:
+        causes = _causes(write, calls, transaction)
+        own = [cause for cause in causes if calls[cause[1]].number == transaction]
+        for change, index in own or causes[:1]:
+            blame = _blame(write, change, calls, index, reliant)
+            blames.setdefault((blame.call.name, blame.call.path, blame.call.offset_bytes), blame)
+    # Where a sync is missing, other calls have no part in the loss.
+    return [blame for blame in blames.values() if blame.missing] or list(blames.values())
+
+
+def _causes(write: NamedWrite, calls: Sequence[SeenCall], transaction: int) -> list[tuple[FileChange | None, int]]:
+    """Return the last call behind a write, or behind each change of a block, the weightiest first."""
+    if write.path:
+        span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
+        index = _last(calls, transaction, lambda call: _writes_to(call, write.path, span))
+        return [] if index is None else [(None, index)]
+    order = list(ChangeKind)
+    causes: list[tuple[FileChange | None, int]] = []
+    for change in sorted(write.changes, key=lambda change: order.index(change.kind)):
+        index = _last(calls, transaction, partial(_does, change))
+        if index is not None:
+            causes.append((change, index))
+    return causes
+
+
+def _does(change: FileChange, call: SeenCall) -> bool:
+    return call.name in _CAUSES.get(change.kind, ()) and change.path in {call.path, call.new_path}
+
+
+def _path_to_sync(call: SeenCall, change: FileChange | None) -> str:
+    """Return what a sync has to name so that a change by a call is durable: the file, or the directory of a name."""
+    return str(PurePosixPath(call.path).parent) if is_of_name(change) else call.path
+
+
+def _writes_to(call: SeenCall, path: str, span: range) -> bool:
+    if call.path != path or call.name != CallName.WRITE:
+        return call.path == path and call.name == CallName.TRUNCATE and call.offset_bytes <= span.start
+    if call.offset_bytes < 0 or call.length_bytes < 0:
+        return True
+    return call.offset_bytes < span.stop and call.offset_bytes + call.length_bytes > span.start
+
+
+def _blame(
+    write: NamedWrite, change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int]
+) -> Blame:
+    call = calls[index]
+    path = _path_to_sync(call, change)
+    end = next(
+        (
+            rank
+            for rank, later in enumerate(calls[index:], index)
+            if (later.phase, later.number) not in _commit_of(call)
+        ),
+        len(calls),
+    )
+    relied = min((index_of_reliant for index_of_reliant in reliant if index_of_reliant > index), default=end)
+    syncs = [sync for sync in calls[index + 1 : relied] if sync.name == CallName.SYNC and sync.path in {path, ""}]
+    missing = "" if syncs else DIRECTORY if is_of_name(change) else call.role or call.path
+    return Blame(write, change, call, syncs[0] if syncs else None, missing, relied < end)
+
+
+def _commit_of(call: SeenCall) -> set[tuple[str, int]]:
+    """Return the phases and transaction in which a sync is in time for a call."""
+    return {(phase, call.number) for phase in _COMMITS} if call.phase in _COMMITS else {(call.phase, call.number)}
+
+
+def _last(calls: Sequence[SeenCall], transaction: int, fits: _Fits) -> int | None:
+    """Return the rank of the last call that fits, no later than a transaction's commit."""
+    last = None
+    for rank, call in enumerate(calls):
+        is_in_time = call.number < transaction or (call.number == transaction and call.phase in _COMMITS)
+        if is_in_time and fits(call):
+            last = rank
+    return last

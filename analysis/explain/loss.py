@@ -1,0 +1,202 @@
+"""The smallest loss that shows what a crash state shows, from both sides, and when a cut can cause it.
+
+Four questions, each answered with crash states of the same recording, judged as any other:
+
+- Which writes are enough to be lost, while all others of the cut landed?
+- Which writes are enough to have landed, while all others of the cut were lost?
+- What is the last cut that shows it? A write that had not reached the disk at all cannot be lost there; it reaches the
+  disk later, and the last cut is the one in which it can still be lost. Answered for lost transactions.
+- What is the first?
+
+Two verdicts are the same if their kind is the same; a lost transaction stays the subject: the first that the explained
+state lost is lost in every state that counts. It is assumed, and checked at the border, that once a transaction is on
+the disk later cuts have it too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rig.analysis.explain.choices import Atom, Choices
+from rig.analysis.explain.instants import CutInstant, instant_of, phase_of
+from rig.analysis.explain.shrink import SINGLES_MAX, Shrunk, smallest
+from rig.contract.errors import UsageError
+from rig.contract.results import Verdict, VerdictKind
+from rig.faults import CrashState, Epoch, Logs, StateIdError, everything_unflushed_lost
+from rig.recordings.timeline import Timeline
+
+# A state, and the entry just before which it is judged; None for its own instant.
+Placed = tuple[CrashState, int | None]
+Judge = Callable[[Sequence[Placed]], Sequence[Verdict]]
+# Candidates for the first or the last cut that are judged together.
+_ABREAST = 12
+_PREFIXES = {VerdictKind.LOST_SUFFIX, VerdictKind.SPLIT}
+
+
+@dataclass(frozen=True)
+class Enough:
+    """What is enough at one cut: sets of writes, each by itself, and the state of the first set."""
+
+    choices: Choices
+    sets: tuple[frozenset[Atom], ...]
+    state: CrashState
+    is_minimal: bool
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The smallest loss that shows what a crash state shows."""
+
+    verdict: Verdict
+    state: CrashState
+    # Enough to be lost, and enough to have landed, at the cut of the state.
+    lost: Enough
+    landed: Enough
+    # Enough to be lost at the last cut that shows it, if that is another one.
+    last: Enough | None
+    first_instant: CutInstant
+    last_instant: CutInstant
+    judged_count: int
+    # Whether every question was answered before the time ran out.
+    is_complete: bool
+
+    @property
+    def subject(self) -> int:
+        """Return the transaction that is lost; 0 if the verdict is about something else."""
+        return subject_of(self.verdict)
+
+    @property
+    def culprit(self) -> Enough:
+        """Return where the loss is smallest and not empty: at the last cut, or at the cut of the state."""
+        return self.last if self.last and not self.lost.sets[0] else self.lost
+
+
+def subject_of(verdict: Verdict) -> int:
+    """Return the first transaction that a verdict says is lost; 0 if it is about something else."""
+    return verdict.recovered + 1 if verdict.kind in _PREFIXES and verdict.recovered is not None else 0
+
+
+@dataclass
+class Searcher:
+    """Answers the questions for one crash state of a recording; `limit_s` bounds the time of all of them.
+
+    All single writes are tried if there are at most `singles_max`.
+    """
+
+    logs: Logs
+    timeline: Timeline
+    judge: Judge
+    limit_s: float
+    singles_max: int = SINGLES_MAX
+    _begin_s: float = field(default_factory=time.monotonic)
+    _judged_count: int = 0
+
+    def loss(self, state: CrashState, verdict: Verdict) -> Loss:
+        """Return the smallest loss that shows the verdict of a state."""
+        if verdict.kind is VerdictKind.DURABLE or verdict.kind.is_infrastructure:
+            raise UsageError(f"{verdict.state} is {verdict.kind}: there is nothing to explain about the database")
+        choices = Choices.of(self.logs.first, state)
+        landed = choices.atoms_of(state)
+        everything = frozenset(choices.atoms)
+        lost = self._side(choices, everything - landed, verdict, is_lost=True)
+        enough = self._side(choices, landed, verdict, is_lost=False)
+        last, last_instant = None, self._instant(state.latest_instant)
+        first_instant = self._first(choices, enough, verdict)
+        if subject_of(verdict):
+            first_instant = self._first_of_subject(verdict)
+            if choices_of_last := self._last_cut(state, verdict):
+                last = self._side(choices_of_last, frozenset(choices_of_last.atoms), verdict, is_lost=True)
+                last_instant = self._instant(last.state.latest_instant)
+        return Loss(
+            verdict, state, lost, enough, last, first_instant, last_instant, self._judged_count, self._has_time()
+        )
+
+    def _side(self, choices: Choices, start: frozenset[Atom], verdict: Verdict, *, is_lost: bool) -> Enough:
+        everything = frozenset(choices.atoms)
+
+        def state_of(candidate: frozenset[Atom]) -> CrashState:
+            return choices.state(everything - candidate if is_lost else candidate)
+
+        def judge(candidates: Sequence[frozenset[Atom]]) -> list[bool]:
+            return self._same([(state_of(candidate), None) for candidate in candidates], verdict)
+
+        shrunk: Shrunk[Atom] = smallest(choices.atoms, start, judge, self._has_time, self.singles_max)
+        return Enough(choices, shrunk.sets, state_of(shrunk.sets[0]), shrunk.is_minimal)
+
+    def _same(self, placed: Sequence[Placed], verdict: Verdict) -> list[bool]:
+        """Return for each state whether it shows the same; a state that the log does not tell shows nothing."""
+        legal = [candidate for candidate in placed if self._is_legal(candidate[0])]
+        self._judged_count += len(legal)
+        same = dict(zip([(state.id, at) for state, at in legal], self.judge(legal) if legal else (), strict=True))
+        return [(state.id, at) in same and is_same(same[state.id, at], verdict) for state, at in placed]
+
+    def _is_legal(self, state: CrashState) -> bool:
+        try:
+            self.logs.parse(state.id)
+        except StateIdError:
+            return False
+        return True
+
+    def _last_cut(self, state: CrashState, verdict: Verdict) -> Choices | None:
+        """Return the last cut at which everything unflushed lost still loses the subject; None if there is no later."""
+        cuts = [cut for cut in self._cuts() if (cut[0].number, cut[1]) > (state.epoch.number, state.fua_count)]
+        rank = self._last_same([(self._plain(*cut), None) for cut in cuts], verdict)
+        return None if rank is None else Choices(self.logs.first, *cuts[rank])
+
+    def _first_of_subject(self, verdict: Verdict) -> CutInstant:
+        """Return the first instant after the acknowledgement of the subject at which it can be lost."""
+        ack = next(moment for moment in self.timeline.acks if moment.number >= subject_of(verdict))
+        entries = range(ack.entry_index + 1, verdict.entry + 1)
+        plain = [everything_unflushed_lost(self.logs.first, self.logs.epochs, entry) for entry in entries]
+        rank = self._last_same(list(zip(plain, entries, strict=True))[::-1], verdict)
+        entry = verdict.entry if rank is None else entries[len(entries) - 1 - rank]
+        # The cut may come as soon as the entry before this one has completed.
+        return CutInstant(entry, self._instant(entry - 1).time_ns, phase_of(entry, self.timeline))
+
+    def _first(self, choices: Choices, enough: Enough, verdict: Verdict) -> CutInstant:
+        """Return the first instant at which all writes that are enough had been submitted."""
+        account = self.logs.first.account
+        entries = [atom.entry for atom in enough.sets[0]]
+        if account is None or not entries:
+            return self._instant(choices.epoch.begin if not entries else verdict.entry)
+        submitted = max(int(account.submitted[entry]) for entry in entries)
+        begin, end = choices.epoch.begin, min(verdict.entry, len(account.completed) - 1)
+        later = [entry for entry in range(begin, end + 1) if account.completed[entry] >= submitted]
+        return self._instant(min(later, key=lambda entry: int(account.completed[entry]), default=verdict.entry))
+
+    def _last_same(self, placed: Sequence[Placed], verdict: Verdict) -> int | None:
+        """Return the rank of the last of these states that shows the same, if all up to it do; None if none does."""
+        low, high = -1, len(placed)
+        while high - low > 1 and self._has_time():
+            step = max(1, (high - low) // (_ABREAST + 1))
+            ranks = list(range(low + step, high, step))[:_ABREAST]
+            same = self._same([placed[rank] for rank in ranks], verdict)
+            first_other = next((rank for rank, is_it in zip(ranks, same, strict=True) if not is_it), None)
+            if first_other is not None:
+                high = first_other
+            low = max((rank for rank in ranks if rank < high), default=low)
+        return None if low < 0 else low
+
+    def _cuts(self) -> Iterator[tuple[Epoch, int]]:
+        for epoch in self.logs.epochs:
+            if not epoch.doubtful:
+                yield from ((epoch, count) for count in range(len(epoch.fuas) + 1))
+
+    def _plain(self, epoch: Epoch, fua_count: int) -> CrashState:
+        return Choices(self.logs.first, epoch, fua_count).state(())
+
+    def _instant(self, entry: int) -> CutInstant:
+        return instant_of(entry, self.logs.first, self.timeline)
+
+    def _has_time(self) -> bool:
+        return time.monotonic() - self._begin_s < self.limit_s
+
+
+def is_same(verdict: Verdict, explained: Verdict) -> bool:
+    """Return whether a verdict shows the same as the explained one; the subject of the latter must be lost."""
+    if subject := subject_of(explained):
+        is_lost = verdict.recovered is not None and verdict.recovered < subject
+        return is_lost and verdict.kind is explained.kind
+    return verdict.kind is explained.kind

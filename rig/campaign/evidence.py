@@ -1,0 +1,201 @@
+"""What a finished run can still be asked about one scenario: further crash states, where files were, calls, syncs.
+
+States are judged as a campaign judges them (`rig.campaign.verification`). A disk content is judged once. Files are
+looked at under emulation. Calls and the effect of further syncs need another recording of the same scenario, which is
+made in the recorder's template and not kept.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rig.campaign import record
+from rig.campaign.replay import address_of, parse_content
+from rig.campaign.session import Look, VerifierSession
+from rig.campaign.verdicts import verdict
+from rig.campaign.verification import StateCheck
+from rig.contract.calls import SeenCall
+from rig.contract.clocks import Clock
+from rig.contract.errors import StoreError, UsageError
+from rig.contract.faultspecs import SPECS
+from rig.contract.findings import Finding
+from rig.contract.injections import Injection
+from rig.contract.messages import decode
+from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, TELL_CALLS
+from rig.contract.places import FilePlaces
+from rig.contract.results import RecordingFacts, Verdict
+from rig.contract.scenario import Scenario
+from rig.faults import Address, CrashState, Fault, Logs, plan
+from rig.machines.guests import Machines
+from rig.machines.pool import Pooled, Pools
+from rig.planning.cuts import Cut
+from rig.recordings import archive
+from rig.recordings.timeline import Timeline
+from rig.store import Run
+
+# The models whose states are any choice of the writes that a cut leaves open.
+_MODELS = (Fault.POWERCUT, Fault.TORN, Fault.LYINGFLUSH)
+
+
+@dataclass
+class ScenarioEvidence:
+    """One scenario of a run, with its recording open and machines at rest; from `of_scenario`."""
+
+    scenario: Scenario
+    facts: RecordingFacts
+    logs: Logs
+    timeline: Timeline
+    _machines: Machines
+    _pooled: Pooled
+    clock: Clock | None = None
+    _known: dict[str, Finding] = field(default_factory=dict)
+
+    def judge(self, placed: Sequence[tuple[CrashState, int | None]], *, twice: bool = False) -> list[Verdict]:
+        """Judge states, each at an entry or at its own instant; `twice` also in the reference, if there is another."""
+        digests = [self.logs.digest(state) for state, _ in placed]
+        fresh = {
+            digest: state for digest, (state, _) in zip(digests, placed, strict=True)
+            if twice or digest not in self._known
+        }  # fmt: skip
+        order = sorted(fresh, key=lambda digest: (fresh[digest].base_end, fresh[digest].id))
+        states = [fresh[digest] for digest in order]
+        reference = self._pooled.verifier if twice else None
+        if states:
+            cuts = [(state, self.clock) for state in states]
+            findings = StateCheck(self.scenario, self.logs.first).findings(cuts, self._pooled.checker, reference)
+            self._known |= dict(zip(order, findings, strict=True))
+        return [
+            verdict(
+                Cut(self.scenario.id, state, digest, state.instant if entry is None else entry, 0, self.clock),
+                self._known[digest],
+                self.timeline,
+            )
+            for digest, (state, entry) in zip(digests, placed, strict=True)
+        ]
+
+    def places(self, states: Sequence[CrashState]) -> list[list[FilePlaces] | None]:
+        """Return for each state where its files are; None for one that cannot be mounted."""
+        looks = self._look(states, Look.PLACES)
+        return [None if files is None else [decode(FilePlaces, places) for places in files] for files in looks]
+
+    def files(self, state: CrashState) -> str | None:
+        """Return a state's files once the file system has recovered: a tar archive with gzip, in base64."""
+        (looks,) = self._look([state], Look.FILES)
+        return None if looks is None else str(looks)
+
+    def shell(self, state: CrashState, typed: Iterator[bytes], printed: Callable[[bytes], object]) -> int:
+        """Start a shell in a machine with a state mounted; see `rig.campaign.session`."""
+        with self._machines.verifier.clone(recording=self.logs.first.path) as machine:
+            return VerifierSession(machine, self.scenario, self.logs.first).shell(state, typed, printed)
+
+    def calls(self) -> list[SeenCall]:
+        """Run the workload once more under supervision and return its calls."""
+        answer, _ = record.run(replace(self.scenario, shim=TELL_CALLS), self._machines.recorder)
+        return [decode(SeenCall, message) for message in answer["calls"]]
+
+    def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:
+        """Plan states of the scenario's fault in the epochs that a span of transactions touches."""
+        return _plan_of(self.scenario, self.logs, self.timeline, span, states_max)
+
+    @contextmanager
+    def with_syncs(self, wanted: Sequence[str]) -> Iterator[ScenarioEvidence]:
+        """Record the scenario with further syncs, for the length of a block; `wanted` are roles or paths of files."""
+        added = replace(self.scenario, shim=f"{ADD_PREFIX}{ADD_SEPARATOR.join(wanted)}")
+        with tempfile.TemporaryDirectory(prefix="rig-") as folder:
+            recorded = record.record(added, self._machines.recorder, Path(folder))
+            with recorded.open() as logs:
+                timeline = Timeline(logs.first.marks)
+                yield replace(self, scenario=added, facts=recorded.facts, logs=logs, timeline=timeline, _known={})
+
+    def _look(self, states: Sequence[CrashState], look: Look) -> list[Any]:
+        order = sorted(range(len(states)), key=lambda rank: states[rank].base_end)
+        with self._pooled.verifier.clone(recording=self.logs.first.path) as machine:
+            session = VerifierSession(machine, self.scenario, self.logs.first)
+            looks = dict(zip(order, session.looks([states[rank] for rank in order], look), strict=True))
+        return [looks[rank] for rank in range(len(states))]
+
+
+@contextmanager
+def of_scenario(run: Run, scenario_id: str, machines: Machines) -> Iterator[ScenarioEvidence]:
+    """Open a scenario of a run for the length of a block; raise StoreError if its recording is gone."""
+    scenario = run.scenario(scenario_id)
+    recorded = archive.load(run.recording_folder(scenario))
+    if recorded is None:
+        raise StoreError(f"the recording of {scenario_id} is gone from {run.folder}")
+    with of_recording(scenario, recorded, machines) as evidence:
+        yield evidence
+
+
+@contextmanager
+def of_recording(scenario: Scenario, recorded: archive.Recording, machines: Machines) -> Iterator[ScenarioEvidence]:
+    """Open a recording of a scenario for the length of a block."""
+    with ExitStack() as stack:
+        pools = Pools()
+        stack.callback(pools.close)
+        logs = stack.enter_context(recorded.open())
+        timeline = Timeline(logs.first.marks)
+        yield ScenarioEvidence(scenario, recorded.facts, logs, timeline, machines, pools.of(machines))
+
+
+def state_of(evidence: ScenarioEvidence, state_id: str) -> CrashState:
+    """Return the crash state of an address, and judge under its clock from now on.
+
+    Raise UsageError for a finding of a run that was not cut, a state of a recovery, or one of two disks.
+    """
+    scenario = evidence.scenario
+    address = require_single_cut(scenario, evidence.facts, state_id)
+    state = parse_content(address.content, scenario.id, evidence.logs)
+    evidence.clock = Clock(address.clock) if address.clock else None
+    return state
+
+
+def require_single_cut(scenario: Scenario, facts: RecordingFacts, state_id: str) -> Address:
+    """Return the address of a state that is one cut of one disk of the recording; raise UsageError for any other."""
+    if not SPECS[scenario.fault].model or any(live["state"] == state_id for live in facts.live):
+        raise UsageError(f"{state_id!r} was found while the machine ran, and no writes were chosen: see rig replay")
+    address = address_of(scenario, state_id)
+    if address.way:
+        raise UsageError(
+            f"{state_id!r} is a state of a recovery, and this command knows those of the recording: see rig replay"
+        )
+    if facts.second_disk_mib:
+        raise UsageError(f"{state_id!r} is a state of two disks, and this command knows those of one: see rig replay")
+    return address
+
+
+def require_choice(scenario: Scenario) -> None:
+    """Raise UsageError unless the states of a scenario's fault are any choice of the writes that a cut leaves open.
+
+    A recording with restarts cannot be made again with all its calls told.
+    """
+    if SPECS[scenario.fault].injection is Injection.KILLCUT:
+        raise UsageError(f"states of {scenario.fault} are not explained: the calls of several lives are not told")
+    if SPECS[scenario.fault].model not in _MODELS:
+        faults = ", ".join(_MODELS)
+        raise UsageError(
+            f"the states of {scenario.fault} are no free choice of writes; explained are those of {faults}"
+        )
+
+
+def verdict_of(evidence: ScenarioEvidence, run: Run, state: CrashState, state_id: str) -> Verdict:
+    """Return the stored verdict of a state, of the last instant: it had the most to lose. Judge a state without one."""
+    stored = [verdict for verdict in run.verdicts(evidence.scenario.id)[0] if verdict.state == state_id]
+    return max(stored, key=lambda verdict: verdict.entry) if stored else evidence.judge([(state, None)])[0]
+
+
+def _plan_of(scenario: Scenario, logs: Logs, timeline: Timeline, span: tuple[int, int], states_max: int) -> list[Cut]:
+    """Return cuts in the epochs between the begin of the first and the acknowledgement after the last transaction."""
+    first, last = span
+    begin = next(
+        (moment.entry_index for moment in timeline.begins if moment.number >= first), timeline.setup.entry_index
+    )
+    end = next((moment.entry_index for moment in timeline.acks if moment.number > last), timeline.end.entry_index)
+    among = [epoch for epoch in logs.epochs if epoch.end > begin and epoch.begin <= end]
+    fault = Fault.of(SPECS[scenario.fault].model)
+    planned = plan(fault, logs, among, first_entry=begin, states_max=states_max, seed=scenario.seed)
+    return [Cut(scenario.id, state, logs.digest(state), state.instant, 0) for state in planned.states]

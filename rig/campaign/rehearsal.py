@@ -1,0 +1,55 @@
+"""Rehearse a user's program: carry it out once in a guest, without a cut (`rig.guest.watch.rehearsal`)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rig.contract.messages import decode
+from rig.contract.orders import ADDED
+from rig.contract.scenario import Scenario
+from rig.engines.builds import Library
+from rig.images import guestcode
+from rig.machines.template import Template
+
+# As many as a sample (`rig.guest.watch.sample`) has.
+_TRANSACTION_COUNT = 12
+_LIMIT_S = 300
+
+
+@dataclass(frozen=True)
+class FileCalls:
+    """How often the files of one name were made, changed and synced."""
+
+    made: int
+    changed: int
+    synced: int
+    renamed: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramStep:
+    """One start of the program: what was asked, its answer, what it said on standard error, and what was wrong."""
+
+    name: str
+    s: float
+    answer: str
+    last_words: str
+    wrong: str
+    files: dict[str, FileCalls]
+
+
+def rehearse(scenario: Scenario, program: Library, template: Template) -> Sequence[ProgramStep]:
+    """Carry out the steps in a clone of a verifier's template that does not have the program yet."""
+    with_program = replace(scenario, tuning={**scenario.tuning, "library": program.name})
+    orders = replace(with_program.orders, transaction_count=_TRANSACTION_COUNT)
+    added = guestcode.addition(template.image.rpartition("-")[2], [program], scenario.processor, warms=False)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(added)
+        file.flush()
+        with template.clone(recording=Path(file.name)) as machine:
+            machine.send({ADDED: len(added)})
+            machine.send({"rehearsal": asdict(orders)})
+            return [decode(ProgramStep, step) for step in machine.receive(_LIMIT_S)["steps"]]

@@ -1,0 +1,91 @@
+"""The dry run of a user's program: what it printed, which files it changed and synced, and what is wrong, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rig.campaign.rehearsal import FileCalls, ProgramStep
+    from rig.contract.scenario import Scenario
+    from rig.engines.builds import Library
+
+_KEPT, _INCONCLUSIVE = 0, 3
+_UNSEEN = "the rig sees no sync through O_SYNC, O_DSYNC or io_uring"
+# The steps without which nothing can be measured; the others are for faults that let a program work on.
+_NEEDED = 2
+
+
+def dry_run(scenario: Scenario, build: Library, echo: Callable[[str], None]) -> int:
+    """Carry out a program in a guest, say how it went, and return the exit code."""
+    from rig.campaign.rehearsal import rehearse
+    from rig.engines import engine_named
+    from rig.engines.builds import builds_of
+    from rig.front.progress import show
+    from rig.images import image, recipes
+    from rig.machines.guests import guests
+
+    with show("carrying out the program") as progress, guests([], progress.says) as source:
+        guest = image.build(recipes.recipe_of(scenario), progress.says)
+        builds_of(engine_named(scenario.engine)).require_loadable(build, guest.contents)
+        steps = rehearse(scenario, build, source.verifier_of(scenario))
+    for line in report(steps):
+        echo(line)
+    return _INCONCLUSIVE if is_wrong(steps) else _KEPT
+
+
+def report(steps: Sequence[ProgramStep]) -> list[str]:
+    """Return lines on each step, then what is wrong or strange, then what to do next."""
+    lines = [line for step in steps for line in _step_lines(step)]
+    if is_wrong(steps):
+        return [*lines, f"wrong: `{steps[-1].name}`: {steps[-1].wrong}"]
+    ending = "the program keeps to the protocol; to cut its power, leave out --dry-run"
+    return [*lines, *_doubts(steps[0]), *_idle(steps[-1]), ending]
+
+
+def is_wrong(steps: Sequence[ProgramStep]) -> bool:
+    """Return whether a step has failed without which nothing can be measured."""
+    return any(step.wrong for step in steps[:_NEEDED])
+
+
+def _step_lines(step: ProgramStep) -> list[str]:
+    lines = [f"{step.name}: {step.wrong or step.answer}, {step.s} s"]
+    lines += (
+        [f"  on standard error: {step.last_words}"] if step.last_words and step.last_words not in step.wrong else []
+    )
+    return lines + [f"  {name}: {_counts(calls)}" for name, calls in sorted(step.files.items())]
+
+
+def _counts(calls: FileCalls) -> str:
+    counts = {"made": calls.made, "changed": calls.changed, "renamed": calls.renamed, "synced": calls.synced}
+    return ", ".join(f"{word} {_times(count)}" for word, count in counts.items() if count or word == "synced")
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count} times")
+
+
+def _idle(last: ProgramStep) -> list[str]:
+    words = "note: faults that let it work on after a cut, such as secondcut, get no result"
+    return [f"{words}: `{last.name}`: {last.wrong}"] if last.wrong else []
+
+
+def _doubts(run: ProgramStep) -> list[str]:
+    """Return what looks as if acknowledged transactions could be lost."""
+    if (everything := run.files.get("*")) and everything.synced:
+        return []
+    if not any(calls.synced for calls in run.files.values()):
+        return [f"note: it never syncs a file, so what it acknowledges may be lost; {_UNSEEN}"]
+    notes = [
+        f"note: {name} is changed and never synced; {_UNSEEN}"
+        for name, calls in sorted(run.files.items())
+        if calls.changed and not calls.synced and not calls.renamed
+    ]
+    if any(calls.made for calls in run.files.values()) and not _syncs_a_directory(run):
+        notes.append("note: it makes files and never syncs their directory, so their names may be lost")
+    return notes
+
+
+def _syncs_a_directory(run: ProgramStep) -> bool:
+    folders = {name.rpartition("/")[0] or "." for name, calls in run.files.items() if calls.made}
+    return any(run.files[name].synced for name in folders if name in run.files)

@@ -1,0 +1,1 @@
+"""What users' programs go through besides cuts."""

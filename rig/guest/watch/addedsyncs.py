@@ -1,0 +1,76 @@
+"""Run a workload in which the supervisor adds syncs, as if the program had made them: the opposite of leaving one out.
+
+A shim such as `add-wal+directory` names what is synced: a file by its role or by its path below the mount point, and
+the directory. What was written to such a file is synced before the workload's next call on another file, and before the
+commit is acknowledged. So is the directory after a file in it was made, removed or renamed.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, DIRECTORY
+from rig.engines.syncs import Call, CallName
+from rig.guest.programs.own import limits_of
+from rig.guest.site import Site
+from rig.guest.watch.calls import body_of
+from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise
+
+_WRITES = {CallName.WRITE, CallName.TRUNCATE}
+_OF_NAMES = {CallName.CREATE, CallName.UNLINK, CallName.RENAME}
+
+
+@dataclass
+class SyncAdder:
+    """Syncs files by role or by path below a directory, and the directory itself, if they are `wanted`."""
+
+    directory: str
+    wanted: frozenset[str]
+    # What has to be synced at the next opportunity, and how many syncs were made.
+    due: dict[str, None] = field(default_factory=dict)
+    count: int = 0
+
+    def on_move(self, place: WorkloadPosition) -> Action:
+        """Sync what is due once a commit has returned; it is acknowledged after that."""
+        if place.phase is WorkloadPhase.COMMITTED:
+            self._sync()
+        return Action.CARRY_OUT
+
+    def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
+        """Sync what is due unless a call only goes on writing to it, and note what the call makes due."""
+        path = call.path
+        if not (call.name in _WRITES and path in self.due):
+            self._sync()
+        if place.phase is WorkloadPhase.SETUP or not path.startswith(f"{self.directory}/"):
+            return Action.CARRY_OUT
+        if call.name in _WRITES and self.wanted & {call.role, os.path.relpath(path, self.directory)}:
+            self.due[path] = None
+        if call.name in _OF_NAMES and DIRECTORY in self.wanted:
+            self.due |= dict.fromkeys(os.path.dirname(changed) for changed in (path, call.new_path) if changed)
+        return Action.CARRY_OUT
+
+    def _sync(self) -> None:
+        due, self.due = self.due, {}
+        for path in due:
+            with suppress(FileNotFoundError):  # removed since it was written to
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                self.count += 1
+
+
+def run(site: Site) -> dict[str, Any]:
+    """Carry out the workload with the syncs named in the orders; raise RuntimeError if there was nothing to sync."""
+    shim = site.orders.shim
+    watch = SyncAdder(site.directory, frozenset(shim.removeprefix(ADD_PREFIX).split(ADD_SEPARATOR)))
+    ending = supervise(site, body_of(site), watch, details=True, limits=limits_of(site))
+    ending.require("the workload")
+    (facts,) = ending.messages
+    if not watch.count:
+        raise RuntimeError(f"the shim {shim} added nothing: no transaction writes to a file of that name")
+    return {**facts, "added": watch.count}

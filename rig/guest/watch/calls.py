@@ -1,0 +1,76 @@
+"""Run a workload and tell every call of it that writes, makes, removes or syncs a file below the mount point."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rig.contract.calls import SeenCall
+from rig.engines.syncs import Call
+from rig.guest.devices.devicemapper import DeviceMapper
+from rig.guest.programs import workload
+from rig.guest.programs.marks import marker
+from rig.guest.programs.own import limits_of
+from rig.guest.site import LOG, Site
+from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
+
+_DELETED = " (deleted)"
+
+
+@dataclass
+class Teller:
+    """Keeps every call below a directory, after the setup."""
+
+    directory: str
+    calls: list[SeenCall] = field(default_factory=list)
+
+    def on_move(self, place: WorkloadPosition) -> Action:  # noqa: ARG002 - the protocol passes it
+        """Take no note."""
+        return Action.CARRY_OUT
+
+    def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
+        """Keep the call."""
+        path, new_path = self._relative(call.path), self._relative(call.new_path)
+        # A call without a path concerns all files.
+        if place.phase is not WorkloadPhase.SETUP and (path is not None or not call.path):
+            self.calls.append(
+                SeenCall(
+                    call.name, path or "", new_path or "", call.offset_bytes, call.length_bytes, call.role, kind,
+                    call.thread, call.program, place.phase, place.number, time.monotonic_ns(),
+                )
+            )  # fmt: skip
+        return Action.CARRY_OUT
+
+    def _relative(self, path: str) -> str | None:
+        """Return a path below the directory; None for any other file, such as a pipe."""
+        relative = os.path.relpath(path.removesuffix(_DELETED), self.directory) if path.startswith("/") else ".."
+        return None if relative.startswith("..") else relative
+
+
+def run(site: Site) -> dict[str, Any]:
+    """Carry out the workload; return its facts and its calls."""
+    watch = Teller(site.directory)
+    ending = supervise(site, body_of(site), watch, details=True, limits=limits_of(site))
+    ending.require("the workload")
+    (facts,) = ending.messages
+    return {**facts, "calls": [asdict(call) for call in watch.calls]}
+
+
+def body_of(site: Site) -> Callable[[Callable[[Any], None]], None]:
+    """Return the workload of a site for `supervise`: a supervisor hears of a commit before it is acknowledged."""
+    log = marker(DeviceMapper(), LOG)
+
+    def body(send: Callable[[Any], None]) -> None:
+        def mark(text: str) -> None:
+            word, _, number = text.partition("-")
+            if word == "ack":
+                tell(f"committed-{number}")
+            log(text)
+            tell(text)
+
+        send(workload.run(site, mark))
+
+    return body

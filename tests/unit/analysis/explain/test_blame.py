@@ -1,0 +1,111 @@
+"""The call behind a lost write, and the sync that should have followed it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rig.analysis.explain.blame import Blame, blame_calls
+from rig.analysis.explain.blocks import NamedWrite
+from rig.analysis.explain.choices import Atom
+from rig.contract.calls import SeenCall
+from rig.filesystems.roles import ChangeKind, FileChange
+
+BLANK = SeenCall("write", "db", "", 0, 4096, "database", "", 7, "python", "commit", 1, 0)
+
+
+def calls(*told: SeenCall) -> list[SeenCall]:
+    """Return calls at times a microsecond apart."""
+    return [replace(one, time_ns=1000 * rank) for rank, one in enumerate(told)]
+
+
+def call(name: str, path: str, *, number: int = 1, phase: str = "commit", **more: object) -> SeenCall:
+    return replace(BLANK, name=name, path=path, number=number, phase=phase, role=path, **more)  # type: ignore[arg-type]
+
+
+def data(path: str, offset: int = 0, length: int = 4096) -> NamedWrite:
+    return NamedWrite(Atom(5), 1 << 20, length, False, path, offset)
+
+
+def block(*changes: FileChange) -> NamedWrite:
+    return NamedWrite(Atom(6), 2 << 20, 4096, True, role="commit block", changes=changes)
+
+
+def only(found: list[Blame]) -> Blame:
+    (one,) = found
+    return one
+
+
+REMOVED = FileChange(ChangeKind.NAME_REMOVED, "db-journal")
+
+
+def test_a_write_without_a_sync_lacks_one_of_its_file() -> None:
+    seen = calls(call("write", "log"), call("write", "db"), call("sync", "db"), call("write", "log", number=2))
+    found = only(blame_calls([data("log")], seen, 1))
+    assert ("log", 0, None) == (found.missing, found.call.time_ns, found.sync)
+    assert not found.is_relied_on
+
+
+def test_a_write_that_was_synced_lacks_nothing_and_the_sync_is_named() -> None:
+    seen = calls(call("write", "log"), call("sync", "log"), call("write", "log", number=2))
+    found = only(blame_calls([data("log")], seen, 1))
+    assert ("", "log") == (found.missing, found.sync and found.sync.path)
+
+
+def test_a_sync_of_everything_counts_for_every_file() -> None:
+    seen = calls(call("write", "log"), call("sync", ""), call("write", "log", number=2))
+    assert "" == only(blame_calls([data("log")], seen, 1)).missing
+
+
+def test_a_removed_name_lacks_a_sync_of_the_directory() -> None:
+    seen = calls(call("unlink", "db-journal"), call("sync", "db"), call("write", "db", number=2))
+    found = only(blame_calls([block(REMOVED)], seen, 1))
+    assert ("directory", "unlink", ".") == (found.missing, found.call.name, found.synced_path)
+    assert found.of_directory
+
+
+def test_a_sync_of_the_directory_before_the_call_is_none_after_it() -> None:
+    seen = calls(call("sync", "."), call("unlink", "db-journal"), call("write", "db", number=2))
+    assert "directory" == only(blame_calls([block(REMOVED)], seen, 1)).missing
+
+
+def test_the_write_that_covers_the_place_is_blamed_and_no_other() -> None:
+    places = ((0, 4096), (4096, 100), (8192, 100))
+    seen = calls(*(call("write", "log", offset_bytes=offset, length_bytes=length) for offset, length in places))
+    assert 4096 == only(blame_calls([data("log", 4096)], seen, 1)).call.offset_bytes
+
+
+def test_the_last_write_up_to_the_commit_is_blamed_and_not_a_later_one() -> None:
+    seen = calls(call("write", "log", number=1), call("write", "log", number=2), call("write", "log", number=3))
+    assert 2 == only(blame_calls([data("log")], seen, 2)).call.number
+
+
+def test_a_write_that_something_else_relied_on_lacks_a_sync_before_that() -> None:
+    seen = calls(call("write", "log"), call("write", "db"), call("sync", "log"))
+    assert "" == only(blame_calls([data("log")], seen, 1)).missing
+    found = only(blame_calls([data("log")], seen, 1, [data("db")]))
+    assert ("log", True) == (found.missing, found.is_relied_on)
+
+
+@pytest.mark.parametrize("kind", [ChangeKind.SIZE, ChangeKind.BLOCKS, ChangeKind.DATA])
+def test_a_block_that_changes_an_inode_is_blamed_on_the_write_to_its_file(kind: ChangeKind) -> None:
+    seen = calls(call("write", "log"), call("sync", "db"))
+    assert "log" == only(blame_calls([block(FileChange(kind, "log"))], seen, 1)).missing
+
+
+def test_changes_of_earlier_transactions_are_left_out_if_the_own_has_some() -> None:
+    added = FileChange(ChangeKind.NAME_ADDED, "old")
+    seen = calls(call("create", "old", number=1), call("unlink", "db-journal", number=2))
+    assert "unlink" == only(blame_calls([block(added, REMOVED)], seen, 2)).call.name
+    assert "create" == only(blame_calls([block(added)], seen, 2)).call.name
+
+
+def test_a_write_that_no_call_explains_is_blamed_on_nothing() -> None:
+    assert [] == blame_calls([data("mapped")], calls(call("write", "log")), 1)
+
+
+def test_a_call_that_was_synced_is_not_blamed_if_another_was_not() -> None:
+    seen = calls(call("write", "log"), call("sync", "log"), call("unlink", "log"), call("write", "db", number=2))
+    changes = (FileChange(ChangeKind.REMOVED, "log"), FileChange(ChangeKind.BLOCKS, "log"))
+    assert ("unlink", "directory") == (only(blame_calls([block(*changes)], seen, 1)).call.name, "directory")

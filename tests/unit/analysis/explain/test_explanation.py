@@ -1,0 +1,185 @@
+"""An explanation from the first question to the last word, over a log whose database is read off the disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from rig.analysis.dossiers import Keeps, Promise
+from rig.analysis.explain.drawing import svg
+from rig.analysis.explain.explanation import Explanation, explain
+from rig.analysis.explain.loss import Placed
+from rig.analysis.explain.story import Narrative, Telling, lines, markdown, page, paragraph
+from rig.contract.calls import SeenCall
+from rig.contract.errors import EngineError
+from rig.contract.messages import decode
+from rig.contract.places import FilePlaces
+from rig.contract.results import RecordingFacts, Verdict
+from rig.contract.scenario import Scenario
+from rig.faults import CrashState, Logs, everything_unflushed_lost
+from rig.planning.cuts import Cut
+from tests.unit.analysis.explain.test_loss import LATE, UNSYNCED, Bench, bench, prefix
+from tests.unit.faults.log.test_log import Entry
+from tests.unit.samples import measured_scenario
+
+SETTINGS = {"journal_mode": "wal", "synchronous": "normal"}
+SCENARIO = Scenario("sqlite", "ext4", {"journal_mode": "wal"}, "powercut", engine_module="rig.engines.sqlite")
+# Sector n of the disk is sector n of this file.
+FILES = [FilePlaces("table", 12, is_directory=False, size_bytes=64 * 512, extents=((0, 0, 20 * 512),))]
+WRITE = SeenCall("write", "table", "", 2 * 512, 512, "", "", 7, "program", "commit", 2, 0)
+
+
+class Run(Bench):
+    """A bench that knows files and calls, and what further syncs do."""
+
+    scenario = SCENARIO
+
+    def __init__(
+        self, logs: Logs, calls: Sequence[SeenCall] = (WRITE,), failure: str = "", *, helps: bool = True
+    ) -> None:
+        super().__init__(logs, prefix)
+        self.seen, self.failure, self.helps = calls, failure, helps
+        self.asked: list[tuple[str, ...]] = []
+
+    def judge(self, placed: Sequence[Placed], *, twice: bool = False) -> list[Verdict]:  # noqa: ARG002 - one machine
+        return super().judge(placed)
+
+    @property
+    def facts(self) -> RecordingFacts:
+        return measured_scenario(SETTINGS, []).recording
+
+    def places(self, states: Sequence[CrashState]) -> list[list[FilePlaces]]:
+        return [FILES for _ in states]
+
+    def calls(self) -> Sequence[SeenCall]:
+        return self.seen
+
+    def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:  # noqa: ARG002 - these states alone
+        states = [everything_unflushed_lost(self.logs.first, self.logs.epochs, entry) for entry in range(8, 14)]
+        return [Cut("scenario", state, "", state.instant, 0) for state in states[:states_max]]
+
+    @contextmanager
+    def with_syncs(self, wanted: Sequence[str]) -> Iterator[Run]:
+        self.asked.append(tuple(wanted))
+        if self.failure:
+            raise EngineError(self.failure)
+        yield Synced(self.logs) if self.helps else self
+
+
+class Synced(Run):
+    """The same with every sync."""
+
+    def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:  # noqa: ARG002 - these states alone
+        state = everything_unflushed_lost(self.logs.first, self.logs.epochs, self.logs.first.entry_count)
+        return [Cut("scenario", state, "", state.instant, 0)]
+
+
+def explained(
+    folder: Path, entries: Sequence[Entry] = UNSYNCED, entry: int = 12, *, calls: Sequence[SeenCall] = (WRITE,),
+    failure: str = "", helps: bool = True,
+) -> tuple[Explanation, Run]:  # fmt: skip
+    with bench(folder, entries, prefix) as of:
+        run = Run(of.logs, calls, failure, helps=helps)
+        state = everything_unflushed_lost(of.logs.first, of.logs.epochs, entry)
+        return explain(run, state, run.verdict(state, None), 60), run
+
+
+def test_a_proven_explanation_names_the_write_the_call_and_the_sync(tmp_path: Path) -> None:
+    found, run = explained(tmp_path)
+    text = paragraph(found)
+    assert text.startswith("Transaction 2 was acknowledged and is gone after this cut.")
+    assert "It is enough that the write of 512 bytes at 1024 of table is lost." in text
+    assert "The call behind it is write(table, 512 bytes at 1024) of program, in the commit of transaction 2" in text
+    assert "no sync of table follows before the commit returns" in text
+    assert re.search(r"With a sync of table added, 0 of \d+ contents show this; without it, \d+ of \d+\.", text)
+    assert found.is_proven
+    assert [("table",)] == run.asked
+
+
+def test_an_explanation_whose_sync_does_not_help_says_that_it_is_a_guess(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, helps=False)
+    assert "This is a guess: with a sync of table added" in paragraph(found)
+    assert not found.is_proven
+
+
+def test_an_explanation_that_could_not_be_checked_says_so(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, failure="the engine died")
+    assert "This is a guess: a sync of table could not be tried: the engine died" in paragraph(found)
+
+
+def test_a_call_that_was_synced_points_at_what_lies_below(tmp_path: Path) -> None:
+    sync = replace(WRITE, name="sync", offset_bytes=-1)
+    found, run = explained(tmp_path, calls=(WRITE, sync))
+    assert "A sync of table followed and did not help: look at the file system" in paragraph(found)
+    assert "so this explanation was not checked" in paragraph(found)
+    assert [] == run.asked
+
+
+def test_a_write_that_came_late_is_named_though_the_cut_had_not_seen_it(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, LATE, 10)
+    assert "It is enough that the write of 512 bytes at 1024 of table is lost." in paragraph(found)
+    assert found.loss.last_instant.phase in paragraph(found)
+
+
+def test_the_drawing_tells_the_culprit_from_other_writes_and_shows_the_cut(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path)
+    text = found.drawing.text
+    assert "x a write, 512 bytes: table" in text
+    assert "transaction 2 is ACKNOWLEDGED" in text
+    assert "POWER CUT" in text
+    assert "x enough to be lost" in text.splitlines()[-1]
+    times = [row.since_ns for row in found.drawing.rows]
+    assert times == sorted(times)
+
+
+def test_the_picture_is_well_formed_and_has_a_lane_for_each_file(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path)
+    root = ET.fromstring(svg(found.drawing))  # noqa: S314 - our own text
+    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
+    assert {"table", "file system", "cut", "flush"} <= set(texts)
+
+
+def test_the_page_for_an_issue_tracker_has_versions_the_promise_and_one_command(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path)
+    promise = Promise(Keeps.NOTHING_LOST, True, "", "manual, section 7", "")
+    text = markdown(found, promise, "rig replay A B")
+    assert "- what is promised: loses nothing, atomic (manual, section 7)" in text
+    assert "```sh\nrig replay A B\n```" in text
+    assert "| " not in text
+    assert "not known" in markdown(found, None, "rig replay A B")
+
+
+def test_the_lines_for_a_terminal_end_with_the_drawing(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path)
+    assert paragraph(found) == lines(found)[0]
+    assert found.drawing.text.splitlines() == lines(found)[-len(found.drawing.text.splitlines()) :]
+    assert any("smallest state: e" in line for line in lines(found))
+
+
+@pytest.mark.parametrize("what", ["lost", "landed"])
+def test_sets_are_named_write_by_write(tmp_path: Path, what: str) -> None:
+    found, _ = explained(tmp_path)
+    sets = getattr(found, what)
+    assert sets
+    assert all(write.length_bytes == 512 for writes in sets for write in writes)
+
+
+def test_a_page_has_the_picture_and_nothing_of_it_is_markup_by_chance(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, calls=(replace(WRITE, program="<b>"),))
+    text = page(Narrative.of(found, None), "rig replay A B")
+    assert '<svg xmlns="http://www.w3.org/2000/svg" class="picture"' in text
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in text
+    assert "<pre>rig replay A B</pre>" in text
+
+
+def test_a_story_is_the_same_after_it_was_kept_as_json(tmp_path: Path) -> None:
+    telling = Telling("e3.f0", Narrative.of(explained(tmp_path)[0], None))
+    assert telling == decode(Telling, json.loads(json.dumps(asdict(telling))))

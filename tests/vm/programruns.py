@@ -1,0 +1,34 @@
+"""Measure a user's program and its control in machines, in a short run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rig.analysis.judging.outcome import Summary, summarise
+from rig.campaign import campaign
+from rig.campaign.campaign import Silent
+from rig.front import programs
+from rig.machines.guests import guests
+from rig.planning import matrix
+from rig.planning.matrix import Profile
+from rig.store import Run
+
+_COUNT = 16
+_BRIEF = Profile(
+    "brief", _COUNT, 80, 0, exposure_min=20, reproduce_all=False, side_transaction_count=_COUNT, side_states_max=80
+)  # fmt: skip
+
+
+def measured_program(folder: Path, text: str, fault: str, promise: str, neighbour: str | None = None) -> Summary:
+    """Measure a script under a fault; raise AssertionError if a scenario could not be measured."""
+    (folder / "program").write_text(text)
+    chosen = programs.select(
+        str(folder / "program"), "ext4", [fault], promise, workload="own", neighbour=neighbour
+    )  # fmt: skip
+    scenarios = matrix.configure(chosen.scenarios, _BRIEF, library=chosen.build.name, think_ms=200)
+    run = Run.create(folder / "run", {})
+    with guests([chosen.build]) as source:
+        campaign.Campaign(run, _BRIEF, source, Silent()).measure(scenarios)
+    assert {} == run.failures()
+    results, _ = run.results([scenario.id for scenario in scenarios])
+    return summarise(results, _BRIEF.exposure_min)

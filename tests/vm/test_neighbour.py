@@ -1,0 +1,100 @@
+"""A noisy neighbour on real machines: it commits what a lone program would not have on the disk yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rig.analysis.judging.outcome import Result
+from rig.analysis.judging.promises import promise_of, violates
+from rig.campaign import campaign
+from rig.campaign.campaign import Silent
+from rig.contract.results import VerdictKind
+from rig.contract.scenario import WorkloadSpec
+from rig.images.image import Image
+from rig.machines.guests import Machines
+from rig.machines.template import Template
+from rig.planning import matrix
+from rig.planning.matrix import Profile
+from rig.store import Run
+from tests.vm import caches
+from tests.vm.programruns import measured_program
+
+PLAIN, CONTROL = "sqlite-ext4-wal_full.neighbour_powercut", "sqlite-ext4-wal_full.neighbour+eatmydata_powercut"
+# Longer than the half minute after which the kernel writes back: a control without syncs comes back whole only then.
+SHORT = WorkloadSpec(transaction_count=16, think_ms=3000, rest_ms=6000)
+TINY = Profile("tiny", SHORT.transaction_count, 80, 0, exposure_min=20, reproduce_all=False, side_states_max=80)
+# The careless program gives a new file its name before its bytes are durable. Alone, both become durable at once; the
+# mended program syncs the bytes first.
+_PROGRAM = """#!/usr/bin/python3
+import os, sys, time
+LINE = b"%0599d\\n"
+if sys.argv[1] == "run":
+    for number in range(1, int(sys.argv[5]) + 1):
+        file = os.open("new", os.O_WRONLY | os.O_CREAT, 0o644)
+        os.write(file, LINE % number)
+        if {mended}:
+            os.fsync(file)
+        os.rename("new", f"{{number}}.done")
+        time.sleep(0.05)
+        os.fsync(file)
+        os.close(file)
+        os.fsync(os.open(".", os.O_RDONLY))
+        print("ack", number, flush=True)
+        assert input() == "ok"
+else:
+    for name in os.listdir("."):
+        number = int(name.partition(".")[0]) if name.endswith(".done") else 0
+        if number:
+            whole = open(name, "rb").read() == LINE % number
+            print(f"have {{number}}" if whole else f"torn {{number}} it has a name and no bytes")
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
+    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
+
+
+@pytest.fixture
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(cache))
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    ("mended", "neighbour", "result"),
+    [(False, None, Result.KEPT), (False, "sync", Result.BROKEN), (True, "sync", Result.KEPT)],
+    ids=["alone", "beside-a-neighbour", "mended"],
+)
+def test_a_program_that_names_a_file_before_its_bytes_are_durable_is_found_beside_a_neighbour(
+    tmp_path: Path, neighbour: str | None, result: Result, *, mended: bool
+) -> None:
+    summary = measured_program(tmp_path, _PROGRAM.format(mended=mended), "powercut", "atomic", neighbour)
+    assert all(control.fired for control in summary.controls), summary.controls
+    (row,) = (row for row in summary.rows if not row.is_sabotaged)
+    assert result is row.judgement.result, row.judgement
+    torn = [one for one in row.outcome.measured.verdicts if one.kind is VerdictKind.TORN]
+    assert (result is Result.BROKEN) is bool(torn)
+    assert all("it has a name and no bytes" in one.detail for one in torn)
+
+
+def test_a_database_beside_a_neighbour_keeps_its_promise_and_its_control_does_not(
+    recorder: Template, verifier: Template, tmp_path: Path
+) -> None:
+    scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
+    run = Run.create(tmp_path / "run", {})
+    campaign.Campaign(run, TINY, Machines(recorder, verifier), Silent()).measure(scenarios)
+    assert {} == run.failures()
+    # In the order of their ids.
+    (control, plain), _ = run.results([CONTROL, PLAIN])
+    promise = promise_of(plain.scenario)
+    assert promise
+    assert [] == [one for one in plain.verdicts if violates(promise, one) or one.kind.is_infrastructure]
+    assert len({one.exposure for one in plain.verdicts}) >= TINY.exposure_min
+    assert any(one.kind is VerdictKind.LOST_SUFFIX and one.lost for one in control.verdicts)
+    # The neighbour synced more often than the database.
+    assert plain.recording.flush_count > 2 * SHORT.transaction_count
+    assert control.recording.reproduced
