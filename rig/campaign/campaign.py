@@ -90,9 +90,12 @@ class Campaign:
     def measure(self, scenarios: Sequence[Scenario], first_id: str = "") -> None:
         """Measure all scenarios that the run lacks. No machine is left running, whatever interrupts us.
 
-        The recording of one scenario is made twice: of `first_id` or, without it, of the first scenario.
+        Unless the profile says that nothing repeats, the recording of one scenario is made twice: of `first_id` or,
+        without it, of the first scenario.
         """
         again = first_id or min((scenario.id for scenario in scenarios), default="")
+        if self._profile.repeats == "none":
+            again = ""
         self._executor.prepare(scenarios)
         ordered = sorted(scenarios, key=lambda scenario: (scenario.recording_key, scenario.id))
         groups = [list(group) for _, group in groupby(ordered, key=lambda scenario: scenario.recording_key)]

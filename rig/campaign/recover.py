@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rig.campaign.session import Recovered, VerifierSession
-from rig.contract.errors import VmError
+from rig.contract.errors import RecordingError, VmError
 from rig.contract.findings import FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, WriteLog
@@ -35,7 +35,9 @@ def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
     candidates = recoverycuts.candidates(scenario, profile, logs)
     recoveries = recover(scenario, machines, logs.first, candidates, stopped)
     addresses = [state.id for state in candidates]
-    firsts = _save(scenario, kept, addresses, candidates, recoveries, logs.first, recoverycuts.first_count(profile))
+    firsts = keep_recoveries(
+        scenario, kept, addresses, candidates, recoveries, logs.first, recoverycuts.first_count(profile)
+    )
     recoverycuts.require_some(scenario, len(candidates), firsts)
     deeper: list[Recovery] = []
     for first in recoverycuts.deeper(profile, firsts):
@@ -44,7 +46,7 @@ def record(  # noqa: PLR0917 - all types differ; mypy catches a swap
             later = replace(scenario, lives=first.lives)
             recoveries = recover(later, machines, opened.log, chosen, stopped)
             addresses = [str(first.address.then(state.id)) for state in chosen]
-            deeper += _save(later, kept, addresses, chosen, recoveries, opened.log, len(chosen))
+            deeper += keep_recoveries(later, kept, addresses, chosen, recoveries, opened.log, len(chosen))
     kept.write_index([*firsts, *deeper])
 
 
@@ -73,7 +75,7 @@ def recover(
     return recoveries
 
 
-def _save(  # noqa: PLR0917 - types or names tell them apart
+def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
     scenario: Scenario,
     kept: Recoveries,
     addresses: Sequence[str],
@@ -84,6 +86,7 @@ def _save(  # noqa: PLR0917 - types or names tell them apart
 ) -> list[Recovery]:
     """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept.
 
+    A recovery is left out if a replay of its log does not give the disk.
     Also return every later life in which the engine failed after its recovery; there is no recording of it.
     """
     telling: list[tuple[int, Recovery]] = []
@@ -94,7 +97,11 @@ def _save(  # noqa: PLR0917 - types or names tell them apart
         if recovered is None or recovered.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
             continue
         whole = self_contained(address, state, log, recovered.log, kept.device_bytes)
-        kept.save(address, whole, recovered.digest, recovered.trace)
+        try:
+            kept.save(address, whole, recovered.digest, recovered.trace)
+        except RecordingError:
+            # What was in flight at the same time may have landed in another order than its log has.
+            continue
         with kept.open(address) as opened:
             recovery = recoverycuts.recovery_of(scenario, opened, recovered.finding, recovered.places)
             if recovery and not recovery.failure:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
 from operator import attrgetter
+from typing import Literal
 
 from rig.contract.devices import DEFAULT_DEVICE, DEVICES, Device
 from rig.contract.errors import UsageError
@@ -49,8 +50,8 @@ class Profile:
     instants: int
     # With fewer distinct contents a promise counts as not tested.
     exposure_min: int
-    # Whether every recording without shim or injection is made twice and compared, or only the first.
-    reproduce_all: bool
+    # Which recordings are made twice and compared: "all" without shim or injection, only the first, or none.
+    repeats: Literal["all", "first", "none"]
     # Whether the whole matrix is measured if no scenario is named.
     is_whole: bool = True
     # The same for all faults but the main ones; half as many states if there is no promise to break.
@@ -62,7 +63,7 @@ class Profile:
 
     def reproduces(self, scenario: Scenario) -> bool:
         """Return whether the recording of a scenario is made twice even if it is not the first."""
-        return self.reproduce_all and scenario.shim == "none" and not SPECS[scenario.fault].injection
+        return self.repeats == "all" and scenario.shim == "none" and not SPECS[scenario.fault].injection
 
     def transactions_of(self, scenario: Scenario) -> int:
         """Return how many transactions are recorded for a scenario."""
@@ -104,13 +105,13 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", 40, states_max=160, instants=60, exposure_min=60, reproduce_all=False, is_whole=False),
+        Profile("quick", 40, states_max=160, instants=60, exposure_min=60, repeats="first", is_whole=False),
         Profile(
-            "nightly", 120, states_max=320, instants=240, exposure_min=200, reproduce_all=True,
+            "nightly", 120, states_max=320, instants=240, exposure_min=200, repeats="all",
             side_states_max=80, kill_transaction_count=202, audit_count=12,
         ),
         Profile(
-            "exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, reproduce_all=True,
+            "exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, repeats="all",
             side_transaction_count=120, side_states_max=2000, kill_transaction_count=800, audit_count=12,
         ),
     )

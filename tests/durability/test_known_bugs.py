@@ -30,7 +30,7 @@ Say = Callable[[str, object], None]
 
 # The cut must be possible before jbd2's commit, and the last transaction must get its 5 seconds.
 _WORKLOAD = WorkloadSpec(transaction_count=10, think_ms=300, rest_ms=6000)
-_LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, reproduce_all=False)
+_LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, repeats="none")
 
 _RACE = Path(__file__).with_name("wal_reset.py")
 _TRIAL_S = 6

@@ -26,7 +26,7 @@ _ALL = {one.name: one for one in planting.all_planted()}
 _BUG, _TWIN = _ALL["close-unsynced"], _ALL["twin-partial-checkpoint-synced"]
 _RECOVERY_BUG = _ALL["hot-rollback-unsynced"]
 # Two rounds of `life`.
-_LOOK = Profile("planted", 28, states_max=60, instants=20, exposure_min=30, reproduce_all=False)
+_LOOK = Profile("planted", 28, states_max=60, instants=20, exposure_min=30, repeats="none")
 
 
 def test_there_are_at_least_twelve_bugs_and_four_harmless_changes() -> None:

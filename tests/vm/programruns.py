@@ -15,15 +15,17 @@ from rig.store import Run
 
 _COUNT = 16
 _BRIEF = Profile(
-    "brief", _COUNT, 80, 0, exposure_min=20, reproduce_all=False, side_transaction_count=_COUNT, side_states_max=80
+    "brief", _COUNT, 80, 0, exposure_min=20, repeats="none", side_transaction_count=_COUNT, side_states_max=80
 )  # fmt: skip
 
 
-def measured_program(folder: Path, text: str, fault: str, promise: str, neighbour: str | None = None) -> Summary:
+def measured_program(
+    folder: Path, text: str, fault: str, promise: str, neighbour: str | None = None, *, controls: bool = True
+) -> Summary:
     """Measure a script under a fault; raise AssertionError if a scenario could not be measured."""
     (folder / "program").write_text(text)
     chosen = programs.select(
-        str(folder / "program"), "ext4", [fault], promise, workload="own", neighbour=neighbour
+        str(folder / "program"), "ext4", [fault], promise, controls=controls, workload="own", neighbour=neighbour
     )  # fmt: skip
     scenarios = matrix.configure(chosen.scenarios, _BRIEF, library=chosen.build.name, think_ms=200)
     run = Run.create(folder / "run", {})

@@ -27,7 +27,7 @@ from tests.vm.samples import SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Profile(
-    "tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=80
+    "tiny", SHORT.transaction_count, 60, 20, exposure_min=5, repeats="first", side_states_max=80
 )  # fmt: skip
 # The first two are cut from one recording.
 IDS = ("sqlite-ext4-wal_off_powercut", "sqlite-ext4-wal_off_torn", "sqlite-ext4-delete_full_powercut")

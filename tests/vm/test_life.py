@@ -22,7 +22,7 @@ from tests.vm.samples import Recorder, two_agree, verdicts
 
 # Two rounds: every kind of transaction and of event comes up twice.
 _LIFE = WorkloadSpec(transaction_count=2 * ROUND, think_ms=200, rest_ms=6000, name="life")
-_PROFILE = Profile("life", _LIFE.transaction_count, 100, 30, exposure_min=40, reproduce_all=False)
+_PROFILE = Profile("life", _LIFE.transaction_count, 100, 30, exposure_min=40, repeats="none")
 
 
 def scenario_of(settings_name: str) -> Scenario:

@@ -128,6 +128,8 @@ def test_what_a_program_does_after_a_failed_sync_decides_what_it_loses(
     assert is_broken is bool(broken(scenario, judged)), Counter((each.kind, each.detail) for each in judged)
 
 
+# What a language does about a failed sync is tested in both.
+@pytest.mark.parametrize("program", ["python"], indirect=True)
 @pytest.mark.parametrize("fault", ERROR_FAULTS)
 def test_a_program_that_takes_back_what_failed_loses_nothing_under_any_error(
     fault: str, program: tuple[Library, Machines], tmp_path: Path

@@ -33,7 +33,7 @@ from tests.vm.samples import SHORT, Recorder, content_sha256, findings, open_rec
 
 SCENARIO = "sqlite-ext4-delete_full_recoverycut"
 TINY = Profile(
-    "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False, side_states_max=40
+    "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, repeats="none", side_states_max=40
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from tests.vm import caches
 PLAIN, CONTROL = "sqlite-ext4-wal_full_secondcut", "sqlite-ext4-wal_full+eatmydata_secondcut"
 SHORT = WorkloadSpec(transaction_count=16, think_ms=200, rest_ms=6000)
 TINY = Profile(
-    "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, reproduce_all=False, side_states_max=40
+    "tiny", SHORT.transaction_count, 60, 0, exposure_min=5, repeats="none", side_states_max=40
 )  # fmt: skip
 _LIMIT_S = 900
 # A record of each transaction at a place of its own. A later life that forgets to sync loses what it acknowledges.
@@ -83,6 +83,7 @@ def test_a_database_that_works_on_and_is_cut_again_keeps_what_it_showed_and_ackn
     assert [] == [one for one in result.verdicts if violates(promise, one) or one.kind.is_infrastructure]
 
 
+@pytest.mark.representative
 def test_a_control_without_syncs_in_its_later_lives_alone_loses_what_these_acknowledged(measured: Run) -> None:
     (result,), _ = measured.results([CONTROL])
     lost = [one for one in result.verdicts if one.kind is VerdictKind.LOST_SUFFIX]
@@ -96,6 +97,7 @@ def test_a_control_without_syncs_in_its_later_lives_alone_loses_what_these_ackno
     assert plain.recording.key == result.recording.key, "the first life is not under the shim"
 
 
+@pytest.mark.representative
 def test_states_of_a_second_and_a_third_life_are_rebuilt_from_the_stored_lives(
     measured: Run, recorder: Template, verifier: Template
 ) -> None:
@@ -118,25 +120,28 @@ def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Temp
 
 
 @pytest.mark.parametrize(
-    ("syncs", "code", "words"),
-    [("len(sys.argv) < 8", 1, "A promise was broken"), ("True", 0, "Every promise was kept: 1 scenario")],
+    ("syncs", "options", "code"),
+    [("len(sys.argv) < 8", ["--no-controls", "--no-explain"], 1), ("True", [], 0)],
     ids=["careless", "mended"],
 )
 def test_a_program_that_forgets_to_sync_after_a_recovery_breaks_only_in_its_second_life(
-    cache: Path, tmp_path: Path, syncs: str, code: int, words: str
+    cache: Path, tmp_path: Path, syncs: str, options: list[str], code: int
 ) -> None:
     (tmp_path / "program").write_text(_PROGRAM.format(syncs=syncs))
     done = subprocess.run(
         [
             Path(sys.executable).with_name("rig"), "run", "--program", "./program", "--fs", "ext4",
-            "--fault", "secondcut", "--states", "40",
+            "--fault", "secondcut", "--states", "40", *options,
         ],
         cwd=tmp_path, env={**os.environ, "RIG_CACHE": str(cache), "COLUMNS": "140"},
         capture_output=True, text=True, check=False, timeout=_LIMIT_S,
     )  # fmt: skip
     assert code == done.returncode, done.stdout + done.stderr
-    assert words in done.stdout
-    assert "control durable+eatmydata (secondcut) fired" in done.stdout
+    if code:
+        assert "A promise was broken" in done.stdout
+    else:
+        assert "Every promise was kept: 1 scenario" in done.stdout
+        assert "control durable+eatmydata (secondcut) fired" in done.stdout
     # What a later life has shown at its beginning is still there: only what it acknowledged itself is gone.
     (folder,) = (tmp_path / "runs").iterdir()
     run = Run.open(folder)

@@ -116,7 +116,7 @@ def test_a_scenario_on_which_the_two_kinds_disagree_is_judged_anew_by_the_emulat
     ids = ["sqlite-ext4-wal_full_powercut"]
     scenarios = [replace(one, workload=SHORT) for one in matrix.select(ids)]
     machines = Machines(recorder, verifier, user_mode)
-    profile = Profile("tiny", SHORT.transaction_count, 60, 20, exposure_min=5, reproduce_all=False, side_states_max=80)
+    profile = Profile("tiny", SHORT.transaction_count, 60, 20, exposure_min=5, repeats="none", side_states_max=80)
     run = Run.create(tmp_path / "run", {"scenarios": ids})
     true = VerifierSession._finding
 

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from rig.campaign.recover import keep_recoveries
+from rig.campaign.session import Recovered
 from rig.contract import geometry
 from rig.contract.errors import RecordingError
+from rig.contract.findings import Finding, FindingKind
 from rig.faults import Address, Fault, Logs, WriteLog
 from rig.faults.log.submissions import attach, one_by_one
 from rig.filesystems.ext import DISK_MIB
 from rig.guest import recovery
+from rig.planning import matrix
 from rig.planning.recoverycuts import is_inside
 from rig.recordings.recoveries import OpenRecovery, Recoveries, Recovery, content_before, self_contained
 from tests.unit.faults.disks import (
@@ -167,6 +171,24 @@ def test_a_recovery_whose_log_does_not_give_the_disk_is_void_and_not_kept(tmp_pa
     with pytest.raises(RecordingError, match="void"):
         kept.save(text, data, "0" * 64)
     assert [] == list((tmp_path / "recoveries").iterdir())
+
+
+def test_a_void_recovery_is_left_out_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    kept, text, _ = kept_log(tmp_path)
+    with kept.open(text) as made:
+        disk = made.log.replay(made.log.entry_count, DISK_MIB << 20)
+    digest = geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES))
+    kept.remove(text)
+    raw = (tmp_path / "raw").read_bytes()
+    (scenario,) = matrix.select(["sqlite-ext4-wal_full_recoverycut"])
+    finding = Finding(FindingKind.PREFIX, recovered=1)
+    with WriteLog.open(tmp_path / "first") as log:
+        state = everything(Fault.POWERCUT, log).states[-1]
+        both = [Recovered(finding, raw, b"", each, ()) for each in ("0" * 64, digest)]
+        # Of two recoveries under two names the first is void.
+        recoveries = keep_recoveries(scenario, kept, ["e1.f0", text], [state] * 2, both, log, 2)
+    assert [text] == [recovery.state for recovery in recoveries]
+    assert [archive(tmp_path)] == list((tmp_path / "recoveries").iterdir())
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
