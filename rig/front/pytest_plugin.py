@@ -228,6 +228,7 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
         image: str | Path | None = None,
         workload: str = OWN_WORKLOAD,
         neighbour: str | None = None,
+        clients: int | None = None,
         environment: Sequence[str] = (),
         arguments: Sequence[str] = (),
     ) -> Measured:
@@ -237,7 +238,7 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
         try:
             chosen = programs.select(
                 str(program), filesystem, [fault], promise, image, workload=workload, neighbour=neighbour,
-                environment=environment, arguments=arguments,
+                clients=clients, environment=environment, arguments=arguments,
             )  # fmt: skip
         except UsageError as error:
             pytest.fail(str(error), pytrace=False)
