@@ -128,25 +128,16 @@ def select(
     from rig.contract.faultspecs import SPECS
     from rig.engines import engine_named
     from rig.engines.builds import library_for
-    from rig.engines.program.promises import Promised, spelling_of
     from rig.engines.program.spec import SPEC
     from rig.filesystems import default_filesystems, filesystem_named
     from rig.front import selection
     from rig.images import recipes
     from rig.planning import matrix, tunings
 
-    asked_promise = promise or DEFAULT_PROMISE
-    (promises,) = SPEC.settings.values()
-    if (promise := spelling_of(asked_promise)) not in promises:
-        raise UsageError(f"unknown promise {asked_promise!r}; there are: {', '.join(Promised)}, or some of them")
+    promises = {"promise": _spelled(promise or DEFAULT_PROMISE)}
     engine = engine_named(SPEC.name)
     offered = {scenario.id: scenario for scenario in matrix.scenarios_of([engine])}
-    client_count = 1 if clients is None else clients
-    if not 1 <= client_count <= CLIENTS_MAX:
-        raise UsageError(f"--clients {client_count}: a program has 1 to {CLIENTS_MAX} clients")
-    if client_count > 1 and neighbour:
-        raise UsageError("--clients and --neighbour are measured apart: leave one out")
-    tuned = CLIENTS if client_count > 1 else NEIGHBOUR if neighbour else ""
+    tuned, client_count = _company(neighbour, clients)
     asked = []
     words = [filesystems] if isinstance(filesystems, str) else filesystems or [default_filesystems()[0].word]
     for filesystem, fault in itertools.product(map(filesystem_named, words), faults or (DEFAULT_FAULT,)):
@@ -155,7 +146,7 @@ def select(
             raise UsageError(f"--focus is for faults that cut what is recorded, and for no creation; not for {fault}")
         is_made_too = fault in matrix.DEFAULT_FAULTS and not focus and not tuned
         workloads = [workload] if workload else [OWN_WORKLOAD, *(SPEC.own_workloads if is_made_too else ())]
-        names = [name_of({"promise": promise}, each, tuned=tuned) for each in workloads]
+        names = [name_of(promises, each, tuned=tuned) for each in workloads]
         asked += [_scenario_named(offered, f"{SPEC.name}-{filesystem.word}-{name}_{fault}") for name in names]
     measured = selection.with_controls(asked) if controls else asked
     if client_count > 1:
@@ -171,6 +162,25 @@ def select(
         # A program without syncs leaves few states to cut inside a step, and is cut everywhere.
         measured = [scenario if scenario.shim != Shim.NONE else replace(scenario, focus=focus) for scenario in measured]
     return Chosen(build, measured, added)
+
+
+def _spelled(promise: str) -> str:
+    """Return promises as ids spell them; raise UsageError for an unknown one."""
+    from rig.engines.program.promises import PROMISES, Promised, spelling_of
+
+    if (spelling := spelling_of(promise)) not in PROMISES:
+        raise UsageError(f"unknown promise {promise!r}; there are: {', '.join(Promised)}, or some of them")
+    return spelling
+
+
+def _company(neighbour: str | None, clients: int | None) -> tuple[str, int]:
+    """Return the word of a neighbour or of several clients, and how many clients there are."""
+    client_count = 1 if clients is None else clients
+    if not 1 <= client_count <= CLIENTS_MAX:
+        raise UsageError(f"--clients {client_count}: a program has 1 to {CLIENTS_MAX} clients")
+    if client_count > 1 and neighbour:
+        raise UsageError("--clients and --neighbour are measured apart: leave one out")
+    return CLIENTS if client_count > 1 else NEIGHBOUR if neighbour else "", client_count
 
 
 def _scenario_named(offered: Mapping[str, Scenario], name: str) -> Scenario:
