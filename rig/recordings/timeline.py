@@ -164,8 +164,20 @@ class Timeline:
 
     @property
     def busy_ns(self) -> int:
-        """Return the time spent inside transactions that were acknowledged."""
-        return sum(ack.time_ns - begin.time_ns for begin, ack in self.turns)
+        """Return the time during which transactions that were acknowledged were under way."""
+        return sum(last.time_ns - first.time_ns for first, last in self.busy_spans)
+
+    @property
+    def busy_spans(self) -> list[tuple[Moment, Moment]]:
+        """Return when such transactions were under way: the first begin and the last ack of those that overlap."""
+        spans: list[tuple[Moment, Moment]] = []
+        for begin, ack in sorted(self.turns, key=lambda turn: turn[0].entry_index):
+            if spans and begin.entry_index < spans[-1][1].entry_index:
+                first, last = spans.pop()
+                spans.append((first, max(last, ack, key=lambda moment: moment.entry_index)))
+            else:
+                spans.append((begin, ack))
+        return spans
 
     @property
     def turns(self) -> list[tuple[Moment, Moment]]:
