@@ -156,7 +156,7 @@ def select(
     build = library_for({SPEC.name}, str(_program_of(Path(path), Path(image)) if image else path))
     tuning = _tuning(Path(path).name, needs, environment, arguments)
     processor = needs.processor if needs else Processor.PLAIN
-    build = replace(build, image=needs.name if needs else "")
+    build = replace(build, image=needs.name if needs else "", client_count=client_count)
     measured = [replace(scenario, tuning={**scenario.tuning, **tuning}, processor=processor) for scenario in measured]
     if focus:
         # A program without syncs leaves few states to cut inside a step, and is cut everywhere.
@@ -228,4 +228,4 @@ def of_run(stored: Scenario, library: str | None, image: str | None) -> Library 
     if image:
         recipes.require_of_run(wanted, Path(image))
     build = library_of_run(stored, library)
-    return replace(build, image=wanted) if build else None
+    return replace(build, image=wanted, client_count=stored.workload.client_count) if build else None

@@ -57,7 +57,7 @@ def program(
         path = tmp_path_factory.mktemp("c") / "groups"
         command = ["cc", "-static", "-pthread", "-Werror", "-o", str(path), str(FOLDER / "groups.c")]
         processes.run(command, timeout_s=60)
-    library = library_for({"program"}, str(path))
+    library = replace(library_for({"program"}, str(path)), client_count=CLIENTS)
     scenario = next(iter(matrix.scenarios_of([engine_named("program")])))
     with guests([library]) as source:
         yield library, source.of(replace(scenario, tuning={"library": library.name}))

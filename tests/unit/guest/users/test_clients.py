@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rig.contract.findings import Finding, FindingKind
 from rig.engines import engine_named
 from rig.engines.answers import Inventory
+from rig.engines.builds import Library
 from rig.engines.own import Ended, NoResult, Process, Start, Task
 from rig.engines.program import driver
 from rig.faults import Mark
@@ -23,6 +24,7 @@ from rig.guest.users import clients
 from rig.guest.watch import rehearsal
 from rig.guest.watch.children import Child
 from rig.guest.watch.forks import kill_children
+from rig.images.warmup import warm_orders
 from rig.planning import matrix
 from rig.planning.tunings import with_clients
 from rig.recordings.timeline import Timeline
@@ -192,3 +194,11 @@ def test_a_dry_run_with_several_clients_is_a_run_and_a_recovery(
     site("say('begin 1', 'begin 5')")
     (run,) = rehearsal.steps(orders, tmp_path / "again", is_confined=False)
     assert "it said 'begin 5' before it had `ok 1`" in run["wrong"]
+
+
+def test_a_program_with_clients_warms_a_machine_up_alone_and_with_them() -> None:
+    library = Library("program", "program-1", Path("program"))
+    (alone,) = warm_orders([library], ())
+    again, together = warm_orders([replace(library, client_count=CLIENTS)], ())
+    assert alone == again
+    assert (1, CLIENTS, 2 * CLIENTS) == (alone.client_count, together.client_count, together.transaction_count)
