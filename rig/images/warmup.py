@@ -8,6 +8,7 @@ from dataclasses import replace
 from rig.contract.devices import DEVICES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
+from rig.contract.scenario import OWN_WORKLOAD
 from rig.engines import Engine, engine_named
 from rig.engines.builds import Library
 from rig.filesystems import default_filesystems
@@ -35,7 +36,7 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
             orders = _orders(engine, engine.spec.warm[0], _workloads_of(engine)[0], library.name)
             yield orders
             if (count := library.client_count) > 1:
-                yield replace(orders, client_count=count, transaction_count=2 * count)
+                yield replace(orders, workload=OWN_WORKLOAD, client_count=count, transaction_count=2 * count)
 
 
 def _workloads_of(engine: Engine) -> tuple[str, ...]:

@@ -202,3 +202,5 @@ def test_a_program_with_clients_warms_a_machine_up_alone_and_with_them() -> None
     again, together = warm_orders([replace(library, client_count=CLIENTS)], ())
     assert alone == again
     assert (1, CLIENTS, 2 * CLIENTS) == (alone.client_count, together.client_count, together.transaction_count)
+    # Only this workload has clients.
+    assert "own" == together.workload
