@@ -171,8 +171,11 @@ def require_single_cut(scenario: Scenario, facts: RecordingFacts, state_id: str)
 def require_choice(scenario: Scenario) -> None:
     """Raise UsageError unless the states of a scenario's fault are any choice of the writes that a cut leaves open.
 
-    A recording with restarts cannot be made again with all its calls told.
+    A recording with restarts cannot be made again with all its calls told. Where transactions overlap, nobody can tell
+    whose call it is.
     """
+    if scenario.workload.client_count > 1:
+        raise UsageError("states of several clients are not explained: whose call it was cannot be told")
     if SPECS[scenario.fault].injection is Injection.KILLCUT:
         raise UsageError(f"states of {scenario.fault} are not explained: the calls of several lives are not told")
     if SPECS[scenario.fault].model not in _MODELS:

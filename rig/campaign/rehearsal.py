@@ -14,8 +14,8 @@ from rig.engines.builds import Library
 from rig.images import guestcode
 from rig.machines.template import Template
 
-# As many as a sample (`rig.guest.watch.sample`) has.
-_TRANSACTION_COUNT = 12
+# As many as a sample (`rig.guest.watch.sample`) has, and a few of each client.
+_TRANSACTION_COUNT, _OF_A_CLIENT_COUNT = 12, 3
 _LIMIT_S = 300
 
 
@@ -44,7 +44,8 @@ class ProgramStep:
 def rehearse(scenario: Scenario, program: Library, template: Template) -> Sequence[ProgramStep]:
     """Carry out the steps in a clone of a verifier's template that does not have the program yet."""
     with_program = replace(scenario, tuning={**scenario.tuning, "library": program.name})
-    orders = replace(with_program.orders, transaction_count=_TRANSACTION_COUNT)
+    count = max(_TRANSACTION_COUNT, _OF_A_CLIENT_COUNT * scenario.workload.client_count)
+    orders = replace(with_program.orders, transaction_count=count)
     added = guestcode.addition(template.image.rpartition("-")[2], [program], scenario.processor, warms=False)
     with tempfile.NamedTemporaryFile() as file:
         file.write(added)

@@ -19,11 +19,14 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
     """Judge a finding at the instant of a cut."""
     acked = timeline.acked_count(cut.entry)
     # A state judged at an earlier instant may still hold what transactions wrote after that.
-    issued = timeline.issued_count(cut.entry if cut.state.cut_at is None else cut.state.latest_instant)
+    latest = cut.entry if cut.state.cut_at is None else cut.state.latest_instant
+    issued = timeline.issued_count(latest)
     blank = Verdict(
         cut.scenario, cut.address, cut.content, cut.entry, cut.clock or "", cut.state.holds,
         VerdictKind.INCONCLUSIVE, acked, None, 0, 0, cut.weight_ns, "",
     )  # fmt: skip
+    if timeline.client_count > 1:
+        return _verdict_of_clients(blank, _under_its_clock(cut, finding), latest, timeline)
     judged = _verdict(
         blank,
         _of_this_life(_under_its_clock(cut, finding), issued, timeline),
@@ -32,6 +35,31 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
         timeline.failed,
     )
     return _with_shown(judged, timeline.said_count(cut.entry)) if judged.lost else judged
+
+
+def _verdict_of_clients(blank: Verdict, finding: Finding, latest: int, timeline: Timeline) -> Verdict:
+    """Judge transactions of several clients, of which the acknowledged ones need not be the first ones.
+
+    `latest` is the entry before which every transaction that is there must have begun.
+    """
+    count, begun = timeline.client_count, timeline.issued_numbers(latest)
+    numbers = {
+        number
+        for client, own_count in enumerate(finding.of_clients, 1)
+        for number in range(client, client + own_count * count, count)
+    }
+    gone, strange = sorted(timeline.acked_numbers(blank.entry) - numbers), sorted(numbers - begun)
+    # One client that lost as many would have these; what was not begun is more than any could have.
+    alike = len(begun) + 1 if strange else blank.acked - len(gone) if gone else finding.recovered
+    as_of_one = finding if finding.recovered is None else replace(finding, recovered=alike)
+    judged = _verdict(blank, as_of_one, len(begun), lambda _: timeline.lost_ns_of(gone, blank.entry))
+    words = ""
+    if judged.kind is VerdictKind.LOST_SUFFIX:
+        words = f"acknowledged and gone of {count} clients: {', '.join(map(str, gone))}"
+    elif strange and finding.recovered is not None:
+        words = f"it has transaction {strange[0]}, which had not begun: the recording contradicts itself"
+    detail = "; ".join(filter(None, (words, finding.detail)))
+    return replace(judged, recovered=finding.recovered, detail=detail)
 
 
 def _with_shown(judged: Verdict, said_count: int) -> Verdict:

@@ -68,6 +68,8 @@ class Finding:
     repaired: bool = False
     # Whether an engine said that it has a transaction in part; such a transaction does not count as recovered.
     is_torn: bool = False
+    # Of several clients: how many transactions of each are there; `recovered` is the sum. Empty for one client.
+    of_clients: tuple[int, ...] = ()
 
 
 def words_of(error: Exception) -> str:

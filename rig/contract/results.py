@@ -147,11 +147,11 @@ class RecordingFacts:
     settings: Mapping[str, str]
     seed: int
     transaction_count: int
-    # Virtual time spent inside transactions, begin to ack, without think time.
+    # Virtual time during which transactions were under way, begin to ack, without think time.
     busy_virtual_ns: int
     # Virtual time from the end of the setup to the end of the workload, think time included.
     span_virtual_ns: int
-    # FLUSH entries logged between begin and ack, summed over all transactions.
+    # FLUSH entries logged while transactions were under way, begin to ack.
     flush_count: int
     # Bytes of all write entries from the end of the setup to the end of the workload.
     written_bytes: int
@@ -174,7 +174,7 @@ class RecordingFacts:
     filesystem: Mapping[str, str] = field(default_factory=dict)
     # Virtual time from begin to ack of each acknowledged transaction, in order; empty in recordings from before.
     latencies_virtual_ns: Sequence[int] = field(default_factory=list)
-    # FUA writes logged between begin and ack, summed over all transactions; None in recordings from before.
+    # FUA writes logged while transactions were under way; None in recordings from before.
     fua_count: int | None = None
     # The size of the second disk; 0 if there is one disk.
     second_disk_mib: int = 0

@@ -3,7 +3,8 @@
 A `Scenario` is frozen and complete: two equal scenarios on one template give the same recording, bit for bit.
 Its `id` is what users type: `{engine}-{filesystem}-{settings}_{fault}`. A workload other than the default is named as
 a variant of the settings, for example `wal_full.life`, and a shim after that: `wal_full.life+eatmydata`. A tuning
-with a word of its own comes before both: `wal_full.page512`; so does a noisy neighbour: `wal_full.neighbour`.
+with a word of its own comes before both: `wal_full.page512`; so do a noisy neighbour, `wal_full.neighbour`, and several
+clients of a user's program, `durable.clients4`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from rig.contract.orders import DROP_PREFIX, Orders, Processor, Shim
 # The workloads that ids do not name: one for databases, and one for engines with transactions of their own.
 DEFAULT_WORKLOAD = "ledger"
 OWN_WORKLOAD = "own"
-# In place of the word of a tuning: another process on the file system syncs a file of its own.
-NEIGHBOUR = "neighbour"
+# In place of the word of a tuning: another process on the file system syncs a file of its own; or the transactions of a
+# user's program overlap, and the number of clients follows the word.
+NEIGHBOUR, CLIENTS = "neighbour", "clients"
 
 
 def is_default(workload: str) -> bool:
@@ -48,6 +50,8 @@ class WorkloadSpec:
     think_ms: int = 1500
     rest_ms: int = 6000
     name: str = DEFAULT_WORKLOAD
+    # How many transactions of a user's program may be in flight at a time.
+    client_count: int = 1
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ class Scenario:
             seed=self.seed,
             processor=self.processor,
             has_neighbour=self.tuned == NEIGHBOUR,
+            client_count=self.workload.client_count,
         )
 
     @property
@@ -144,7 +149,8 @@ class Scenario:
         message = asdict(self.orders)
         # Only the first life is recorded here, and what fails is seen only then.
         del message["lives"], message["failed"]
-        if not message["has_neighbour"]:
-            # As keys were before there were neighbours.
-            del message["has_neighbour"]
+        # As keys were before there were neighbours and clients.
+        for name, usual in (("has_neighbour", False), ("client_count", 1)):
+            if message[name] == usual:
+                del message[name]
         return hashlib.blake2b(json.dumps(message, sort_keys=True).encode(), digest_size=8).hexdigest()

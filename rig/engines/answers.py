@@ -3,6 +3,9 @@
 A transaction that is there in part counts as missing. The promise decides whether that is a fault. The transaction in
 flight is the last that was begun, so a gap means that an acknowledged transaction is missing, unless the transaction
 returned an error.
+
+Several clients take turns in the numbering: client c has c, c + count, c + 2 count, and so on. Each has one transaction
+in flight, so all this is true of each client by itself.
 """
 
 from __future__ import annotations
@@ -32,21 +35,34 @@ class Inventory:
         more = [f"and {len(words) - _TORN_SHOWN} more"] if len(words) > _TORN_SHOWN else []
         return ", ".join([*words[:_TORN_SHOWN], *more])
 
-    def finding(self, transaction_count: int, failed: Collection[int] = (), *, is_atomic: bool = False) -> Finding:
+    def finding(
+        self, transaction_count: int, failed: Collection[int] = (), *, is_atomic: bool = False, client_count: int = 1
+    ) -> Finding:
         """Return what the answer means; with `is_atomic` no transaction may be there in part.
 
-        Those that `failed` may be missing. The finding is the last one before which no other is.
+        Those that `failed` may be missing. The finding is the last one before which no other is, of each client.
         """
         if strange := sorted((self.have | self.torn.keys()) - set(range(1, transaction_count + 1))):
             words = f"it has transaction {strange[0]}, but they are numbered from 1 to {transaction_count}"
             return Finding(FindingKind.FOREIGN, detail=words)
         if self.torn and is_atomic:
             return Finding(FindingKind.TORN, detail=self._torn_words)
-        last = max(self.have, default=0)
-        if missing := sorted(set(range(1, last)) - self.have - set(failed)):
-            words = f"transaction {missing[0]} is missing before {last}; {self}"
-            return Finding(FindingKind.HOLE, detail=words)
-        return Finding(FindingKind.PREFIX, recovered=last, detail=self._torn_words, is_torn=bool(self.torn))
+        counts = []
+        for client in range(1, client_count + 1):
+            own = range(client, transaction_count + 1, client_count)
+            last = max(self.have.intersection(own), default=0)
+            if missing := sorted(set(range(client, last, client_count)) - self.have - set(failed)):
+                whose = f" of the same client, {client} of {client_count}" if client_count > 1 else ""
+                words = f"transaction {missing[0]} is missing before {last}{whose}; {self}"
+                return Finding(FindingKind.HOLE, detail=words)
+            counts.append(own.index(last) + 1 if last else 0)
+        return Finding(
+            FindingKind.PREFIX,
+            recovered=sum(counts),
+            detail=self._torn_words,
+            is_torn=bool(self.torn),
+            of_clients=tuple(counts) if client_count > 1 else (),
+        )
 
 
 def _spans(numbers: Iterable[int]) -> list[str]:

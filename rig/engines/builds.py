@@ -30,6 +30,8 @@ class Library:
     path: Path
     # The name of the user's own recipe for its guest (`rig.images.recipes`), empty for the image of the engine.
     image: str = ""
+    # With how many clients a user's program warms a machine up, besides once with one.
+    client_count: int = 1
 
 
 @dataclass(frozen=True)

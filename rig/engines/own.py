@@ -82,6 +82,8 @@ class Task:
     last: int = 0
     # Transactions that returned an error and are not acknowledged: each may be there or not.
     failed: tuple[int, ...] = ()
+    # How many transactions may be in flight at a time (`ClientsSession`).
+    client_count: int = 1
 
 
 class OwnSession(Protocol):
@@ -109,3 +111,27 @@ class OwnDriver(Protocol):
 
     def recovered(self, start: Start, task: Task) -> Finding:
         """Have the engine recover, and return what it found; raise NoResult if a process fails."""
+
+
+class ClientsSession(Protocol):
+    """The engine at work for several clients. Client c carries out transactions c, c + `Task.client_count`, and so on.
+
+    Each client has one transaction in flight at a time. Every method may raise NoResult.
+    """
+
+    def release(self, numbers: Sequence[int]) -> None:
+        """Let clients go on, each with its next transaction; first of all, the engine starts with one of each."""
+
+    def answer(self) -> tuple[int, Reply]:
+        """Return the next transaction that is over, and what the engine says of it; raise Ended."""
+
+    def close(self) -> None:
+        """Let the engine end after its last transaction."""
+
+
+@runtime_checkable
+class ClientsDriver(OwnDriver, Protocol):
+    """The driver of such an engine that can have several transactions in flight."""
+
+    def clients(self, start: Start, task: Task) -> ClientsSession:
+        """Return the engine at work for several clients; nothing happens before its first transactions."""

@@ -257,7 +257,8 @@ def _request(
         return selected.scenarios, selected.added, selected.build
     if any(of_program.values()):
         raise UsageError(
-            "--fs, --fault, --neighbour, --promise and --image go with --program; scenarios are named: rig plan"
+            "--fs, --fault, --clients, --neighbour, --promise and --image go with --program; "
+            "scenarios are named: rig plan"
         )
     chosen, added = _select(scenarios, profile, controls=controls)
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None

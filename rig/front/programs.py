@@ -14,7 +14,7 @@ import click
 
 from rig.contract.errors import UsageError
 from rig.contract.orders import Processor, Shim
-from rig.contract.scenario import NEIGHBOUR, OWN_WORKLOAD, name_of
+from rig.contract.scenario import CLIENTS, NEIGHBOUR, OWN_WORKLOAD, name_of
 from rig.front import options
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PROMISE, DEFAULT_FAULT = "durable", "powercut"
 NEIGHBOURS = ("sync",)
+CLIENTS_MAX = 16
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(NEIGHBOURS),
             help="Have another process sync a file of its own on the file system of --program.",
         ),
+        click.option(
+            "--clients",
+            type=int,
+            help=f"How many transactions of --program may be in flight at a time, at most {CLIENTS_MAX} [default: 1].",
+        ),
         options.image(help="What --program needs in the guest: a file RECIPE.toml."),
         click.option(
             "--program", metavar="PATH", help="Your own program, instead of scenarios: docs/how-to/your-own-program.md."
@@ -110,48 +116,47 @@ def select(
     workload: str = "",
     focus: str | None = None,
     neighbour: str | None = None,
+    clients: int | None = None,
     environment: Sequence[str] = (),
     arguments: Sequence[str] = (),
 ) -> Chosen:
     """Return a program and the scenarios that measure it; raise UsageError naming the choices.
 
-    Without a workload, the faults that most people mean also cut the program while it is made; not with a neighbour.
-    With a focus, only steps of this name are cut.
+    Without a workload, the faults that most people mean also cut the program while it is made, unless it has a
+    neighbour or several clients. With a focus, only steps of this name are cut.
     """
     from rig.contract.faultspecs import SPECS
     from rig.engines import engine_named
     from rig.engines.builds import library_for
-    from rig.engines.program.promises import Promised, spelling_of
     from rig.engines.program.spec import SPEC
     from rig.filesystems import default_filesystems, filesystem_named
     from rig.front import selection
     from rig.images import recipes
-    from rig.planning import matrix
+    from rig.planning import matrix, tunings
 
-    asked_promise = promise or DEFAULT_PROMISE
-    (promises,) = SPEC.settings.values()
-    if (promise := spelling_of(asked_promise)) not in promises:
-        raise UsageError(f"unknown promise {asked_promise!r}; there are: {', '.join(Promised)}, or some of them")
+    promises = {"promise": _spelled(promise or DEFAULT_PROMISE)}
     engine = engine_named(SPEC.name)
     offered = {scenario.id: scenario for scenario in matrix.scenarios_of([engine])}
+    tuned, client_count = _company(neighbour, clients)
     asked = []
     words = [filesystems] if isinstance(filesystems, str) else filesystems or [default_filesystems()[0].word]
     for filesystem, fault in itertools.product(map(filesystem_named, words), faults or (DEFAULT_FAULT,)):
         matrix.require_measurable(engine, filesystem, fault)
         if focus and (SPECS[fault].cuts_recovery or not SPECS[fault].model or workload not in {"", OWN_WORKLOAD}):
             raise UsageError(f"--focus is for faults that cut what is recorded, and for no creation; not for {fault}")
-        is_made_too = fault in matrix.DEFAULT_FAULTS and not focus and not neighbour
+        is_made_too = fault in matrix.DEFAULT_FAULTS and not focus and not tuned
         workloads = [workload] if workload else [OWN_WORKLOAD, *(SPEC.own_workloads if is_made_too else ())]
-        tuned = NEIGHBOUR if neighbour else ""
-        names = [name_of({"promise": promise}, each, tuned=tuned) for each in workloads]
+        names = [name_of(promises, each, tuned=tuned) for each in workloads]
         asked += [_scenario_named(offered, f"{SPEC.name}-{filesystem.word}-{name}_{fault}") for name in names]
     measured = selection.with_controls(asked) if controls else asked
+    if client_count > 1:
+        asked, measured = ([tunings.with_clients(each, client_count) for each in group] for group in (asked, measured))
     added = selection.added_line(asked, measured)
     needs = recipes.of_file(Path(image)) if image else None
     build = library_for({SPEC.name}, str(_program_of(Path(path), Path(image)) if image else path))
     tuning = _tuning(Path(path).name, needs, environment, arguments)
     processor = needs.processor if needs else Processor.PLAIN
-    build = replace(build, image=needs.name if needs else "")
+    build = replace(build, image=needs.name if needs else "", client_count=client_count)
     measured = [replace(scenario, tuning={**scenario.tuning, **tuning}, processor=processor) for scenario in measured]
     if focus:
         # A program without syncs leaves few states to cut inside a step, and is cut everywhere.
@@ -159,12 +164,32 @@ def select(
     return Chosen(build, measured, added)
 
 
+def _spelled(promise: str) -> str:
+    """Return promises as ids spell them; raise UsageError for an unknown one."""
+    from rig.engines.program.promises import PROMISES, Promised, spelling_of
+
+    if (spelling := spelling_of(promise)) not in PROMISES:
+        raise UsageError(f"unknown promise {promise!r}; there are: {', '.join(Promised)}, or some of them")
+    return spelling
+
+
+def _company(neighbour: str | None, clients: int | None) -> tuple[str, int]:
+    """Return the word of a neighbour or of several clients, and how many clients there are."""
+    client_count = 1 if clients is None else clients
+    if not 1 <= client_count <= CLIENTS_MAX:
+        raise UsageError(f"--clients {client_count}: a program has 1 to {CLIENTS_MAX} clients")
+    if client_count > 1 and neighbour:
+        raise UsageError("--clients and --neighbour are measured apart: leave one out")
+    return CLIENTS if client_count > 1 else NEIGHBOUR if neighbour else "", client_count
+
+
 def _scenario_named(offered: Mapping[str, Scenario], name: str) -> Scenario:
     from rig.planning.tunings import NEIGHBOUR_FAULTS
 
     if name not in offered:
+        who = "several clients" if f".{CLIENTS}" in name else "a neighbour"
         raise UsageError(
-            f"there is no {name}: a program has a neighbour at work, under {', '.join(NEIGHBOUR_FAULTS)}, "
+            f"there is no {name}: a program has {who} at work, under {', '.join(NEIGHBOUR_FAULTS)}, "
             "and on a file system that keeps what it has synced and has no server"
         )
     return offered[name]
@@ -203,4 +228,4 @@ def of_run(stored: Scenario, library: str | None, image: str | None) -> Library 
     if image:
         recipes.require_of_run(wanted, Path(image))
     build = library_of_run(stored, library)
-    return replace(build, image=wanted) if build else None
+    return replace(build, image=wanted, client_count=stored.workload.client_count) if build else None

@@ -228,6 +228,7 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
         image: str | Path | None = None,
         workload: str = OWN_WORKLOAD,
         neighbour: str | None = None,
+        clients: int | None = None,
         environment: Sequence[str] = (),
         arguments: Sequence[str] = (),
     ) -> Measured:
@@ -237,15 +238,16 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
         try:
             chosen = programs.select(
                 str(program), filesystem, [fault], promise, image, workload=workload, neighbour=neighbour,
-                environment=environment, arguments=arguments,
+                clients=clients, environment=environment, arguments=arguments,
             )  # fmt: skip
         except UsageError as error:
             pytest.fail(str(error), pytrace=False)
         with guests([chosen.build]) as source:
             scenarios = source.able(chosen.scenarios)
             (asked,) = [scenario for scenario in scenarios if scenario.shim == "none"]
-            # Each program has a run of its own with each of its images.
-            names = filter(None, (rig_run_dir.name, chosen.build.name, chosen.build.image))
+            # Each program has a run of its own with each of its images, and each number of clients.
+            company = f"clients{clients}" if clients else ""
+            names = filter(None, (rig_run_dir.name, chosen.build.name, chosen.build.image, company))
             folder = rig_run_dir.with_name("-".join(names))
             return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, scenarios)
 

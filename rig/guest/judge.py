@@ -355,15 +355,16 @@ def _keep_freed_memory() -> None:
 
 
 def _message(finding: Finding) -> bytes:
-    """Encode the four fields of a finding that the agent needs. This runs once per state."""
-    return json.dumps((finding.kind, finding.recovered, finding.detail[:_DETAIL_CHARS], finding.met)).encode()
+    """Encode the five fields of a finding that the agent needs. This runs once per state."""
+    fields = (finding.kind, finding.recovered, finding.detail[:_DETAIL_CHARS], finding.met, finding.of_clients)
+    return json.dumps(fields).encode()
 
 
 def _finding(message: bytes) -> Finding:
     """Decode a finding from a message; raise RuntimeError if the message is a traceback of our own code."""
     match json.loads(message):
-        case [kind, recovered, detail, met]:
-            return Finding(FindingKind(kind), recovered, detail, met=met)
+        case [kind, recovered, detail, met, of_clients]:
+            return Finding(FindingKind(kind), recovered, detail, met=met, of_clients=tuple(of_clients))
         case words:
             raise RuntimeError(words)
 

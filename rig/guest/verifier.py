@@ -331,7 +331,7 @@ class _Known:
         if self._hit_count % _AGAIN_EVERY:
             return replace(before, opened=False)
         again = judge_again()
-        if (before.kind, before.recovered) == (again.kind, again.recovered):
+        if (before.kind, before.recovered, before.of_clients) == (again.kind, again.recovered, again.of_clients):
             return again
         words = [f"{finding.kind} {finding.detail or finding.recovered}" for finding in (before, again)]
         return replace(

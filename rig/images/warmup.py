@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rig.contract.devices import DEVICES
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders, Shim
+from rig.contract.scenario import OWN_WORKLOAD
 from rig.engines import Engine, engine_named
 from rig.engines.builds import Library
 from rig.filesystems import default_filesystems
@@ -31,16 +33,19 @@ def warm_orders(libraries: Sequence[Library], engines: Sequence[Engine]) -> Iter
                 yield _orders(engine, names[number % len(names)], workloads[number % len(workloads)])
     for engine in [engine_named(name) for name in sorted({library.engine for library in libraries})]:
         for library in _of_each_kind(libraries, engine):
-            yield _orders(engine, engine.spec.warm[0], _workloads_of(engine)[0], library)
+            orders = _orders(engine, engine.spec.warm[0], _workloads_of(engine)[0], library.name)
+            yield orders
+            if (count := library.client_count) > 1:
+                yield replace(orders, workload=OWN_WORKLOAD, client_count=count, transaction_count=2 * count)
 
 
 def _workloads_of(engine: Engine) -> tuple[str, ...]:
     return tuple(name for name in engine.workloads if name in MEASURED) or engine.workloads
 
 
-def _of_each_kind(libraries: Sequence[Library], engine: Engine) -> list[str]:
-    names = sorted(library.name for library in libraries if library.engine == engine.name)
-    return list({name.partition("-")[0]: name for name in names}.values())
+def _of_each_kind(libraries: Sequence[Library], engine: Engine) -> list[Library]:
+    own = sorted((library for library in libraries if library.engine == engine.name), key=lambda library: library.name)
+    return list({library.name.partition("-")[0]: library for library in own}.values())
 
 
 def _orders(engine: Engine, name: str, workload: str, library: str = "") -> Orders:

@@ -326,6 +326,9 @@ def configure(
         )
         for scenario in scenarios
     ]
+    for workload in (scenario.workload for scenario in configured):
+        if workload.transaction_count < workload.client_count:
+            raise UsageError(f"{workload.client_count} clients need at least as many --transactions")
     known = sorted({name for scenario in configured for name in tunings.known_options(scenario)})
     for name in asked:
         if name not in known:

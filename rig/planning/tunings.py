@@ -3,7 +3,8 @@
 They are not multiplied with the rest of the matrix: only settings with a promise of their own, the default workload and
 cuts of one recording. Each tuning has the control of swallowed syncs, and mutants of the syncs that only it makes.
 
-A noisy neighbour has a word in the same place, is measured only if it is named, and leaves the engine as it is.
+A noisy neighbour has a word in the same place, is measured only if it is named, and leaves the engine as it is. So have
+several clients of a user's program; how many there are follows later (`with_clients`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import replace
 
 from rig.contract.faultspecs import SPECS
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.scenario import NEIGHBOUR, Scenario, is_default, name_of
+from rig.contract.scenario import CLIENTS, NEIGHBOUR, Scenario, is_default, name_of
 from rig.engines import Engine, engine_named, settings_name
+from rig.engines.own import ClientsDriver
 from rig.engines.syncs import kinds
 from rig.filesystems import Served, filesystem_named, unsafe
 
@@ -31,9 +33,10 @@ def variants(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
         return
     is_served = isinstance(filesystem_named(plain.filesystem), Served)
     if plain.fault in NEIGHBOUR_FAULTS and not spec.is_witness and not is_served:
-        yield replace(plain, tuned=NEIGHBOUR)
-        if name in spec.strict:
-            yield replace(plain, tuned=NEIGHBOUR, shim=Shim.EATMYDATA)
+        for word in (NEIGHBOUR, *([CLIENTS] if isinstance(engine.own_driver, ClientsDriver) else [])):
+            yield replace(plain, tuned=word)
+            if name in spec.strict:
+                yield replace(plain, tuned=word, shim=Shim.EATMYDATA)
     for word, tuning in spec.tunings.items():
         if tuning.why_not(plain.settings):
             continue
@@ -47,11 +50,16 @@ def variants(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
             yield from (replace(tuned, shim=f"{DROP_PREFIX}{kind}") for kind in new)
 
 
+def with_clients(scenario: Scenario, count: int) -> Scenario:
+    """Return a scenario of several clients with their number, which is part of its id."""
+    return replace(scenario, tuned=f"{CLIENTS}{count}", workload=replace(scenario.workload, client_count=count))
+
+
 def is_nightly(scenario: Scenario) -> bool:
     """Return whether a tuned scenario represents its tuning at night, or is the control of one that does."""
-    if scenario.tuned == NEIGHBOUR:
-        return False
     spec = engine_named(scenario.engine).spec
+    if scenario.tuned not in spec.tunings:
+        return False
     chosen = spec.tunings[scenario.tuned].nightly
     return bool(chosen) and (scenario.shim == Shim.EATMYDATA or settings_name(scenario.settings) in chosen)
 

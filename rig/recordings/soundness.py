@@ -152,7 +152,7 @@ def _require_same_disk(void: str, disk: Mapping[str, Any], log: WriteLog) -> Non
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts of one log: FLUSHes and FUA writes between begin and ack of all transactions, bytes from setup to end."""
+    """Counts of one log: FLUSHes and FUA writes while transactions were under way, bytes from setup to end."""
 
     flush: int
     fua: int
@@ -166,7 +166,7 @@ def _counts(log: WriteLog) -> _Counts:
 
 
 def _within(log: WriteLog, flag: EntryFlag, timeline: Timeline) -> int:
-    """Count the entries with a flag inside transactions."""
+    """Count the entries with a flag inside transactions; those that overlap share theirs."""
     entries = np.flatnonzero(log.flags & flag)
-    ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.turns]
+    ranges = [(begin.entry_index, ack.entry_index) for begin, ack in timeline.busy_spans]
     return sum(int(np.count_nonzero((entries > begin) & (entries < ack))) for begin, ack in ranges)

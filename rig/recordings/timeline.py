@@ -10,6 +10,8 @@ If a user's program returns an error, the mark is `error`. Nobody looks: such a 
 it is carried out again and acknowledged. The ack of a user's program may name the step, as in `ack-17.compaction`.
 Where several connections commit, a transaction may begin before the last one is acknowledged, and be acknowledged
 before it. The engine has committed them in the order of their numbers.
+The mark `clients-C` says that a user's program has C clients, whose transactions overlap in any order. Then each ack
+speaks for one transaction, and client c has the numbers c, c + C, and so on, one after the other.
 Times are virtual nanoseconds of the guest.
 """
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -25,8 +27,8 @@ from rig.contract.errors import RecordingError
 from rig.faults import Mark
 
 _OURS = re.compile(
-    r"(?:(?P<kind>setup|end|tick)|(?P<of>recovered|begin|ack|fail|error|inject|heal|drop|event|done)-(?P<number>[0-9]+)"
-    r"(?:\.(?P<name>[\w-]+))?)-(?P<time>[0-9]+)"
+    r"(?:(?P<kind>setup|end|tick)|(?P<of>recovered|begin|ack|fail|error|inject|heal|drop|event|done|clients)-"
+    r"(?P<number>[0-9]+)(?:\.(?P<name>[\w-]+))?)-(?P<time>[0-9]+)"
 )
 
 
@@ -60,17 +62,18 @@ class Timeline:
         self.failed = tuple(sorted({moment.number for moment in self.moments if moment.kind == "error"} - acked))
         # The moments at which a sync was left out.
         self.drops = [moment for moment in self.moments if moment.kind == "drop"]
-        self._turns = list(_turns(self.moments, self.setup.number + 1))
+        self.client_count = next((moment.number for moment in self.moments if moment.kind == "clients"), 1)
+        self._turns = list(_turns(self.moments, self.setup.number + 1, self.client_count))
         if self.moments[:1] != [self.setup] or self.moments[-1:] != [self.end]:
             raise RecordingError("the marks do not lead from setup to end; the recording is void")
         acknowledged = [self.setup, *self.acks]
         self._said_entries = [moment.entry_index for moment in acknowledged]
-        self._said_numbers = list(accumulate((moment.number for moment in acknowledged), max))
+        self._said_numbers = self._counts(acknowledged)
         self._known = [
             self.setup, *(moment for moment in self.moments[1:] if moment.kind in ("ack", "recovered"))
         ]  # fmt: skip
         self._known_entries = [moment.entry_index for moment in self._known]
-        self._known_numbers = list(accumulate((moment.number for moment in self._known), max))
+        self._known_numbers = self._counts(self._known)
         self._begin_entries = [moment.entry_index for moment in self.begins]
         self._entries = [moment.entry_index for moment in self.moments]
         self._times_ns = [moment.time_ns for moment in self.moments]
@@ -90,7 +93,17 @@ class Timeline:
     def issued_count(self, entry: int) -> int:
         """Return how many transactions had begun at a cut just before an entry."""
         before = bisect.bisect_left(self._begin_entries, entry)
+        if self.client_count > 1:
+            return before
         return max((moment.number for moment in self.begins[:before]), default=self.setup.number)
+
+    def acked_numbers(self, entry: int) -> set[int]:
+        """Return which transactions of several clients were acknowledged at a cut just before an entry."""
+        return {moment.number for moment in self.acks if moment.entry_index < entry}
+
+    def issued_numbers(self, entry: int) -> set[int]:
+        """Return which transactions of several clients had begun at a cut just before an entry."""
+        return {moment.number for moment in self.begins if moment.entry_index < entry}
 
     def span(self, ending: str, number: int) -> tuple[int, int]:
         """Return the entries of the marks that begin and end a transaction (`ack`) or an event (`done`)."""
@@ -120,8 +133,20 @@ class Timeline:
         """Return the time from the first lost transaction's ack to the last mark before the cut; 0 if none is lost."""
         if recovered >= self.acked_count(entry):
             return 0
-        last = self.moments[bisect.bisect_left(self._entries, entry) - 1]
-        return last.time_ns - next(moment for moment in self._known if moment.number > recovered).time_ns
+        return self._ns_since(next(moment for moment in self._known if moment.number > recovered), entry)
+
+    def lost_ns_of(self, numbers: Collection[int], entry: int) -> int:
+        """Return the same for lost transactions of several clients."""
+        return self._ns_since(next(moment for moment in self.acks if moment.number in numbers), entry)
+
+    def _ns_since(self, moment: Moment, entry: int) -> int:
+        return self.moments[bisect.bisect_left(self._entries, entry) - 1].time_ns - moment.time_ns
+
+    def _counts(self, acknowledged: Sequence[Moment]) -> list[int]:
+        """Return how many transactions are acknowledged after each of these moments; the first is the setup."""
+        if self.client_count > 1:
+            return list(range(len(acknowledged)))
+        return list(accumulate((moment.number for moment in acknowledged), max))
 
     def entry_at(self, time_ns: float) -> int:
         """Return the entry just after a cut at this time, with the entries between two marks evenly spaced in time."""
@@ -139,8 +164,20 @@ class Timeline:
 
     @property
     def busy_ns(self) -> int:
-        """Return the time spent inside transactions that were acknowledged."""
-        return sum(ack.time_ns - begin.time_ns for begin, ack in self.turns)
+        """Return the time during which transactions that were acknowledged were under way."""
+        return sum(last.time_ns - first.time_ns for first, last in self.busy_spans)
+
+    @property
+    def busy_spans(self) -> list[tuple[Moment, Moment]]:
+        """Return when such transactions were under way: the first begin and the last ack of those that overlap."""
+        spans: list[tuple[Moment, Moment]] = []
+        for begin, ack in sorted(self.turns, key=lambda turn: turn[0].entry_index):
+            if spans and begin.entry_index < spans[-1][1].entry_index:
+                first, last = spans.pop()
+                spans.append((first, max(last, ack, key=lambda moment: moment.entry_index)))
+            else:
+                spans.append((begin, ack))
+        return spans
 
     @property
     def turns(self) -> list[tuple[Moment, Moment]]:
@@ -164,16 +201,17 @@ def _moment(mark: Mark) -> Moment | None:
     return Moment(kind, number, int(match["time"]), mark.entry_index, match["name"] or "")
 
 
-def _turns(moments: Sequence[Moment], first: int) -> Iterator[tuple[Moment, Moment]]:
+def _turns(moments: Sequence[Moment], first: int, client_count: int) -> Iterator[tuple[Moment, Moment]]:
     """Yield the begin and the ack or fail of each attempt at a transaction; raise RecordingError if out of order."""
-    due, begun, acked = {first}, dict[int, Moment](), first - 1
+    due, begun, acked = set(range(first, first + client_count)), dict[int, Moment](), first - 1
     for moment in moments:
         if moment.kind == "begin" and moment.number in due:
             begun[moment.number] = moment
-            due = {moment.number + 1}
+            due = due - {moment.number} if client_count > 1 else {moment.number + 1}
         elif moment.kind in ("ack", "fail", "error") and moment.number in begun:
             yield begun.pop(moment.number), moment
             acked = moment.number if moment.kind == "ack" else acked
+            due |= {moment.number + client_count} if client_count > 1 else set()
             due |= {moment.number} if moment.kind == "fail" else set()
             # A program that is started again goes on after the last transaction that it has.
             due |= set(range(acked + 1, moment.number + 1)) if moment.kind == "error" else set()

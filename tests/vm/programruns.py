@@ -20,14 +20,23 @@ _BRIEF = Profile(
 
 
 def measured_program(
-    folder: Path, text: str, fault: str, promise: str, neighbour: str | None = None, *, controls: bool = True
+    folder: Path,
+    text: str,
+    fault: str,
+    promise: str,
+    neighbour: str | None = None,
+    *,
+    clients: int = 1,
+    seed: int = 1,
+    controls: bool = True,
 ) -> Summary:
     """Measure a script under a fault; raise AssertionError if a scenario could not be measured."""
     (folder / "program").write_text(text)
     chosen = programs.select(
-        str(folder / "program"), "ext4", [fault], promise, controls=controls, workload="own", neighbour=neighbour
+        str(folder / "program"), "ext4", [fault], promise,
+        controls=controls, workload="own", neighbour=neighbour, clients=clients,
     )  # fmt: skip
-    scenarios = matrix.configure(chosen.scenarios, _BRIEF, library=chosen.build.name, think_ms=200)
+    scenarios = matrix.configure(chosen.scenarios, _BRIEF, seed=seed, library=chosen.build.name, think_ms=200)
     run = Run.create(folder / "run", {})
     with guests([chosen.build]) as source:
         campaign.Campaign(run, _BRIEF, source, Silent()).measure(scenarios)

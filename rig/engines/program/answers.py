@@ -1,6 +1,7 @@
 """What a program prints, on a line of its own.
 
-While it runs: `ack 7`, `ack 7 STEP` or `fail 7 REASON`. After a cut: `have 7` or `torn 8 REASON`.
+While it runs: `ack 7`, `ack 7 STEP` or `fail 7 REASON`, and with several clients `begin 7` before it. After a cut:
+`have 7` or `torn 8 REASON`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rig.engines.own import NoResult, Reply
 _LINE = re.compile(r"have ([0-9]{1,9})|torn ([0-9]{1,9})(?: (.*))?", re.ASCII)
 _ACK = re.compile(r"ack ([0-9]{1,9})(?: ([A-Za-z0-9][A-Za-z0-9_-]{0,39}))?", re.ASCII)
 _FAIL = re.compile(r"fail ([0-9]{1,9})(?: (.*))?", re.ASCII)
+_BEGIN = re.compile(r"begin ([0-9]{1,9})", re.ASCII)
 _SHOWN_CHARS = 80
 
 
@@ -38,13 +40,22 @@ def parse(lines: Iterable[str]) -> Inventory:
     return Inventory(frozenset(have), torn)
 
 
-def answer_of(line: str, number: int) -> Reply | None:
-    """Return what a line says of the transaction that is due; None if it does not speak of it."""
-    if (match := _ACK.fullmatch(line)) and match[1] == str(number):
-        return Reply(step=match[2] or "")
-    if (match := _FAIL.fullmatch(line)) and match[1] == str(number):
-        return Reply(failure=match[2] or "")
+def answer_in(line: str) -> tuple[int, Reply] | None:
+    """Return of which transaction a line says that it is over, and what; None if it does not say so."""
+    if (match := _ACK.fullmatch(line)) and _is_plain(match[1]):
+        return int(match[1]), Reply(step=match[2] or "")
+    if (match := _FAIL.fullmatch(line)) and _is_plain(match[1]):
+        return int(match[1]), Reply(failure=match[2] or "")
     return None
+
+
+def begin_in(line: str) -> int | None:
+    """Return the transaction that begins according to a line; None if it does not say so."""
+    return int(match[1]) if (match := _BEGIN.fullmatch(line)) and _is_plain(match[1]) else None
+
+
+def _is_plain(digits: str) -> bool:
+    return digits == str(int(digits))
 
 
 def quote(line: str) -> str:

@@ -4,6 +4,7 @@
 and waits for `ok` before it goes on. If transaction i returned an error, it prints `fail i`. `PROGRAM recover` prints
 what it finds after a cut. With `--after P` a recovered program works on: it has transactions 1 to P and carries out
 those after P, to N. All are started in the directory under test, and have the seed and N in their environment too.
+With `--clients C` transactions overlap (`rig.engines.program.clients`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import hashlib
 import json
 import os
 from dataclasses import replace
+from functools import partial
 
 from rig.contract.findings import Finding, FindingKind
 from rig.engines.answers import Inventory
 from rig.engines.builds import FOLDER, IMAGE
-from rig.engines.own import Ended, NoResult, Process, Reply, Start, Task
-from rig.engines.program.answers import answer_of, parse, quote
+from rig.engines.own import NoResult, Process, Reply, Start, Task
+from rig.engines.program.answers import answer_in, parse, quote
+from rig.engines.program.clients import ProgramClients
+from rig.engines.program.endings import early_end, misconduct, require_good_end
 from rig.engines.program.promises import Promised, promises_of
 
 # The prefix of a build's name, before its digest.
@@ -38,28 +42,18 @@ class ProgramSession:
         """Let the program go on, and return once it has said `ack NUMBER` or `fail NUMBER`."""
         due = f"ack {number}"
         if self._process is None:
-            task = self._task
-            options = ["--seed", str(task.seed), "--transactions", str(task.last or task.transaction_count)]
-            options += [] if task.after is None else ["--after", str(task.after)]
-            self._process = self._start(_command(task, "run", *options))
+            self._process = self._start(_run_command(self._task))
         else:
             if self._process.has_more():
-                raise _misconduct(f"went on after transaction {number - 1} without waiting for `ok`{self._next}")
+                raise misconduct(f"went on after transaction {number - 1} without waiting for `ok`{self._next}")
             self._process.say("ok")
         line = self._process.line()
         if line is None:
-            raise self._ending_of(f"before it had said `{due}`")
-        if (answer := answer_of(line, number)) is None:
-            raise _misconduct(f"said {quote(line)} where `{due}` was due{self._process.last_words}")
-        return answer
-
-    def _ending_of(self, when: str) -> Ended:
-        assert self._process
-        try:
-            code = self._process.end()
-        except NoResult as failure:
-            return Ended(failure.kind, failure.words)
-        return Ended(FindingKind.DIED, f"ended with exit code {code} {when}{self._process.last_words}")
+            raise early_end(self._process, f"before it had said `{due}`")
+        answer = answer_in(line)
+        if answer is None or answer[0] != number:
+            raise misconduct(f"said {quote(line)} where `{due}` was due{self._process.last_words}")
+        return answer[1]
 
     def settings(self) -> dict[str, str]:
         """Return the promise that the program must keep, the program's digest and its image as the guest has them."""
@@ -72,12 +66,7 @@ class ProgramSession:
         """Let the program end; it must exit with code 0 and say nothing more."""
         assert self._process
         self._process.say("ok")
-        if (line := self._process.line()) is not None:
-            raise _misconduct(f"said {quote(line)} after its last transaction")
-        if code := self._process.end():
-            raise _misconduct(f"ended with exit code {code} after its last transaction{self._process.last_words}")
-        if self._process.leftovers:
-            raise _misconduct(self._process.leftovers)
+        require_good_end(self._process)
 
     @property
     def _next(self) -> str:
@@ -89,6 +78,11 @@ class ProgramSession:
 def session(start: Start, task: Task) -> ProgramSession:
     """Return the program at work."""
     return ProgramSession(start, task)
+
+
+def clients(start: Start, task: Task) -> ProgramClients:
+    """Return the program at work for several clients."""
+    return ProgramClients(partial(start, _run_command(task)), task.client_count)
 
 
 def recovered(start: Start, task: Task) -> Finding:
@@ -109,7 +103,9 @@ def recovered(start: Start, task: Task) -> Finding:
     if again != first:
         words = f"said first: {first}{process.last_words}; asked again: {again}{process_again.last_words}"
         raise NoResult(FindingKind.FICKLE, words)
-    finding = first.finding(task.transaction_count, task.failed, is_atomic=_is_atomic(task))
+    finding = first.finding(
+        task.transaction_count, task.failed, is_atomic=_is_atomic(task), client_count=task.client_count
+    )
     left = f"it {process.leftovers}" if process.leftovers else ""
     if left and finding.kind is FindingKind.PREFIX:
         finding = replace(finding, kind=FindingKind.KEPT_OPEN, detail="; ".join(filter(None, [finding.detail, left])))
@@ -139,13 +135,21 @@ def digest_name(content: bytes) -> str:
     return KIND + hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
+def _run_command(task: Task) -> list[str]:
+    options = ["--seed", str(task.seed), "--transactions", str(task.last or task.transaction_count)]
+    options += [] if task.after is None else ["--after", str(task.after)]
+    options += [] if task.client_count == 1 else ["--clients", str(task.client_count)]
+    return _command(task, "run", *options)
+
+
 def _command(task: Task, *words: str) -> list[str]:
     """Return the command that starts the program, with the environment and the words that the user adds.
 
-    The seed and the count are variables: an option that a command does not know could make it refuse.
+    The seed and the counts are variables: an option that a command does not know could make it refuse.
     """
     environment, added = (json.loads(task.settings.get(key, "[]")) for key in ("environment", "arguments"))
     facts = [f"RIG_SEED={task.seed}", f"RIG_TRANSACTIONS={task.transaction_count}"]
+    facts += [] if task.client_count == 1 else [f"RIG_CLIENTS={task.client_count}"]
     return [*facts, *environment, _path(task), *words, *added]
 
 
@@ -156,7 +160,3 @@ def _path(task: Task) -> str:
 def _bytes_of(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
-
-
-def _misconduct(words: str) -> NoResult:
-    return NoResult(FindingKind.DIED, words)

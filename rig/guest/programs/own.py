@@ -143,7 +143,10 @@ def _start(directory: str, arguments: Sequence[str]) -> Process:
 def task_of(site: Site) -> Task:
     """Return what the orders of a site ask of the engine."""
     orders = site.orders
-    return Task(orders.settings, site.engine_directory, orders.seed, orders.transaction_count, failed=orders.failed)
+    return Task(
+        orders.settings, site.engine_directory, orders.seed, orders.transaction_count, failed=orders.failed,
+        client_count=orders.client_count,
+    )  # fmt: skip
 
 
 def _later_task(site: Site, after: int) -> Task:

@@ -5,8 +5,8 @@ as JSON from standard input and writes a JSON object to standard output. Marks, 
 nanoseconds: `setup-T` once everything before the first transaction is durable, `begin-N-T`, `ack-N-T`, `tick-T` while
 it thinks, `end-T`; `event-K-T` and `done-K-T` around what happens between transactions. Under error faults
 `rig.guest.programs.lives` runs the transactions and adds `fail-N-T`, `inject-N-T` and `heal-N-T`; for transactions
-that are the engine's own `rig.guest.users.ordeals` does, and adds `error-N-T`. The mark `ack-N.NAME-T` names a step of
-an engine's own. If a recovered
+that are the engine's own `rig.guest.users.ordeals` does, and adds `error-N-T`; for several clients
+`rig.guest.users.clients`, and `clients-C-T`. The mark `ack-N.NAME-T` names a step of an engine's own. If a recovered
 database works on, `rig.guest.programs.laterlife` runs them. If there are two disks, both logs get the marks, and ticks
 during commits.
 """
@@ -35,7 +35,7 @@ from rig.guest.programs.clock import ProcessClock
 from rig.guest.programs.connections import Connections
 from rig.guest.programs.marks import marker, ticking
 from rig.guest.site import LOG, Site
-from rig.guest.users import ordeals
+from rig.guest.users import clients, ordeals
 from rig.guest.watch.forks import play_on
 from rig.workloads import Work
 
@@ -129,6 +129,8 @@ def _run_own(
     if site.orders.injection in ERRORS:
         settings, live = ordeals.run(site, driver, mark, think)
         return own.facts(settings) | {"live": live}
+    if site.orders.client_count > 1:
+        return own.facts(clients.run(site, driver, mark, think))
     return own.facts(own.run(site, driver, mark, think, while_committing))
 
 

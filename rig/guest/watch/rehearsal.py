@@ -1,7 +1,7 @@
 """Rehearse a user's program on a tmpfs: no cut, no file system, but every call that writes or syncs a file is seen.
 
 The program runs in an empty directory, recovers there, works on with `--after`, and recovers again. The first step that
-goes wrong is the last one.
+goes wrong is the last one. With several clients it does not work on: no fault asks that of it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.orders import Orders
 from rig.engines import load
-from rig.engines.own import NoResult, OwnDriver, Process, Start, Task
+from rig.engines.own import ClientsDriver, NoResult, OwnDriver, Process, Start, Task
 from rig.engines.syncs import CallName
+from rig.guest.programs import own
 from rig.guest.site import Site
+from rig.guest.users import clients
 from rig.guest.watch.calls import Teller
 from rig.guest.watch.children import Child
 from rig.guest.watch.forks import kill_children
@@ -44,16 +46,17 @@ def _steps(site: Site, *, is_confined: bool) -> Iterator[dict[str, Any]]:
     driver = load(site.orders.engine_module).own_driver
     assert driver
     Path(site.engine_directory).mkdir()
-    count = site.orders.transaction_count
-    task = Task(site.orders.settings, site.engine_directory, site.orders.seed, count)
+    task = own.task_of(site)
+    count = task.transaction_count
     later = replace(task, after=count, last=2 * count)
     both = replace(task, transaction_count=2 * count)
 
     def start(arguments: Sequence[str]) -> Process:
         return Child(arguments, site.engine_directory, is_confined=is_confined)
 
+    run = f"run --seed {task.seed} --transactions {count}"
     bodies: list[tuple[str, Callable[[Start], str]]] = [
-        (f"run --seed {task.seed} --transactions {count}", lambda kept: _run(driver, kept, task, range(1, count + 1))),
+        (run, lambda kept: _run(driver, kept, task, range(1, count + 1))),
         ("recover", lambda kept: _recover(driver, kept, task)),
         (
             f"run --seed {task.seed} --transactions {2 * count} --after {count}",
@@ -61,6 +64,9 @@ def _steps(site: Site, *, is_confined: bool) -> Iterator[dict[str, Any]]:
         ),
         ("recover", lambda kept: _recover(driver, kept, both)),
     ]
+    if task.client_count > 1:
+        together = f"{run} --clients {task.client_count}"
+        bodies = [(together, lambda kept: _run_clients(driver, kept, task)), bodies[1]]
     for name, body in bodies:
         step = _step(site, name, start, body)
         yield step
@@ -105,6 +111,14 @@ def _run(driver: OwnDriver, start: Start, task: Task, numbers: range) -> str:
             time.sleep(_PAUSE_S)
     session.close()
     return f"ack {numbers[0]} to {numbers[-1]}"
+
+
+def _run_clients(driver: OwnDriver, start: Start, task: Task) -> str:
+    assert isinstance(driver, ClientsDriver)
+    session = driver.clients(start, task)
+    clients.carry_out(session, task, tell, lambda _: time.sleep(_PAUSE_S))
+    session.close()
+    return f"ack 1 to {task.transaction_count}, of {task.client_count} clients"
 
 
 def _recover(driver: OwnDriver, start: Start, task: Task) -> str:

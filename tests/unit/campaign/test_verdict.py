@@ -93,3 +93,52 @@ def test_of_a_loss_it_is_told_what_had_only_been_shown_after_a_restart(recovered
     told = judge(Finding(FindingKind.PREFIX, recovered), 6, Timeline([Mark(*pair) for pair in enumerate(texts)]))
     assert (2, lost, shown) == (told.acked, told.lost, told.lost_shown)
     assert (shown > 0) is told.detail.endswith("the last 1 had only been shown, after a restart")
+
+
+# The second of two clients is two transactions ahead; 3 is in flight before the last ack.
+OF_CLIENTS = [
+    "setup",
+    "clients-2",
+    "begin-1",
+    "begin-2",
+    "ack-2",
+    "begin-4",
+    "ack-4",
+    "ack-1",
+    "begin-3",
+    "ack-3",
+    "end",
+]
+
+
+@pytest.mark.parametrize(
+    ("of_clients", "kind", "lost", "lost_ns", "words"),
+    [
+        ((1, 2), VerdictKind.DURABLE, 0, 0, ""),
+        ((2, 2), VerdictKind.DURABLE, 0, 0, ""),
+        ((1, 1), VerdictKind.LOST_SUFFIX, 1, 2, "acknowledged and gone of 2 clients: 4"),
+        ((2, 1), VerdictKind.LOST_SUFFIX, 1, 2, "acknowledged and gone of 2 clients: 4"),
+        ((0, 1), VerdictKind.LOST_SUFFIX, 2, 2, "acknowledged and gone of 2 clients: 1, 4"),
+        ((), VerdictKind.LOST_SUFFIX, 3, 4, "acknowledged and gone of 2 clients: 1, 2, 4"),
+        ((1, 3), VerdictKind.INCONCLUSIVE, 0, 0, "it has transaction 6, which had not begun"),
+        ((3, 1), VerdictKind.INCONCLUSIVE, 0, 0, "it has transaction 5, which had not begun"),
+    ],
+)
+def test_of_several_clients_each_must_have_what_was_acknowledged_to_it(
+    of_clients: tuple[int, ...], kind: VerdictKind, lost: int, lost_ns: int, words: str
+) -> None:
+    timeline = Timeline([Mark(rank, f"{text}-{rank}") for rank, text in enumerate(OF_CLIENTS)])
+    finding = Finding(FindingKind.PREFIX, sum(of_clients), "torn 3", of_clients=of_clients)
+    told = judge(finding, 9, timeline)
+    assert (kind, lost, lost_ns) == (told.kind, told.lost, told.lost_virtual_ns)
+    assert (3, sum(of_clients)) == (told.acked, told.recovered)
+    assert words in told.detail
+    assert told.detail.endswith("torn 3")
+
+
+def test_of_several_clients_any_other_finding_keeps_its_kind_and_words() -> None:
+    timeline = Timeline([Mark(rank, f"{text}-{rank}") for rank, text in enumerate(OF_CLIENTS)])
+    told = judge(Finding(FindingKind.HOLE, None, "transaction 1 is missing"), 9, timeline)
+    assert (VerdictKind.HOLE, 0, None, "transaction 1 is missing") == (
+        told.kind, told.lost, told.recovered, told.detail
+    )  # fmt: skip

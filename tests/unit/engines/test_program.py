@@ -254,9 +254,9 @@ def test_the_example_of_a_page_keeps_to_the_protocol(
     page: str, tmp_path: Path, site: Callable[..., tuple[Start, Task]]
 ) -> None:
     start, task = site()
-    (example,) = re.findall(
+    example = re.findall(
         r"^```python\n(#!/usr/bin/python3\n.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL
-    )
+    )[0]
     (tmp_path / "program").write_text(example)
     assert FindingKind.PREFIX is driver.recovered(start, task).kind
     carry_out(start, task)

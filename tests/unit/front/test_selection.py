@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.judging.outcome import summarise
+from rig.campaign.evidence import require_choice
 from rig.contract.errors import UsageError
 from rig.front import programs
 from rig.front.selection import added_line, select, with_controls
@@ -95,6 +96,35 @@ def test_a_program_is_also_cut_while_it_is_made_under_the_faults_that_most_peopl
     (tmp_path / "program").write_text("#!/bin/sh\n")
     own = programs.select(str(tmp_path / "program"), "ext4", faults, None, controls=False, workload=workload)
     assert [f"program-ext4-{name}" for name in expected] == [one.id for one in own.scenarios]
+
+
+def test_a_program_with_several_clients_is_measured_with_its_control_where_it_can_be(tmp_path: Path) -> None:
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    path = str(tmp_path / "program")
+    own = programs.select(path, "ext4", (), "atomic", clients=4)
+    assert ["program-ext4-atomic.clients4+eatmydata_powercut", "program-ext4-atomic.clients4_powercut"] == [
+        scenario.id for scenario in own.scenarios
+    ]
+    assert "(atomic.clients4+eatmydata)" in own.added
+    assert {4} == {scenario.orders.client_count for scenario in own.scenarios}
+    for scenario in own.scenarios:
+        with pytest.raises(UsageError, match="states of several clients are not explained"):
+            require_choice(scenario)
+    assert {4} == {
+        scenario.workload.client_count for scenario in matrix.configure(own.scenarios, matrix.profile("quick"))
+    }
+    with pytest.raises(UsageError, match="4 clients need at least as many --transactions"):
+        matrix.configure(own.scenarios, matrix.profile("quick", transactions=3))
+    for filesystem, fault, workload in (("ext4", "secondcut", ""), ("nfs", "torn", ""), ("ext4", "torn", "creation")):
+        with pytest.raises(UsageError, match="a program has several clients at work, under oscrash, powercut, torn"):
+            programs.select(path, filesystem, [fault], None, workload=workload, clients=2)
+    alone = [scenario.id for scenario in programs.select(path, "ext4", (), None).scenarios]
+    assert alone == [scenario.id for scenario in programs.select(path, "ext4", (), None, clients=1).scenarios]
+    for count in (0, 17):
+        with pytest.raises(UsageError, match=f"--clients {count}: a program has 1 to 16 clients"):
+            programs.select(path, "ext4", (), None, clients=count)
+    with pytest.raises(UsageError, match="--clients and --neighbour are measured apart"):
+        programs.select(path, "ext4", (), None, clients=2, neighbour="sync")
 
 
 def test_a_program_beside_a_neighbour_is_measured_at_work_alone_where_it_can_be(tmp_path: Path) -> None:

@@ -142,6 +142,26 @@ def test_a_commit_may_begin_and_be_acknowledged_before_the_last_one_is_and_cover
     assert [1, 2, 2] == [timeline.issued_count(entry) for entry in (11, 21, 41)]
     assert [(2, 2), (1, 1), (3, 3)] == [(begin.number, ack.number) for begin, ack in timeline.turns]
     assert [2, 2, 0] == [timeline.lost_ns(recovered, 41) for recovered in (0, 1, 2)]
+    assert (7 - 1) + (9 - 8) == timeline.busy_ns
+
+
+def test_transactions_of_several_clients_are_acknowledged_one_by_one_in_any_order() -> None:
+    texts = ["setup", "clients-2", "begin-1", "begin-2", "ack-2", "begin-4", "ack-4", "begin-6", "ack-1", "begin-3"]
+    timeline = Timeline(marks_of(*texts, "ack-6", "ack-3", "end"))
+    assert [0, 1, 2, 3, 5] == [timeline.acked_count(entry) for entry in (40, 41, 61, 81, 111)]
+    assert [0, 2, 3, 4, 5] == [timeline.issued_count(entry) for entry in (20, 31, 51, 71, 91)]
+    assert [set(), {2}, {1, 2, 4}] == [timeline.acked_numbers(entry) for entry in (40, 41, 81)]
+    assert [set(), {1, 2}, {1, 2, 4}] == [timeline.issued_numbers(entry) for entry in (20, 31, 51)]
+    # From the acknowledgement of the one that was acknowledged first to the last mark before the cut.
+    assert [4, 2] == [timeline.lost_ns_of(numbers, 81) for numbers in ({4, 2}, {4})]
+    assert [2, 4, 1, 6, 3] == [ack.number for _, ack in timeline.turns]
+    assert (2, 5) == (timeline.client_count, timeline.said_count(999))
+    # From the first begin to the last ack, because all overlap.
+    assert 9 == timeline.busy_ns
+    wrongs = (("begin-1", "begin-3"), ("begin-2", "ack-1"), ("begin-1", "ack-1", "begin-1"), ("begin-4",))
+    for wrong in wrongs:
+        with pytest.raises(RecordingError, match="out of turn"):
+            Timeline(marks_of("setup", "clients-2", *wrong, "end"))
 
 
 def test_a_later_life_counts_from_what_the_recovered_database_showed() -> None:
