@@ -134,7 +134,7 @@ def select(
     from rig.images import recipes
     from rig.planning import matrix, tunings
 
-    promises = {"promise": _spelled(promise or DEFAULT_PROMISE)}
+    promises = {"promise": _spelling(promise or DEFAULT_PROMISE)}
     engine = engine_named(SPEC.name)
     offered = {scenario.id: scenario for scenario in matrix.scenarios_of([engine])}
     tuned, client_count = _company(neighbour, clients)
@@ -164,7 +164,7 @@ def select(
     return Chosen(build, measured, added)
 
 
-def _spelled(promise: str) -> str:
+def _spelling(promise: str) -> str:
     """Return promises as ids spell them; raise UsageError for an unknown one."""
     from rig.engines.program.promises import PROMISES, Promised, spelling_of
 
