@@ -80,7 +80,7 @@ func recover_() {
 	must(err)
 	lines := strings.SplitAfter(string(content), "\n")
 	for number, line := range lines[:len(lines)-1] {
-		text := strings.TrimSuffix(line[min(9, len(line)):], "\n")
+		_, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if !strings.HasPrefix(line, fmt.Sprintf("%08x %d ", crc32.ChecksumIEEE([]byte(text)), number+1)) {
 			fmt.Printf("torn %d its checksum is wrong\n", number+1)
 			continue

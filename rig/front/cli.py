@@ -257,7 +257,7 @@ def _request(
         return selected.scenarios, selected.added, selected.build
     if any(of_program.values()):
         raise UsageError(
-            "--fs, --fault, --clients, --neighbour, --promise and --image go with --program; "
+            "--fs, --fault, --workload, --clients, --neighbour, --promise and --image go with --program; "
             "scenarios are named: rig plan"
         )
     chosen, added = _select(scenarios, profile, controls=controls)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_PROMISE, DEFAULT_FAULT = "durable", "powercut"
 NEIGHBOURS = ("sync",)
 CLIENTS_MAX = 16
+WORKLOADS = (OWN_WORKLOAD, "creation")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="How many transactions --program carries out [default: as many as the profile says].",
         ),
         click.option("--focus", metavar="STEP", help="Cut --program only in the steps that it gives this name."),
+        click.option(
+            "--workload",
+            type=click.Choice(WORKLOADS),
+            help="Cut --program only at work (own), or only while it makes its data [default: both].",
+        ),
         click.option(
             "--neighbour",
             type=click.Choice(NEIGHBOURS),
@@ -113,7 +119,7 @@ def select(
     image: str | Path | None = None,
     *,
     controls: bool = True,
-    workload: str = "",
+    workload: str | None = None,
     focus: str | None = None,
     neighbour: str | None = None,
     clients: int | None = None,
@@ -142,7 +148,7 @@ def select(
     words = [filesystems] if isinstance(filesystems, str) else filesystems or [default_filesystems()[0].word]
     for filesystem, fault in itertools.product(map(filesystem_named, words), faults or (DEFAULT_FAULT,)):
         matrix.require_measurable(engine, filesystem, fault)
-        if focus and (SPECS[fault].cuts_recovery or not SPECS[fault].model or workload not in {"", OWN_WORKLOAD}):
+        if focus and (SPECS[fault].cuts_recovery or not SPECS[fault].model or workload not in {None, OWN_WORKLOAD}):
             raise UsageError(f"--focus is for faults that cut what is recorded, and for no creation; not for {fault}")
         is_made_too = fault in matrix.DEFAULT_FAULTS and not focus and not tuned
         workloads = [workload] if workload else [OWN_WORKLOAD, *(SPEC.own_workloads if is_made_too else ())]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from rig.analysis.judging.outcome import Summary, summarise
 from rig.campaign import campaign
 from rig.campaign.campaign import Silent
 from rig.front import programs
+from rig.host.progress import Progress
 from rig.machines.guests import guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile
@@ -29,6 +32,8 @@ def measured_program(
     clients: int = 1,
     seed: int = 1,
     controls: bool = True,
+    progress: Progress | None = None,
+    repeats: Literal["all", "none"] = "none",
 ) -> Summary:
     """Measure a script under a fault; raise AssertionError if a scenario could not be measured."""
     (folder / "program").write_text(text)
@@ -36,10 +41,11 @@ def measured_program(
         str(folder / "program"), "ext4", [fault], promise,
         controls=controls, workload="own", neighbour=neighbour, clients=clients,
     )  # fmt: skip
-    scenarios = matrix.configure(chosen.scenarios, _BRIEF, seed=seed, library=chosen.build.name, think_ms=200)
+    profile = replace(_BRIEF, repeats=repeats)
+    scenarios = matrix.configure(chosen.scenarios, profile, seed=seed, library=chosen.build.name, think_ms=200)
     run = Run.create(folder / "run", {})
     with guests([chosen.build]) as source:
-        campaign.Campaign(run, _BRIEF, source, Silent()).measure(scenarios)
+        campaign.Campaign(run, profile, source, progress or Silent()).measure(scenarios)
     assert {} == run.failures()
     results, _ = run.results([scenario.id for scenario in scenarios])
-    return summarise(results, _BRIEF.exposure_min)
+    return summarise(results, profile.exposure_min)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rig.analysis.judging.outcome import Result
+from rig.campaign.campaign import Silent
 from rig.contract.errors import UsageError
 from rig.contract.orders import Processor
 from rig.front import programs
@@ -15,9 +18,12 @@ from rig.host import processes, wheels
 from rig.images.image import Image
 from rig.machines.guests import guests
 from rig.machines.template import Template
+from tests.unit.docs.test_readme import commands
 from tests.vm import caches
-from tests.vm.test_program import ROOT, call
+from tests.vm.programruns import measured_program
+from tests.vm.test_program import ROOT, call, shell
 
+_BLOCK = re.MULTILINE | re.DOTALL
 PAGE = ROOT / "docs" / "how-to" / "your-own-program.md"
 # It acknowledges before it syncs if it is told to be hasty, and says why it finds less than it had.
 _HASTY = """#!/usr/bin/python3
@@ -37,6 +43,31 @@ else:
     if len(whole) < 40:
         print("the log ends after", len(whole), "lines", file=sys.stderr)
     print("".join("have " + line + chr(10) for line in whole), end="")
+"""
+# Two threads race: each waits for a disk of the host, and nobody knows when that answers.
+_RACING = """#!/usr/bin/python3
+import mmap, os, sys, threading, time
+def write(log, number, half):
+    disk = os.open("/dev/vdb", os.O_RDONLY | os.O_DIRECT)
+    os.preadv(disk, [mmap.mmap(-1, 4096)], 0)
+    os.close(disk)
+    print(number, half, time.monotonic_ns(), file=log, flush=True)
+if sys.argv[1] == "run":
+    with open("log", "a") as log:
+        for number in range(1, int(sys.argv[5]) + 1):
+            threads = [threading.Thread(target=write, args=(log, number, half)) for half in "ab"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            os.fsync(log.fileno())
+            print("ack", number, flush=True)
+            assert input() == "ok"
+elif os.path.exists("log"):
+    halves = [line.split()[0] for line in open("log", errors="replace") if line.count(" ") == 2 and line[-1] == chr(10)]
+    for number in sorted(set(halves), key=int):
+        if halves.count(number) == 2:
+            print("have", number)
 """
 _AVX = """#include <immintrin.h>
 #include <stdio.h>
@@ -70,16 +101,27 @@ def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Temp
     return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
-def test_a_dry_run_of_the_page_answers_in_seconds_and_names_a_mistake(cache: Path, tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```python\n(#!/usr/bin/python3\n.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    (command,) = re.findall(r"^\.venv/bin/rig (run .*--dry-run)$", PAGE.read_text(), re.MULTILINE)
-    (tmp_path / "mydb").write_text(example)
-    done = call(cache, tmp_path, "rig", *command.split())
-    assert 0 == done.returncode, done.stdout + done.stderr
-    assert "recover: have 1 to 12, twice" in done.stdout
-    assert "  log: made once, changed 12 times, synced 12 times" in done.stdout
-    (tmp_path / "mydb").write_text(example.replace('print("".join', 'print("have 1" if True else "".join'))
-    done = call(cache, tmp_path, "rig", *command.split())
+def test_an_empty_folder_comes_to_verdicts_by_the_page_alone(cache: Path, tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    files = {name: text for text, name in re.findall(r"^```python\n((?:#![^\n]*\n)?# ([\w.]+)\n.*?)^```", page, _BLOCK)}
+    assert {"mydb", "test_mydb.py"} == set(files)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
+    plain = [command for command in commands(page) if "mydb" in command and not re.search("--(image|promise)", command)]
+    synced = "  .: synced once\n  log: made once, changed 12 times, synced 12 times\n"
+    expected = [
+        ("--dry-run", f"{synced}recover: have 1 to 12, twice"),
+        ("--fault powercut", "Every promise was kept: 2 scenarios"),
+        ("pytest", "2 passed"),
+    ]
+    for command, (word, answer) in zip(plain, expected, strict=True):
+        assert word in command
+        done = shell(cache, tmp_path, command)
+        assert 0 == done.returncode, done.stdout + done.stderr
+        assert answer in done.stdout, done.stdout
+    (tmp_path / "mydb").write_text(files["mydb"].replace('print("".join', 'print("have 1" if True else "".join'))
+    done = shell(cache, tmp_path, plain[0])
     assert 3 == done.returncode, done.stdout + done.stderr
     assert "wrong: `recover`: it found transactions 1 to 1 where 1 to 12 were acknowledged" in done.stdout
 
@@ -105,6 +147,32 @@ def test_one_run_of_two_file_systems_without_controls_says_why_data_is_gone(cach
     assert 0 == replayed.returncode, replayed.stdout + replayed.stderr
     assert "it said: the log ends after" in replayed.stdout
     assert "is the flush that closes the epoch of the cut" in replayed.stdout
+
+
+class Sayings(Silent):
+    """Progress that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def says(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_a_program_with_racing_threads_is_recorded_twice_and_judged(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(cache))
+    sayings = Sayings()
+    summary = measured_program(tmp_path, _RACING, "powercut", "durable", progress=sayings, repeats="all")
+    assert all(control.fired for control in summary.controls), summary.controls
+    (row,) = (row for row in summary.rows if not row.is_sabotaged)
+    assert Result.KEPT is row.judgement.result, row.judgement
+    name = row.outcome.scenario.id
+    assert any(f"recording {name} again, to see that it repeats: 2 of at most 2" in line for line in sayings.lines)
+    assert f"{name} does not repeat: its 2 recordings differ; the last one is cut" in sayings.lines
+    note = "the program does not repeat, so a new run has other states; each recording proves its own states"
+    assert note in row.judgement.reasons
 
 
 def test_a_program_for_a_newer_processor_is_measured_on_one_and_that_is_said(

@@ -16,7 +16,8 @@ README_LINES_MAX = 150
 README = ROOT / "README.md"
 # For coding agents: an agent that follows them sees no other page.
 FOR_AGENTS = (ROOT / "AGENTS.md", ROOT / "docs" / "llms.txt")
-PAGES = (README, *FOR_AGENTS, *sorted((ROOT / "docs").rglob("*.md")))
+EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
+PAGES = (README, *FOR_AGENTS, *EXAMPLES, *sorted((ROOT / "docs").rglob("*.md")))
 BESIDE = tuple(ROOT / f"{name}.md" for name in ("BENCHMARKS", "CHANGELOG", "CONTRIBUTING", "SECURITY"))
 
 
@@ -124,6 +125,11 @@ def test_every_option_of_a_rig_command_that_a_page_names_exists() -> None:
 @pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=page_name)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [] == list(broken_links(page, page.read_text()))
+
+
+def test_every_example_has_a_readme_that_begins_in_a_clean_clone() -> None:
+    assert sorted(path.name for path in (ROOT / "examples").iterdir()) == [page.parent.name for page in EXAMPLES]
+    assert {"make image"} == {commands(page.read_text())[0] for page in EXAMPLES}
 
 
 def test_every_page_of_the_manual_is_on_its_map() -> None:
