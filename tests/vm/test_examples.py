@@ -35,11 +35,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Temp
     ("name", "workloads"),
     [
         pytest.param("kvlog", _BOTH, marks=pytest.mark.representative),
-        ("golog", _BOTH),
+        ("golog", _OWN),
         ("javalog", _OWN),
         ("nodelog", _OWN),
-        ("pylog", _BOTH),
-        ("rustlog", _BOTH),
+        ("pylog", _OWN),
+        ("rustlog", _OWN),
     ],
 )
 def test_an_example_keeps_its_promise_by_the_commands_of_its_readme(
