@@ -1,0 +1,344 @@
+"""The executor on a real Dask cluster in this process, with machines and verifications that are not real.
+
+Tests in machines: `tests/vm/test_cluster.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.campaign.executors import cluster, roster, station
+from rig.campaign.executors.cluster import Cluster
+from rig.campaign.executors.executor import LocalThreads
+from rig.campaign.verification import Job
+from rig.contract.errors import DisagreementError, HostError, UsageError, VmError
+from rig.contract.findings import Finding, FindingKind
+from rig.contract.scenario import Scenario
+from rig.faults import LogFile
+from rig.machines.argv import Accelerator, MachineSpec, Role
+from rig.machines.guests import Machines
+from rig.machines.template import Template
+from rig.planning import matrix
+
+(SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
+_SHORT_S = 0.05
+_LIMIT_S = 60
+
+
+class StillTemplate(Template):
+    """A template whose machines do nothing."""
+
+    @contextmanager
+    def clone(self, **_: Any) -> Iterator[Any]:
+        if self.folder.name == "broken":
+            raise VmError("it does not answer")
+        yield None
+
+
+def machines_of(name: str) -> Machines:
+    nowhere = Path("/nowhere") / name
+    spec = MachineSpec(Role.VERIFIER, Accelerator.TCG, 1, nowhere, nowhere, nowhere / "base" / "root.img")
+    return Machines(StillTemplate(spec, nowhere, f"r-{name}"), StillTemplate(spec, nowhere, f"v-{name}"))
+
+
+@dataclass
+class Source:
+    machines: Machines
+
+    def of(self, _: Scenario) -> Machines:
+        return self.machines
+
+
+@dataclass
+class Verifier:
+    """In place of the machines of a worker: each job waits at the gate, and its findings name its states."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    counts: Counter[str] = field(default_factory=Counter)
+    error: Exception | None = None
+
+    def findings(self, job: Job, enough: threading.Event, *, is_emulated: bool) -> Generator[Finding, None, None]:
+        assert not is_emulated
+        for state, _clock in job.cuts:
+            self.counts[state] += 1
+        self.begun.release()
+        assert self.gate.wait(_LIMIT_S)
+        if self.error:
+            raise self.error
+        for state, _clock in job.cuts:
+            if enough.is_set():
+                return
+            yield Finding(FindingKind.PREFIX, detail=state)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_dask() -> None:
+    """Start the threads that Dask keeps for the rest of the process."""
+    with dask_cluster(1) as local, cluster.connection(0, local.scheduler_address) as client:
+        assert 3 == client.submit(sum, [1, 2]).result(timeout=_LIMIT_S)
+
+
+@contextmanager
+def dask_cluster(count: int) -> Iterator[Any]:
+    from distributed import LocalCluster
+
+    begin: Any = LocalCluster
+    with begin(
+        n_workers=count, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", memory_limit=0,
+        protocol="tcp://", host="127.0.0.1",
+    ) as made:  # fmt: skip
+        yield made
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A cluster of two workers, each with one thread."""
+    import dask
+
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cluster, "LOOK_S", _SHORT_S)
+    monkeypatch.setattr(roster, "LOOK_S", _SHORT_S)
+    with dask.config.set({"temporary-directory": str(tmp_path)}), dask_cluster(2) as made:
+        yield made
+
+
+@pytest.fixture
+def client(workers: Any) -> Iterator[Any]:
+    with cluster.connection(0, workers.scheduler_address) as made:
+        yield made
+
+
+@pytest.fixture
+def verifier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Verifier]:
+    made = Verifier()
+    monkeypatch.setattr(LocalThreads, "findings", made.findings)
+    yield made
+    made.gate.set()
+
+
+@dataclass
+class Campaign:
+    """An executor, with threads that ask it as a campaign does."""
+
+    executor: Cluster
+    pool: ThreadPoolExecutor
+    lines: list[str]
+
+    def ask(self, *states: str, enough: threading.Event | None = None) -> Any:
+        job = Job(SCENARIO, LogFile(Path("/nowhere/log")), tuple((state, None) for state in states))
+        findings = self.executor.findings(job, enough or threading.Event(), is_emulated=False)
+        return self.pool.submit(lambda: [finding.detail for finding in findings])
+
+
+@contextmanager
+def begun(client: Any, name: str = "whole") -> Iterator[Campaign]:
+    lines: list[str] = []
+    executor = Cluster(Source(machines_of(name)), client, lines.append)
+    with ThreadPoolExecutor() as pool:
+        try:
+            executor.prepare([SCENARIO])
+            yield Campaign(executor, pool, lines)
+        finally:
+            executor.stop()
+            pool.shutdown(cancel_futures=True)
+            executor.close()
+
+
+def busy_worker(workers: Any) -> Any:
+    """The one worker that carries out a task."""
+    (busy,) = [
+        worker
+        for worker in workers.workers.values()
+        if worker.status.name == "running" and worker.state.executing_count
+    ]
+    return busy
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(int(_LIMIT_S / _SHORT_S)):
+        if holds():
+            return
+        pause.wait(_SHORT_S)
+    raise AssertionError("it does not come about")
+
+
+def test_each_job_is_carried_out_once_and_alike_jobs_too(client: Any, verifier: Verifier) -> None:
+    verifier.gate.set()
+    with begun(client) as campaign:
+        assert 2 == campaign.executor.machine_count
+        others = [campaign.ask(f"{number}", "b") for number in range(12)]
+        alike = [campaign.ask("alike") for _ in range(12)]
+        assert [[f"{number}", "b"] for number in range(12)] == [job.result(_LIMIT_S) for job in others]
+        assert [["alike"]] * 12 == [job.result(_LIMIT_S) for job in alike]
+    assert {**{f"{number}": 1 for number in range(12)}, "b": 12, "alike": 12} == dict(verifier.counts)
+    assert [] == campaign.lines
+
+
+def test_an_error_of_a_task_reaches_the_campaign_as_it_is(client: Any, verifier: Verifier) -> None:
+    verifier.gate.set()
+    with begun(client) as campaign:
+        for error in (DisagreementError("they differ"), TimeoutError("too busy")):
+            verifier.error = error
+            with pytest.raises(type(error), match=str(error)):
+                campaign.ask("a").result(_LIMIT_S)
+    assert 2 == verifier.counts["a"]
+
+
+def test_a_job_whose_worker_leaves_is_begun_again_elsewhere(client: Any, workers: Any, verifier: Verifier) -> None:
+    with begun(client) as campaign:
+        job = campaign.ask("a", "b")
+        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        busy = busy_worker(workers)
+        workers.sync(busy.close, executor_wait=False)
+        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        verifier.gate.set()
+        assert ["a", "b"] == job.result(_LIMIT_S)
+        assert 1 == campaign.executor.machine_count
+    assert 2 == verifier.counts["a"]
+    assert [f"worker {busy.address} is gone; its task is begun again"] == campaign.lines
+
+
+def test_a_silent_worker_loses_its_job_and_its_late_answer_counts_for_nothing(
+    client: Any, workers: Any, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "_SILENT_LOOKS", 60)
+    with begun(client) as campaign:
+        job = campaign.ask("a")
+        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        busy = busy_worker(workers)
+        heart = busy.periodic_callbacks["heartbeat"]
+        workers.sync(stopping, heart)
+        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert 1 == campaign.executor.machine_count
+        verifier.gate.set()
+        assert ["a"] == job.result(_LIMIT_S)
+        assert [f"worker {busy.address} gives no sign of life; its task is begun again"] == campaign.lines
+        workers.sync(starting, heart)
+        wait_for(lambda: 2 == campaign.executor.machine_count)
+    assert 2 == verifier.counts["a"]
+
+
+async def stopping(heart: Any) -> None:
+    heart.stop()
+
+
+async def starting(heart: Any) -> None:
+    heart.start()
+
+
+def test_a_worker_that_comes_later_gets_work(client: Any, workers: Any, verifier: Verifier) -> None:
+    with begun(client) as campaign:
+        jobs = [campaign.ask(f"{number}") for number in range(3)]
+        for _ in range(2):
+            assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert not verifier.begun.acquire(timeout=_SHORT_S)
+        workers.scale(3)
+        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        verifier.gate.set()
+        assert [["0"], ["1"], ["2"]] == [job.result(_LIMIT_S) for job in jobs]
+
+
+def test_a_job_goes_on_if_its_only_worker_is_silent_for_a_while(
+    client: Any, workers: Any, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "_SILENT_LOOKS", 60)
+    with begun(client) as campaign:
+        workers.scale(1)
+        wait_for(lambda: 1 == campaign.executor.machine_count)
+        job = campaign.ask("a")
+        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        (worker,) = workers.workers.values()
+        heart = worker.periodic_callbacks["heartbeat"]
+        workers.sync(stopping, heart)
+        wait_for(lambda: not campaign.executor._roster.able)
+        verifier.gate.set()
+        assert ["a"] == job.result(_LIMIT_S)
+        workers.sync(starting, heart)
+    assert 1 == verifier.counts["a"]
+
+
+def test_a_task_that_loses_every_worker_is_an_error_of_its_own(
+    client: Any, workers: Any, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_TRIES", 2)
+    with begun(client) as campaign:
+        job = campaign.ask("a")
+        for _ in range(2):
+            assert verifier.begun.acquire(timeout=_LIMIT_S)
+            busy = busy_worker(workers)
+            workers.sync(busy.close, executor_wait=False)
+        with pytest.raises(VmError, match=r"a task lost 2 workers; the last: worker .* is gone"):
+            job.result(_LIMIT_S)
+        verifier.gate.set()
+
+
+def test_enough_findings_end_a_job_that_waits(client: Any, verifier: Verifier) -> None:
+    enough = threading.Event()
+    with begun(client) as campaign:
+        jobs = [campaign.ask("a", enough=enough) for _ in range(3)]
+        for _ in range(2):
+            assert verifier.begun.acquire(timeout=_LIMIT_S)
+        enough.set()
+        assert [[], [], []] == [job.result(_LIMIT_S) for job in jobs]
+        verifier.gate.set()
+
+
+def test_a_stopped_campaign_ends_its_jobs(client: Any, verifier: Verifier) -> None:
+    with begun(client) as campaign:
+        jobs = [campaign.ask("a", "b") for _ in range(3)]
+        for _ in range(2):
+            assert verifier.begun.acquire(timeout=_LIMIT_S)
+        campaign.executor.stop()
+        for job in jobs:
+            with pytest.raises(VmError, match="being stopped"):
+                job.result(_LIMIT_S)
+        verifier.gate.set()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("rig", "has the rig other, and the campaign 0"), ("qemu", "has QEMU other, and the campaign Q")],
+)
+def test_a_worker_of_another_version_is_refused_by_name(
+    name: str, words: str, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = station.examine()
+    # The campaign asks first.
+    change: dict[str, Any] = {name: "other"}
+    hosts = itertools.chain([here], itertools.repeat(replace(here, **change)))
+    monkeypatch.setattr(station, "examine", lambda: next(hosts))
+    with pytest.raises(HostError, match=f"no worker can be used: .*{words}"), begun(client):
+        pass
+
+
+def test_a_worker_where_no_machine_answers_says_so_before_it_gets_work(client: Any) -> None:
+    with pytest.raises(HostError, match="no machine runs there: it does not answer"), begun(client, "broken"):
+        pass
+
+
+def test_a_campaign_without_workers_ends_with_an_error(
+    client: Any, workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "_ALONE_S", 1)
+    workers.scale(0)
+    wait_for(lambda: not workers.workers)
+    with pytest.raises(HostError, match="no worker came within 1 s"), begun(client):
+        pass
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nowhere", "tcp://nowhere.invalid:8786"])
+def test_an_address_without_a_scheduler_is_a_wrong_use(address: str) -> None:
+    with pytest.raises(UsageError, match=f"no Dask scheduler answers at {address}"), cluster.connection(0, address):
+        pass
