@@ -42,7 +42,7 @@ def measure(
     """
     from rig.analysis.judging.outcome import breaks
     from rig.campaign import campaign
-    from rig.campaign.executors.cluster import Cluster, connection
+    from rig.campaign.executors.cluster import ROOM, Cluster, connection
     from rig.front.progress import show
     from rig.machines.guests import guests
     from rig.shards import definition_of, split
@@ -60,7 +60,7 @@ def measure(
         first_id = min(scenario.id for scenario in chosen)
 
         def measure_all(scenarios: list[Scenario]) -> None:
-            executor = Cluster(source, client, progress.says) if client else None
+            executor = Cluster(source, client, progress.says, ROOM if dask else 0) if client else None
             campaign.Campaign(target, wanted, source, progress, jobs, fails, executor).measure(scenarios, first_id)
 
         measure_all(own)

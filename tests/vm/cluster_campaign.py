@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from rig.campaign.campaign import Campaign
-from rig.campaign.executors.cluster import Cluster, connection
+from rig.campaign.executors.cluster import ROOM, Cluster, connection
 from rig.contract.scenario import Scenario
 from rig.machines.guests import Source, guests
 from rig.machines.limit import descendants
@@ -154,11 +154,18 @@ class Trouble:
 
 
 def measure(
-    folder: Path, source: Source, profile: Profile, scenarios: Sequence[Scenario], heard: Heard, *, client: Any = None
+    folder: Path,
+    source: Source,
+    profile: Profile,
+    scenarios: Sequence[Scenario],
+    heard: Heard,
+    *,
+    client: Any = None,
+    room: int = 0,
 ) -> Run:
     """Measure scenarios in two threads, or on the workers of a client."""
     run = Run.create(folder, {"profile": profile.name, "scenarios": [scenario.id for scenario in scenarios]})
-    executor = Cluster(source, client, heard.says) if client else None
+    executor = Cluster(source, client, heard.says, room) if client else None
     Campaign(run, profile, source, heard, 2, executor=executor).measure(scenarios)
     return run
 
@@ -177,7 +184,7 @@ def measure_in_trouble(
             maker = threading.Thread(target=trouble.make)
             maker.start()
             try:
-                run = measure(folder, source, profile, scenarios, heard, client=client)
+                run = measure(folder, source, profile, scenarios, heard, client=client, room=ROOM)
             finally:
                 maker.join()
     if trouble.error:
@@ -222,13 +229,16 @@ def main(count: int, states: int, pause_s: int) -> None:
         for scenario in chosen:
             source.of(scenario)
         for name, workers in (("threads", 0), ("workers", 2)):
-            begin_s = time.monotonic()
+            begin_s, used_s = time.monotonic(), time.process_time()
             with connection(workers, "") if workers else ExitStack() as client:
                 of_cluster = client if workers else None
                 run = measure(Path(scratch, name), source, profile, chosen, Heard(), client=of_cluster)
             seconds[name] = time.monotonic() - begin_s
             state_count = sum(counts.total() for counts in rows(run, chosen).values())
+            used_s = time.process_time() - used_s
+            stored = sum(path.stat().st_size for path in run.folder.glob("scenarios/*/verdicts.jsonl"))
             click.echo(f"{name}: {len(chosen)} scenarios, {state_count} verdicts, {seconds[name]:.1f} s")
+            click.echo(f"{name}: {used_s:.1f} s of processor time in this process, {stored} bytes of verdicts")
             assert {} == run.failures(), run.failures()
         click.echo(f"overhead: {100 * (seconds['workers'] / seconds['threads'] - 1):.1f} %")
         run, heard, trouble = measure_in_trouble(Path(scratch, "trouble"), source, profile, chosen, pause_s)

@@ -12,6 +12,7 @@ cache as the campaign and reads the same files.
 
 from __future__ import annotations
 
+import signal
 import socket
 import tempfile
 import threading
@@ -32,6 +33,7 @@ from rig.contract.errors import HostError, RigError, UsageError, VmError
 from rig.contract.findings import Finding
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile, Logs
+from rig.host.cache import require_cache
 from rig.host.files import atomic_write
 from rig.machines.guests import Machines, Source
 from rig.planning.matrix import Profile
@@ -46,8 +48,9 @@ _T = TypeVar("_T")
 # A task that loses five workers is probably why they die.
 _TRIES = 5
 _LEAVE_S = _CONNECT_S = 10
-# Calls that wait for workers that may still come.
-_ROOM = 16
+_TRANSFER_S = 60
+# Calls that wait for workers that come later.
+ROOM = 16
 
 
 @dataclass
@@ -64,12 +67,16 @@ class Cluster:
     # Three seconds of one machine: short enough to lose, long enough that beginning it costs little.
     part_max = 256
 
-    def __init__(self, source: Source, client: Client, says: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, source: Source, client: Client, says: Callable[[str], None] = lambda _: None, room: int = 0
+    ) -> None:
+        """Begin; `room` is for how many more threads of workers calls may wait."""
         self.stopped = threading.Event()
         self._source = source
         # As if untyped: to Dask's types any client may be closed.
         self._client: Any = client
         self._says = says
+        self._room = room
         self._campaign = uuid.uuid4().hex
         self._here = station.examine()
         self._first: Machines | None = None
@@ -85,7 +92,7 @@ class Cluster:
     @property
     def thread_count(self) -> int:
         """Return how many calls are of use, with some for workers that come later."""
-        return self.machine_count + _ROOM
+        return self.machine_count + self._room
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
         """Make the templates that the cache lacks, and wait for workers; raise HostError if none can be used."""
@@ -202,22 +209,24 @@ class Cluster:
 
     def _call(self, worker: Worker, task: Callable[..., _T], *words: Any, enough: threading.Event | None = None) -> _T:
         """Return what a task returns on one worker; raise the task's error, or LostError."""
-        from distributed import CancelledError, KilledWorker
+        from distributed import CancelledError, KilledWorker, wait
 
         # Dask takes two tasks of one key for the same task.
         key = f"rig-{uuid.uuid4().hex}"
         future = self._client.submit(task, *words, key=key, workers=[worker.address], allow_other_workers=False)
         try:
             while True:
-                try:
-                    answer: _T = future.result(timeout=LOOK_S)
-                    return answer
-                except (CancelledError, KilledWorker):
-                    raise LostError("is gone") from None
-                except TimeoutError:
-                    if future.status == "error":
-                        raise
+                with suppress(TimeoutError):
+                    wait(future, timeout=LOOK_S)
+                if future.status == "error":
+                    future.result()
+                if future.status == "finished":
+                    with suppress(TimeoutError):
+                        answer: _T = future.result(timeout=_TRANSFER_S)
+                        return answer
                 self._roster.require(worker, enough or threading.Event())
+        except (CancelledError, KilledWorker):
+            raise LostError("is gone") from None
         finally:
             future.release()
 
@@ -280,15 +289,20 @@ def connection(worker_count: int, address: str) -> Iterator[Client]:
                 raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
         else:
             # Dask would leave a folder in /tmp.
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="rig-workers."))
-            # The memory of guests is limited already (`rig.sandbox`).
-            local: Any = LocalCluster(
-                n_workers=worker_count,
-                threads_per_worker=1,
-                memory_limit=0,
-                dashboard_address="127.0.0.1:0",
-                local_directory=scratch,
-            )
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=require_cache(), prefix="workers."))
+            # Ctrl-C must reach only us. What Dask starts inherits this.
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                local: Any = LocalCluster(
+                    n_workers=worker_count,
+                    threads_per_worker=1,
+                    # The memory of guests is limited already (`rig.sandbox`).
+                    memory_limit=0,
+                    dashboard_address="127.0.0.1:0",
+                    local_directory=scratch,
+                )
+            finally:
+                signal.signal(signal.SIGINT, handler)
             client = Client(stack.enter_context(local))
         yield stack.enter_context(client)
 
