@@ -21,7 +21,7 @@ from rig.campaign.executors import cluster, roster, station
 from rig.campaign.executors.cluster import Cluster
 from rig.campaign.executors.executor import LocalThreads
 from rig.campaign.verification import Job
-from rig.contract.errors import DisagreementError, HostError, UsageError, VmError
+from rig.contract.errors import DisagreementError, HostError, LegalityError, UsageError, VmError
 from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile
@@ -29,6 +29,9 @@ from rig.machines.argv import Accelerator, MachineSpec, Role
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix
+from rig.recordings import archive
+from rig.recordings.archive import Recording
+from tests.unit.recordings.test_recording import FACTS, LOG
 
 (SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
 _SHORT_S = 0.05
@@ -194,6 +197,36 @@ def test_an_error_of_a_task_reaches_the_campaign_as_it_is(client: Any, verifier:
             with pytest.raises(type(error), match=str(error)):
                 campaign.ask("a").result(_LIMIT_S)
     assert 2 == verifier.counts["a"]
+
+
+def test_a_recording_of_a_worker_is_kept_as_it_was_made(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record(threads: LocalThreads, _: Scenario, folder: Path, *, reproduce: bool) -> None:
+        threads._says(f"recorded twice: {reproduce}")
+        archive.save(folder, [LOG], FACTS)
+
+    monkeypatch.setattr(LocalThreads, "record", record)
+    with begun(client) as campaign:
+        recording = campaign.executor.record(SCENARIO, tmp_path / "recording", reproduce=True)
+    assert Recording(tmp_path / "recording", FACTS) == recording
+    assert ["recorded twice: True"] == campaign.lines
+    with recording.unpack() as file:
+        assert LOG == file.path.read_bytes()[: len(LOG)]
+
+
+def test_an_error_leaves_its_evidence_with_the_campaign_and_names_its_place(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record(_: LocalThreads, __: Scenario, folder: Path, *, reproduce: bool) -> None:
+        assert not reproduce
+        (folder / "rounds").write_bytes(b"evidence")
+        raise LegalityError(f"see {folder / 'rounds'}")
+
+    monkeypatch.setattr(LocalThreads, "record", record)
+    with begun(client) as campaign, pytest.raises(LegalityError, match=f"^see {tmp_path / 'kept' / 'rounds'}$"):
+        campaign.executor.record(SCENARIO, tmp_path / "kept", reproduce=False)
+    assert b"evidence" == (tmp_path / "kept" / "rounds").read_bytes()
 
 
 def test_a_job_whose_worker_leaves_is_begun_again_elsewhere(client: Any, workers: Any, verifier: Verifier) -> None:
