@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,74 +21,32 @@ from rig.campaign.executors.cluster import Cluster
 from rig.campaign.executors.executor import LocalThreads
 from rig.campaign.verification import Job
 from rig.contract.errors import DisagreementError, HostError, LegalityError, UsageError, VmError
-from rig.contract.findings import Finding, FindingKind
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile
-from rig.machines.argv import Accelerator, MachineSpec, Role
-from rig.machines.guests import Machines
-from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording
+from tests.unit.campaign.fakes import (
+    LIMIT_S,
+    SHORT_S,
+    Source,
+    Verifier,
+    busy_worker,
+    machines_of,
+    starting,
+    stopping,
+    wait_for,
+)
 from tests.unit.recordings.test_recording import FACTS, LOG
 
 (SCENARIO,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
-_SHORT_S = 0.05
-_LIMIT_S = 60
-
-
-class StillTemplate(Template):
-    """A template whose machines do nothing."""
-
-    @contextmanager
-    def clone(self, **_: Any) -> Iterator[Any]:
-        if self.folder.name == "broken":
-            raise VmError("it does not answer")
-        yield None
-
-
-def machines_of(name: str) -> Machines:
-    nowhere = Path("/nowhere") / name
-    spec = MachineSpec(Role.VERIFIER, Accelerator.TCG, 1, nowhere, nowhere, nowhere / "base" / "root.img")
-    return Machines(StillTemplate(spec, nowhere, f"r-{name}"), StillTemplate(spec, nowhere, f"v-{name}"))
-
-
-@dataclass
-class Source:
-    machines: Machines
-
-    def of(self, _: Scenario) -> Machines:
-        return self.machines
-
-
-@dataclass
-class Verifier:
-    """In place of the machines of a worker: each job waits at the gate, and its findings name its states."""
-
-    gate: threading.Event = field(default_factory=threading.Event)
-    begun: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    counts: Counter[str] = field(default_factory=Counter)
-    error: Exception | None = None
-
-    def findings(self, job: Job, enough: threading.Event, *, is_emulated: bool) -> Generator[Finding, None, None]:
-        assert not is_emulated
-        for state, _clock in job.cuts:
-            self.counts[state] += 1
-        self.begun.release()
-        assert self.gate.wait(_LIMIT_S)
-        if self.error:
-            raise self.error
-        for state, _clock in job.cuts:
-            if enough.is_set():
-                return
-            yield Finding(FindingKind.PREFIX, detail=state)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def warm_dask() -> None:
     """Start the threads that Dask keeps for the rest of the process."""
     with dask_cluster(1) as local, cluster.connection(0, local.scheduler_address) as client:
-        assert 3 == client.submit(sum, [1, 2]).result(timeout=_LIMIT_S)
+        assert 3 == client.submit(sum, [1, 2]).result(timeout=LIMIT_S)
 
 
 @contextmanager
@@ -110,8 +67,8 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import dask
 
     monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cluster, "LOOK_S", _SHORT_S)
-    monkeypatch.setattr(roster, "LOOK_S", _SHORT_S)
+    monkeypatch.setattr(cluster, "LOOK_S", SHORT_S)
+    monkeypatch.setattr(roster, "LOOK_S", SHORT_S)
     with dask.config.set({"temporary-directory": str(tmp_path)}), dask_cluster(2) as made:
         yield made
 
@@ -158,33 +115,14 @@ def begun(client: Any, name: str = "whole") -> Iterator[Campaign]:
             executor.close()
 
 
-def busy_worker(workers: Any) -> Any:
-    """The one worker that carries out a task."""
-    (busy,) = [
-        worker
-        for worker in workers.workers.values()
-        if worker.status.name == "running" and worker.state.executing_count
-    ]
-    return busy
-
-
-def wait_for(holds: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(int(_LIMIT_S / _SHORT_S)):
-        if holds():
-            return
-        pause.wait(_SHORT_S)
-    raise AssertionError("it does not come about")
-
-
 def test_each_job_is_carried_out_once_and_alike_jobs_too(client: Any, verifier: Verifier) -> None:
     verifier.gate.set()
     with begun(client) as campaign:
         assert 2 == campaign.executor.machine_count
         others = [campaign.ask(f"{number}", "b") for number in range(12)]
         alike = [campaign.ask("alike") for _ in range(12)]
-        assert [[f"{number}", "b"] for number in range(12)] == [job.result(_LIMIT_S) for job in others]
-        assert [["alike"]] * 12 == [job.result(_LIMIT_S) for job in alike]
+        assert [[f"{number}", "b"] for number in range(12)] == [job.result(LIMIT_S) for job in others]
+        assert [["alike"]] * 12 == [job.result(LIMIT_S) for job in alike]
     assert {**{f"{number}": 1 for number in range(12)}, "b": 12, "alike": 12} == dict(verifier.counts)
     assert [] == campaign.lines
 
@@ -195,7 +133,7 @@ def test_an_error_of_a_task_reaches_the_campaign_as_it_is(client: Any, verifier:
         for error in (DisagreementError("they differ"), TimeoutError("too busy")):
             verifier.error = error
             with pytest.raises(type(error), match=str(error)):
-                campaign.ask("a").result(_LIMIT_S)
+                campaign.ask("a").result(LIMIT_S)
     assert 2 == verifier.counts["a"]
 
 
@@ -232,12 +170,12 @@ def test_an_error_leaves_its_evidence_with_the_campaign_and_names_its_place(
 def test_a_job_whose_worker_leaves_is_begun_again_elsewhere(client: Any, workers: Any, verifier: Verifier) -> None:
     with begun(client) as campaign:
         job = campaign.ask("a", "b")
-        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert verifier.begun.acquire(timeout=LIMIT_S)
         busy = busy_worker(workers)
         workers.sync(busy.close, executor_wait=False)
-        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert verifier.begun.acquire(timeout=LIMIT_S)
         verifier.gate.set()
-        assert ["a", "b"] == job.result(_LIMIT_S)
+        assert ["a", "b"] == job.result(LIMIT_S)
         assert 1 == campaign.executor.machine_count
     assert 2 == verifier.counts["a"]
     assert [f"worker {busy.address} is gone; its task is begun again"] == campaign.lines
@@ -249,38 +187,30 @@ def test_a_silent_worker_loses_its_job_and_its_late_answer_counts_for_nothing(
     monkeypatch.setattr(roster, "_SILENT_LOOKS", 60)
     with begun(client) as campaign:
         job = campaign.ask("a")
-        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert verifier.begun.acquire(timeout=LIMIT_S)
         busy = busy_worker(workers)
         heart = busy.periodic_callbacks["heartbeat"]
         workers.sync(stopping, heart)
-        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert verifier.begun.acquire(timeout=LIMIT_S)
         assert 1 == campaign.executor.machine_count
         verifier.gate.set()
-        assert ["a"] == job.result(_LIMIT_S)
+        assert ["a"] == job.result(LIMIT_S)
         assert [f"worker {busy.address} gives no sign of life; its task is begun again"] == campaign.lines
         workers.sync(starting, heart)
         wait_for(lambda: 2 == campaign.executor.machine_count)
     assert 2 == verifier.counts["a"]
 
 
-async def stopping(heart: Any) -> None:
-    heart.stop()
-
-
-async def starting(heart: Any) -> None:
-    heart.start()
-
-
 def test_a_worker_that_comes_later_gets_work(client: Any, workers: Any, verifier: Verifier) -> None:
     with begun(client) as campaign:
         jobs = [campaign.ask(f"{number}") for number in range(3)]
         for _ in range(2):
-            assert verifier.begun.acquire(timeout=_LIMIT_S)
-        assert not verifier.begun.acquire(timeout=_SHORT_S)
+            assert verifier.begun.acquire(timeout=LIMIT_S)
+        assert not verifier.begun.acquire(timeout=SHORT_S)
         workers.scale(3)
-        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert verifier.begun.acquire(timeout=LIMIT_S)
         verifier.gate.set()
-        assert [["0"], ["1"], ["2"]] == [job.result(_LIMIT_S) for job in jobs]
+        assert [["0"], ["1"], ["2"]] == [job.result(LIMIT_S) for job in jobs]
 
 
 def test_a_job_goes_on_if_its_only_worker_is_silent_for_a_while(
@@ -291,13 +221,13 @@ def test_a_job_goes_on_if_its_only_worker_is_silent_for_a_while(
         workers.scale(1)
         wait_for(lambda: 1 == campaign.executor.machine_count)
         job = campaign.ask("a")
-        assert verifier.begun.acquire(timeout=_LIMIT_S)
+        assert verifier.begun.acquire(timeout=LIMIT_S)
         (worker,) = workers.workers.values()
         heart = worker.periodic_callbacks["heartbeat"]
         workers.sync(stopping, heart)
         wait_for(lambda: not campaign.executor._roster.able)
         verifier.gate.set()
-        assert ["a"] == job.result(_LIMIT_S)
+        assert ["a"] == job.result(LIMIT_S)
         workers.sync(starting, heart)
     assert 1 == verifier.counts["a"]
 
@@ -309,11 +239,11 @@ def test_a_task_that_loses_every_worker_is_an_error_of_its_own(
     with begun(client) as campaign:
         job = campaign.ask("a")
         for _ in range(2):
-            assert verifier.begun.acquire(timeout=_LIMIT_S)
+            assert verifier.begun.acquire(timeout=LIMIT_S)
             busy = busy_worker(workers)
             workers.sync(busy.close, executor_wait=False)
         with pytest.raises(VmError, match=r"a task lost 2 workers; the last: worker .* is gone"):
-            job.result(_LIMIT_S)
+            job.result(LIMIT_S)
         verifier.gate.set()
 
 
@@ -322,9 +252,9 @@ def test_enough_findings_end_a_job_that_waits(client: Any, verifier: Verifier) -
     with begun(client) as campaign:
         jobs = [campaign.ask("a", enough=enough) for _ in range(3)]
         for _ in range(2):
-            assert verifier.begun.acquire(timeout=_LIMIT_S)
+            assert verifier.begun.acquire(timeout=LIMIT_S)
         enough.set()
-        assert [[], [], []] == [job.result(_LIMIT_S) for job in jobs]
+        assert [[], [], []] == [job.result(LIMIT_S) for job in jobs]
         verifier.gate.set()
 
 
@@ -332,11 +262,11 @@ def test_a_stopped_campaign_ends_its_jobs(client: Any, verifier: Verifier) -> No
     with begun(client) as campaign:
         jobs = [campaign.ask("a", "b") for _ in range(3)]
         for _ in range(2):
-            assert verifier.begun.acquire(timeout=_LIMIT_S)
+            assert verifier.begun.acquire(timeout=LIMIT_S)
         campaign.executor.stop()
         for job in jobs:
             with pytest.raises(VmError, match="being stopped"):
-                job.result(_LIMIT_S)
+                job.result(LIMIT_S)
         verifier.gate.set()
 
 

@@ -96,8 +96,6 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["run", "--device", "tape"], ["unknown device 'tape'", "none, hdd7200, hdd5400, ssd-sata"]),
     (["run", "sqlite-zfs-wal_full_powercut"], ["unknown file system 'zfs'"]),
     (["run", "--jobs", "-1"], ["--jobs"]),
-    (["run", "--jobs", "2", "--workers", "2"], ["--jobs, --workers and --dask each say where machines run"]),
-    (["run", "--dask", "tcp://127.0.0.1:1"], ["no Dask scheduler answers at tcp://127.0.0.1:1"]),
     (["run", "--seed", "one"], ["--seed"]),
     (["run", "--seed", "-1"], ["--seed"]),
     (["image", "build", "debian"], ["'debian'", "base"]),
