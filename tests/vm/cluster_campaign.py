@@ -125,10 +125,9 @@ class Trouble:
     def make(self) -> None:
         try:
             wait_for(lambda: self.heard.judged_count, 10 * _LIMIT_S)
-            killed = self._busy_worker()
-            self.orphans = list(descendants(Path("/proc", str(killed))))[1:]
+            killed, self.orphans = self._busy_worker()
             os.kill(killed, signal.SIGKILL)
-            stopped = self._busy_worker()
+            stopped, _ = self._busy_worker()
             os.kill(stopped, signal.SIGSTOP)
             try:
                 self.workers.start_worker()
@@ -139,18 +138,26 @@ class Trouble:
         except Exception as error:  # noqa: BLE001 - shown in the other thread
             self.error = error
 
-    def _busy_worker(self) -> int:
-        """Return the process of a worker that is in the middle of a task."""
+    def _busy_worker(self) -> tuple[int, list[Path]]:
+        """Return the process of a worker in the middle of a task, and the processes of its machines."""
         before: dict[str, list[str]] = {}
         end_s = time.monotonic() + 10 * _LIMIT_S
         while time.monotonic() < end_s:
             now = {address: list(keys) for address, keys in self.client.processing().items()}
             for address, keys in now.items():
-                if keys and keys == before.get(address) and address in self.pids:
-                    return self.pids.pop(address)
+                is_busy = keys and keys == before.get(address) and address in self.pids
+                if is_busy and (machines := machines_of(self.pids[address])):
+                    return self.pids.pop(address), machines
             before = now
             time.sleep(_POLL_S)
         raise AssertionError("no worker is busy")
+
+
+def machines_of(worker: int) -> list[Path]:
+    """Return the processes of a worker's machines. A machine is a child of the thread that started it."""
+    tasks = Path("/proc", str(worker), "task").iterdir()
+    children = [number for task in tasks for number in (task / "children").read_text().split()]
+    return [path for number in children for path in descendants(Path("/proc", number))]
 
 
 def measure(
