@@ -17,7 +17,7 @@ from tests.vm.cluster_campaign import judge_again, lost_words, measure_in_troubl
 from tests.vm.samples import SHORT
 
 PROFILE = Profile(
-    "small", SHORT.transaction_count, 200, 20, exposure_min=5, reproduce_all=False, side_states_max=80
+    "small", SHORT.transaction_count, 200, 20, exposure_min=5, repeats="none", side_states_max=80
 )  # fmt: skip
 IDS = (
     "sqlite-ext4-delete_full_powercut",
