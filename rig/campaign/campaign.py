@@ -103,8 +103,8 @@ class Campaign:
         machine_count = self._executor.machine_count
         self._part_min = _PART_MIN if len(groups) > machine_count else 1
         vms = ThreadPoolExecutor(self._executor.thread_count, "vm")
-        # One more group than machines: plan the next recording while the last states of this one are checked.
-        leaders = ThreadPoolExecutor(machine_count + 1, "group")
+        # One more group than calls: plan the next recording while the last states of this one are checked.
+        leaders = ThreadPoolExecutor(self._executor.thread_count + 1, "group")
         try:
             leading = [
                 leaders.submit(

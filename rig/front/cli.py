@@ -127,6 +127,8 @@ def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, contro
 @options.explain()
 @options.run_dir(help="Run directory [default: a stopped run of this command in runs/, or a new one].")
 @options.jobs()
+@options.workers()
+@options.dask()
 @options.retries()
 @options.shard()
 @output_options
@@ -147,6 +149,8 @@ def run(
     explain: bool,
     run_dir: Path | None,
     jobs: int,
+    workers: int | None,
+    dask: str | None,
     retries: int,
     shard: Shard | None,
     outputs: Outputs,
@@ -165,6 +169,8 @@ def run(
 
     if shard and outputs != Outputs():
         raise UsageError("a shard alone is not judged: --junit, --summary, --baseline, --history go with `rig merge`")
+    if sum(map(bool, (jobs, workers, dask))) > 1:
+        raise UsageError("--jobs, --workers and --dask each say where machines run: give one of them")
     if transactions and not program:
         raise UsageError("--transactions goes with --program; a profile sets it for scenarios")
     if dry_run:
@@ -178,8 +184,9 @@ def run(
     chosen = matrix.configure(chosen, wanted, device_named(device), seed, name, tuning=tuning, think_ms=pause_ms)
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
     target = measure(
-        chosen, wanted, run_dir, build=build, added=added, jobs=jobs, shard=shard, retries=retries, fail_fast=fail_fast
-    )
+        chosen, wanted, run_dir, build=build, added=added, jobs=jobs, workers=workers or 0, dask=dask or "",
+        shard=shard, retries=retries, fail_fast=fail_fast,
+    )  # fmt: skip
     if explain and not shard:
         explain_worst(target, wanted.exposure_min, build)
     sys.exit(conclude_shard(target, shard) if shard else conclude(target, wanted.exposure_min, outputs))

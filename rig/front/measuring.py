@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,23 +28,27 @@ def measure(
     build: Library | None = None,
     added: str = "",
     jobs: int = 0,
+    workers: int = 0,
+    dask: str = "",
     shard: Shard | None = None,
     retries: int = 0,
     fail_fast: bool = False,
 ) -> Run:
     """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first.
 
-    Of a shard, measure only its own scenarios. What could not be measured is tried again, up to `retries` times; no
-    verdict is ever judged again. With `fail_fast`, stop at the first crash state that breaks a promise of a scenario
-    without sabotage.
+    Measure in `jobs` threads of this process, in worker processes, or on the workers of a Dask scheduler. Of a shard,
+    measure only its own scenarios. What could not be measured is tried again, up to `retries` times; no verdict is ever
+    judged again. With `fail_fast`, stop at the first crash state that breaks a promise of a scenario without sabotage.
     """
     from rig.analysis.judging.outcome import breaks
     from rig.campaign import campaign
+    from rig.campaign.executors.cluster import ROOM, Cluster, connection
     from rig.front.progress import show
     from rig.machines.guests import guests
     from rig.shards import definition_of, split
 
-    with show() as progress, guests([build] if build else [], progress.says) as source:
+    with show() as progress, guests([build] if build else [], progress.says) as source, ExitStack() as stack:
+        client = stack.enter_context(connection(workers, dask)) if workers or dask else None
         chosen = source.able(chosen) if build else chosen
         own = split(chosen, wanted, shard.count)[shard.number - 1] if shard else chosen
         templates = _templates(own, source)
@@ -53,12 +58,17 @@ def measure(
         target = _target_run(run_dir, definition_of(definition, shard) if shard else definition, progress)
         fails = breaks if fail_fast else None
         first_id = min(scenario.id for scenario in chosen)
-        campaign.Campaign(target, wanted, source, progress, jobs, fails).measure(own, first_id)
+
+        def measure_all(scenarios: list[Scenario]) -> None:
+            executor = Cluster(source, client, progress.says, ROOM if dask else 0) if client else None
+            campaign.Campaign(target, wanted, source, progress, jobs, fails, executor).measure(scenarios, first_id)
+
+        measure_all(own)
         for _ in range(retries):
             if not (again := [scenario for scenario in own if target.note_retry(scenario.id)]):
                 break
             progress.says(f"measured again: {', '.join(scenario.id for scenario in again)}")
-            campaign.Campaign(target, wanted, source, progress, jobs, fails).measure(again, first_id)
+            measure_all(again)
     return target
 
 

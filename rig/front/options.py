@@ -113,6 +113,14 @@ jobs = partial(
     help="Machines at a time [default: one per processor].",
 )
 
+workers = partial(
+    click.option, "--workers", type=click.IntRange(min=1), metavar="N",
+    help="Run in N processes of this host, a machine each, through Dask.",
+)  # fmt: skip
+dask = partial(
+    click.option, "--dask", metavar="ADDRESS",
+    help="Run on the workers of a Dask cluster; ADDRESS is its scheduler's, such as tcp://HOST:8786.",
+)  # fmt: skip
 retries = partial(
     click.option, "--retries", type=click.IntRange(min=0), default=0, show_default=True,
     help="How often a scenario that could not be measured is tried again. A verdict is never judged again.",

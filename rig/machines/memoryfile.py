@@ -38,12 +38,12 @@ def copy_into(disk: BinaryIO, path: Path) -> None:
 def stored_parts(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, bytes) of a sparse file, without its holes."""
     with open(path, "rb", buffering=0) as source:
-        for begin, end in _data(source):
+        for begin, end in data_ranges(source):
             for offset in range(begin, end, _COPY_BYTES):
                 yield offset, os.pread(source.fileno(), min(_COPY_BYTES, end - offset), offset)
 
 
-def _data(file: BinaryIO) -> Iterator[tuple[int, int]]:
+def data_ranges(file: BinaryIO) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) of each part of a sparse file that holds data."""
     end = 0
     while True:

@@ -126,9 +126,9 @@ class Recoveries:
 
     def __init__(self, folder: Path, disk_mib: int, unit_bytes: int = 0) -> None:
         """Take the folder, the size of the disk, and what it writes atomically (0: any write)."""
-        self._folder = folder
-        self._disk_mib = disk_mib
-        self._unit_bytes = unit_bytes
+        self.folder = folder
+        self.disk_mib = disk_mib
+        self.unit_bytes = unit_bytes
         self.device_bytes = disk_mib << 20
 
     def save(self, text: str, log: bytes, digest: str, trace: bytes = b"") -> None:
@@ -137,7 +137,7 @@ class Recoveries:
         `digest` is the `rig.contract.geometry.disk_digest` of the guest's disk after the recovery; `trace` is the block
         trace of what the recovery did.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(text)
         if trace:
             atomic_write(self._trace_path(text), _compress(one_by_one(content_before(log)) + trace))
@@ -160,12 +160,12 @@ class Recoveries:
     def write_index(self, recoveries: Sequence[Recovery]) -> None:
         """Write the list of all recoveries of the scenario; each must have been saved."""
         text = json.dumps([asdict(recovery) for recovery in recoveries], indent=1)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        atomic_write(self._folder / _INDEX, text.encode())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(self.folder / _INDEX, text.encode())
 
     def index(self) -> list[Recovery] | None:
         """Return the recoveries of the scenario, None if some were not recorded; raise RecordingError if damaged."""
-        path = self._folder / _INDEX
+        path = self.folder / _INDEX
         if not path.exists():
             return None
         try:
@@ -183,20 +183,20 @@ class Recoveries:
         # The content of a disk, plus the guest's disk to which the log is written.
         data = _decompress(path, 2 * self.device_bytes, text)
         traces = [_decompress(trace_path, _TRACE_BYTES_MAX, text)] if trace_path.exists() else []
-        with archive.scratch(self._folder) as unpacked:
-            file = archive.write([data], unpacked, [self._disk_mib], traces, self._unit_bytes)
+        with archive.scratch(self.folder) as unpacked:
+            file = archive.write([data], unpacked, [self.disk_mib], traces, self.unit_bytes)
             with _open_checked(file, path, text) as logs:
                 yield OpenRecovery(logs, text, lives)
 
     def remove_leftovers(self) -> None:
         """Remove the unpacked logs of killed processes; the caller must ensure that no process uses them."""
-        archive.remove_leftovers(self._folder)
+        archive.remove_leftovers(self.folder)
 
     def _path(self, text: str) -> Path:
-        return self._folder / f"{_name(text)}.zst"
+        return self.folder / f"{_name(text)}.zst"
 
     def _trace_path(self, text: str) -> Path:
-        return self._folder / f"{_name(text)}.trace.zst"
+        return self.folder / f"{_name(text)}.trace.zst"
 
 
 @contextmanager

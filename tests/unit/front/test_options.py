@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -76,3 +77,21 @@ def test_a_tuning_needs_a_name_and_a_value(word: str) -> None:
 
 def test_a_tuning_may_hold_an_equals_sign() -> None:
     assert {"a": "b=c"} == tuning_of(["a=b=c"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--jobs", "2", "--workers", "2"], "--jobs, --workers and --dask each say where machines run"),
+        (["--dask", "tcp://127.0.0.1:1"], "no Dask scheduler answers at tcp://127.0.0.1:1"),
+    ],
+    ids=["two places", "no scheduler"],
+)
+def test_machines_run_in_one_place_that_exists(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIG_CACHE", str(tmp_path / "cache"))
+    result = CliRunner().invoke(main, ["run", *words])
+    assert (2, True) == (result.exit_code, message in result.stderr), result.output
+    assert [] == list(tmp_path.rglob("*.json"))
