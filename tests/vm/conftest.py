@@ -10,13 +10,14 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from rig.campaign.record import record
 from rig.contract.orders import Processor
 from rig.contract.scenario import Scenario
-from rig.host import cache
+from rig.host import cache as host_cache
 from rig.images import image as vm_image
 from rig.images import recipes
 from rig.images.image import Image
@@ -26,6 +27,7 @@ from rig.machines.template import Template, template
 from rig.machines.usermode import UserMode
 from rig.recordings import archive
 from rig.recordings.archive import Recording
+from tests.vm import caches
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,6 +59,24 @@ def user_mode(image: Image) -> Iterator[UserMode]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
+    """A cache for users' programs and their images, whose templates would push out those of the user's own cache."""
+    folder = shared_folder(tmp_path_factory) / "cache"
+    with host_cache.lock(folder):
+        if not folder.exists():
+            unfinished = folder.with_name("unfinished-cache")
+            caches.furnish_cache(unfinished, image, recorder, verifier).rename(folder)
+    return folder
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all workers of the session share."""
+    own = tmp_path_factory.getbasetemp()
+    # Under xdist the base folder is the worker's own; its parent belongs to the run.
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 @pytest.fixture(scope="session", params=["emulated", "user-mode"])
 def checker(request: pytest.FixtureRequest) -> Template | UserMode:
     """What crash states are checked in, once of each kind."""
@@ -67,14 +87,12 @@ def checker(request: pytest.FixtureRequest) -> Template | UserMode:
 
 @pytest.fixture(scope="session")
 def recorded(recorder: Template, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Recording]:
-    own = tmp_path_factory.getbasetemp()
-    # Under xdist the base folder is the worker's own; its parent belongs to the run.
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "recordings"
+    own, shared = tmp_path_factory.getbasetemp(), shared_folder(tmp_path_factory) / "recordings"
 
     def make(scenario: Scenario) -> Recording:
         # If our code changes while the tests run, the template and hence the recording change too.
         name = f"{recorder.identity}-{scenario.recording_key}"
-        with cache.lock(shared / name):
+        with host_cache.lock(shared / name):
             if archive.load(shared / name) is None:
                 record(scenario, recorder, shared / name)
         # Each worker unpacks its own copy, because a recording's folder has only one place for that.

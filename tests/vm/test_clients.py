@@ -20,13 +20,10 @@ from rig.contract.results import VerdictKind
 from rig.engines import engine_named
 from rig.engines.builds import Library, library_for
 from rig.host import processes
-from rig.images.image import Image
 from rig.machines.guests import Machines, guests
-from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.tunings import with_clients
 from rig.recordings.timeline import Timeline
-from tests.vm import caches
 from tests.vm.programruns import measured_program
 from tests.vm.samples import open_recording, verdicts
 
@@ -38,11 +35,8 @@ LEAVES_EARLY, TAKES_ALL, MENDED = range(1, 4)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_cache(
-    tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template
-) -> Iterator[None]:
+def own_cache(cache: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        cache = caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
         patch.setenv("RIG_CACHE", str(cache))
         yield
 

@@ -12,23 +12,15 @@ from rig.contract.errors import UsageError
 from rig.front import programs
 from rig.images import image as vm_image
 from rig.images import recipes
-from rig.images.image import Image
 from rig.machines.guests import guests
-from rig.machines.template import Template
 from rig.recordings.timeline import Timeline
 from tests.unit import wheels
 from tests.unit.docs.test_readme import commands
-from tests.vm import caches
 from tests.vm.samples import findings, open_recording
 from tests.vm.test_program import ROOT, durable_at, scenario_of, shell
 
 NODELOG = ROOT / "examples" / "nodelog"
 _OWN, _BOTH = ("",), ("", ".creation")
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.images.image import Image
-from rig.machines.template import Template
 from rig.store import Run
-from tests.vm import caches
 from tests.vm.test_program import build_program
 
 DELETE_FULL = "sqlite-ext4-delete_full_powercut"
@@ -46,15 +43,15 @@ class Finished:
 
 
 @pytest.fixture(scope="module")
-def finished(
-    tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template
-) -> Finished:
-    cache = caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
+def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Finished:
     made = Finished(cache, tmp_path_factory.mktemp("runs"))
     done = made.rig("run", DELETE_FULL, "--no-controls", "--states", "60")
     assert done.returncode in {0, 3}, done.stdout + done.stderr
     build_program("kvlog_careless", made.folder)
-    done = made.rig("run", "--program", "./kvlog_careless", "--fs", "ext4", "--no-controls", "--states", "60")
+    done = made.rig(
+        "run", "--program", "./kvlog_careless", "--fs", "ext4", "--workload", "own",
+        "--no-controls", "--states", "60",
+    )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     return replace(made, printed=done.stdout)
 

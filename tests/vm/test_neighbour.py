@@ -13,13 +13,11 @@ from rig.campaign import campaign
 from rig.campaign.campaign import Silent
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
-from rig.images.image import Image
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
-from tests.vm import caches
 from tests.vm.programruns import measured_program
 
 PLAIN, CONTROL = "sqlite-ext4-wal_full.neighbour_powercut", "sqlite-ext4-wal_full.neighbour+eatmydata_powercut"
@@ -51,11 +49,6 @@ else:
             whole = open(name, "rb").read() == LINE % number
             print(f"have {{number}}" if whole else f"torn {{number}} it has a name and no bytes")
 """
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
 @pytest.fixture

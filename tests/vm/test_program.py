@@ -1,7 +1,4 @@
-"""A user's program on real machines: the examples get the promised answers, and misconduct costs one state.
-
-Its machines are kept in a cache of their own: each program has templates of its own.
-"""
+"""A user's program on real machines: the examples get the promised answers, and misconduct costs one state."""
 
 from __future__ import annotations
 
@@ -27,12 +24,9 @@ from rig.front import programs
 from rig.host import processes
 from rig.images import image as vm_image
 from rig.images import recipes
-from rig.images.image import Image
 from rig.machines.guests import Machines, guests
-from rig.machines.template import Template
 from rig.planning import matrix
 from rig.recordings.timeline import Timeline
-from tests.vm import caches
 from tests.vm.samples import findings, open_recording
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,11 +73,6 @@ def build_program(name: str, folder: Path) -> Path:
     source = ROOT / "examples" / "kvlog" / f"{name}.c"
     processes.run(["cc", "-static", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name), str(source)], timeout_s=60)
     return folder / name
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
 def call(cache: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -15,11 +15,8 @@ from rig.contract.errors import UsageError
 from rig.contract.orders import Processor
 from rig.front import programs
 from rig.host import processes, wheels
-from rig.images.image import Image
 from rig.machines.guests import guests
-from rig.machines.template import Template
 from tests.unit.docs.test_readme import commands
-from tests.vm import caches
 from tests.vm.programruns import measured_program
 from tests.vm.test_program import ROOT, call, shell
 
@@ -96,11 +93,6 @@ int main(int count, char **words) {
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
-
-
 def test_an_empty_folder_comes_to_verdicts_by_the_page_alone(cache: Path, tmp_path: Path) -> None:
     page = PAGE.read_text()
     files = {name: text for text, name in re.findall(r"^```python\n((?:#![^\n]*\n)?# ([\w.]+)\n.*?)^```", page, _BLOCK)}
@@ -130,7 +122,7 @@ def test_an_empty_folder_comes_to_verdicts_by_the_page_alone(cache: Path, tmp_pa
 def test_one_run_of_two_file_systems_without_controls_says_why_data_is_gone(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "hasty").write_text(_HASTY)
     words = ["--fs", "ext4", "--fs", "xfs", "--arg", "hasty", "--env", "LEVEL=1", "--states", "6", "--no-controls"]
-    words.append("--no-explain")
+    words += ["--no-explain", "--workload", "own"]
     done = call(cache, tmp_path, "rig", "run", "--program", "./hasty", *words, "--run-dir", "run")
     assert 1 == done.returncode, done.stdout + done.stderr
     for filesystem in ("ext4", "xfs"):
@@ -142,7 +134,7 @@ def test_one_run_of_two_file_systems_without_controls_says_why_data_is_gone(cach
     assert re.search(words_of_line, line), line
     assert "starting the program or engine once in a recorder" in done.stderr
     # Of all scenarios the first one by its id is recorded again.
-    again = "recording program-ext4-durable.creation_powercut again, to see that it repeats: 2 of at most 2"
+    again = "recording program-ext4-durable_powercut again, to see that it repeats: 2 of at most 2"
     assert again in done.stderr
     replayed = call(cache, tmp_path, "rig", "replay", *line.partition("#")[0].split()[2:])
     assert 0 == replayed.returncode, replayed.stdout + replayed.stderr

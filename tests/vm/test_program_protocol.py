@@ -23,13 +23,10 @@ from rig.engines import engine_named
 from rig.engines.builds import Library, library_for
 from rig.faults import Logs
 from rig.host import processes
-from rig.images.image import Image
 from rig.machines.guests import Machines, guests
-from rig.machines.template import Template
 from rig.planning import cuts, matrix
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
-from tests.vm import caches
 from tests.vm.samples import open_recording, verdicts
 
 FOLDER = Path(__file__).parent
@@ -41,17 +38,14 @@ GOES_ON, TAKES_BACK, TRUSTS, COPIES, EMPTIES, REPLACES, HALVES, DROPS = range(1,
 def program(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    image: Image,
-    recorder: Template,
-    verifier: Template,
+    cache: Path,
 ) -> Iterator[tuple[Library, Machines]]:
-    """Give the program in a language, and its machines, in a cache of their own."""
+    """Give the program in a language, and its machines."""
     path = FOLDER / "protocol"
     if request.param == "c":
         path = tmp_path_factory.mktemp("c") / "protocol"
         processes.run(["cc", "-static", "-Werror", "-o", str(path), str(FOLDER / "protocol.c")], timeout_s=60)
     with pytest.MonkeyPatch.context() as patch:
-        cache = caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
         patch.setenv("RIG_CACHE", str(cache))
         library = library_for({"program"}, str(path))
         with guests([library]) as source:

@@ -17,13 +17,11 @@ from rig.campaign.replay import replay
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
 from rig.faults import Address
-from rig.images.image import Image
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile
 from rig.store import Run
-from tests.vm import caches
 
 PLAIN, CONTROL = "sqlite-ext4-wal_full_secondcut", "sqlite-ext4-wal_full+eatmydata_secondcut"
 SHORT = WorkloadSpec(transaction_count=16, think_ms=200, rest_ms=6000)
@@ -112,11 +110,6 @@ def test_states_of_a_second_and_a_third_life_are_rebuilt_from_the_stored_lives(
             assert again.agrees
             assert f"{one.state} (content {one.content})" == again.facts["state"]
             assert f"just before log entry {one.entry}, {one.acked} transactions acknowledged" == again.facts["cut"]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    return caches.furnish_cache(tmp_path_factory.mktemp("cache"), image, recorder, verifier)
 
 
 @pytest.mark.parametrize(
