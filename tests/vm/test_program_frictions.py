@@ -96,7 +96,7 @@ int main(int count, char **words) {
 def test_an_empty_folder_comes_to_verdicts_by_the_page_alone(cache: Path, tmp_path: Path) -> None:
     page = PAGE.read_text()
     files = {name: text for text, name in re.findall(r"^```python\n((?:#![^\n]*\n)?# ([\w.]+)\n.*?)^```", page, _BLOCK)}
-    assert {"mydb", "test_mydb.py"} == set(files)
+    assert {"mydb", "test_mydb.py", "groups"} == set(files)
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
