@@ -1,6 +1,7 @@
 """The examples of programs: from a clean clone to a verdict by the commands of their READMEs.
 
-The one in JavaScript takes too long for that; its image and its answers are tested.
+One that is compiled on the host, one that its recipe builds, and one with an image of its own stand for all. Of the one
+in JavaScript the image and the answers are tested.
 """
 
 from __future__ import annotations
@@ -30,9 +31,7 @@ _OWN, _BOTH = ("",), ("", ".creation")
     ("name", "workloads"),
     [
         pytest.param("kvlog", _BOTH, marks=pytest.mark.representative),
-        ("golog", _OWN),
         ("javalog", _OWN),
-        ("pylog", _OWN),
         ("rustlog", _OWN),
     ],
 )

@@ -42,7 +42,7 @@ class Finished:
         return max((one for one in verdicts if one.lost or one.kind.is_damage), key=lambda one: one.lost).state
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Finished:
     made = Finished(cache, tmp_path_factory.mktemp("runs"))
     done = made.rig("run", DELETE_FULL, "--no-controls", "--states", "60")

@@ -51,7 +51,7 @@ else:
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Give a campaign of one setting and its control, with few lives."""
     scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
