@@ -323,7 +323,6 @@ def path_without_qemu(tmp_path: Path) -> Path:
     folder.mkdir()
     for directory in os.get_exec_path():
         for program in Path(directory).iterdir() if os.access(directory, os.R_OK | os.X_OK) else []:
-            # A link to nothing is a program of that name too, as Debian has some.
             if program.name != PROGRAM and not os.path.lexists(folder / program.name):
                 (folder / program.name).symlink_to(program)
     return folder
