@@ -21,7 +21,7 @@ needs_of_run=(
 if grep --quiet amx_tile /proc/cpuinfo 2>/dev/null; then needs_of_run+=("gcc                 gcc"); fi
 # chromium opens the report as a reader would; vagrant (or ruby, where vagrant is not packaged) reads the Vagrantfile; npm
 # fetches the source of releases of SQLite; gcc and the C library's headers build them, some with a bug planted; cpio
-# unpacks our archives; db_bench measures RocksDB for claims; mdb_dump shows an exported database of LMDB; go, rustc and
+# unpacks our archives; db_bench measures RocksDB for claims; mdb_dump shows an exported database of LMDB; rustc and
 # javac build the examples.
 needs_of_test=(
     "${needs_of_run[@]}"
@@ -32,7 +32,6 @@ needs_of_test=(
     "cpio                cpio"
     "db_bench            rocksdb-tools"
     "mdb_dump            lmdb-utils"
-    "go                  golang-go"
     "rustc               rustc"
     "javac               default-jdk-headless"
     "chromium|chromium-browser|google-chrome  chromium"
