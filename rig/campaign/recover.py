@@ -86,9 +86,12 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
 ) -> list[Recovery]:
     """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept.
 
-    A recovery is left out if a replay of its log does not give the disk.
     Also return every later life in which the engine failed after its recovery; there is no recording of it.
+
+    A recovery is left out if a replay of its log does not give the disk. Raise RecordingError if most are: then nothing
+    follows from the others either.
     """
+    void_count = 0
     telling: list[tuple[int, Recovery]] = []
     others: list[tuple[int, Recovery]] = []
     failures: list[Recovery] = []
@@ -101,6 +104,9 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
             kept.save(address, whole, recovered.digest, recovered.trace)
         except RecordingError:
             # What was in flight at the same time may have landed in another order than its log has.
+            void_count += 1
+            if void_count > max(1, len(recoveries) // 2):
+                raise
             continue
         with kept.open(address) as opened:
             recovery = recoverycuts.recovery_of(scenario, opened, recovered.finding, recovered.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -187,7 +188,10 @@ def test_a_void_recovery_is_left_out_and_costs_the_others_nothing(tmp_path: Path
         both = [Recovered(finding, raw, b"", each, ()) for each in ("0" * 64, digest)]
         # Of two recoveries under two names the first is void.
         recoveries = keep_recoveries(scenario, kept, ["e1.f0", text], [state] * 2, both, log, 2)
-    assert [text] == [recovery.state for recovery in recoveries]
+        assert [text] == [recovery.state for recovery in recoveries]
+        most = [replace(each, digest="0" * 64) for each in both]
+        with pytest.raises(RecordingError, match="void"):
+            keep_recoveries(scenario, kept, ["e1.f0", "e2.f0"], [state] * 2, most, log, 2)
     assert [archive(tmp_path)] == list((tmp_path / "recoveries").iterdir())
 
 
