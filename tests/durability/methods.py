@@ -112,7 +112,6 @@ def all_bugs() -> Mapping[str, Callable[[Mapping[str, Library]], Bug]]:
     """Return what makes each bug out of the builds for the guest, by name."""
     known = {
         "truncate-not-synced": ("truncate_full", "3.8.5", WorkloadSpec(10, 300, 6000)),
-        "delete-full-by-design": ("delete_full", "", None),
         "persist-normal-torn": ("persist_normal", "", None),
         "wal-savepoint": ("wal_full.rough", "", None),
     }
