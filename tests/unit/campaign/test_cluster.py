@@ -43,9 +43,12 @@ from tests.unit.recordings.test_recording import FACTS, LOG
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm_dask() -> None:
+def warm_dask(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Start the threads that Dask keeps for the rest of the process."""
-    with dask_cluster(1) as local, cluster.connection(0, local.scheduler_address) as client:
+    import dask
+
+    own = dask.config.set({"temporary-directory": str(tmp_path_factory.mktemp("dask"))})
+    with own, dask_cluster(1) as local, cluster.connection(0, local.scheduler_address) as client:
         assert 3 == client.submit(sum, [1, 2]).result(timeout=LIMIT_S)
 
 
