@@ -55,13 +55,13 @@ test: lint unit representative  ## style, types, all unit tests, and the represe
 test-all: lint unit machines  ## everything (29 min)
 
 representative: programs-of-test $(STAMP) image  ## the tests in machines that make test runs
-	@$(PYTEST) --durations 10 -m representative tests/vm tests/durability
+	@$(PYTEST) --durations 20 -m representative tests/vm tests/durability
 
 rest: programs-of-test $(STAMP) image  ## the tests in machines that only make test-all runs
-	@$(PYTEST) --durations 20 -m 'not representative' tests/vm tests/durability
+	@$(PYTEST) --durations 60 --rig-profile=smoke -m 'not representative' tests/vm tests/durability
 
 machines: programs-of-test $(STAMP) image  ## all tests in machines: those of representative and of rest
-	@$(PYTEST) --durations 20 tests/vm tests/durability
+	@$(PYTEST) --durations 60 --rig-profile=smoke tests/vm tests/durability
 
 lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/ruff check --quiet .

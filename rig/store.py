@@ -108,6 +108,10 @@ class Run:
         """Return the folder of a scenario's recording."""
         return self.folder / "recordings" / scenario.recording_key
 
+    def has_repeated(self) -> bool:
+        """Return whether one of the recordings was made twice, and compared."""
+        return any(archive.was_repeated(folder) for folder in self.folder.glob("recordings/*"))
+
     def recoveries(self, scenario: Scenario) -> Recoveries:
         """Return the recordings of a scenario's recoveries, for a fault that cuts recoveries."""
         disk_mib = filesystem_named(scenario.filesystem).disk_mib_min

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 SLOW_S = 0.5
-_LONG_S, _MODULES_SHOWN = 60, 20
+_LONG_S, _MODULES_SHOWN = 60, 40
 _FILE = Path(__file__).with_suffix(".json")
 _OPTION = "--store-durations"
 _stored: Mapping[str, Mapping[str, float]] = json.loads(_FILE.read_text()) if _FILE.exists() else {}

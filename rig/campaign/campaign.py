@@ -91,10 +91,10 @@ class Campaign:
         """Measure all scenarios that the run lacks. No machine is left running, whatever interrupts us.
 
         Unless the profile says that nothing repeats, the recording of one scenario is made twice: of `first_id` or,
-        without it, of the first scenario.
+        without it, of the first scenario, unless the run has a recording that was made twice.
         """
         again = first_id or min((scenario.id for scenario in scenarios), default="")
-        if self._profile.repeats == "none":
+        if self._profile.repeats == "none" or self._run.has_repeated():
             again = ""
         self._executor.prepare(scenarios)
         ordered = sorted(scenarios, key=lambda scenario: (scenario.recording_key, scenario.id))

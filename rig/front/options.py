@@ -54,7 +54,7 @@ scenarios = partial(click.argument, "scenarios", nargs=-1, metavar="[SCENARIO]..
 # How closely to look, and at what.
 profile = partial(
     click.option, "--profile", default="quick", show_default=True,
-    help="How closely to look: quick, nightly or exhaustive.",
+    help="How closely to look: smoke, quick, nightly or exhaustive.",
 )  # fmt: skip
 states = partial(
     click.option, "--states", type=click.IntRange(min=1),

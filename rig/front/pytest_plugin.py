@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the rig."""
     group = parser.getgroup("rig", "durability under power loss")
-    group.addoption("--rig-profile", default="quick", help="how closely to look: quick, nightly or exhaustive")
+    group.addoption("--rig-profile", default="quick", help="how closely to look: smoke, quick, nightly or exhaustive")
     group.addoption("--rig-device", default=DEFAULT_DEVICE, help=f"the disk: {', '.join(DEVICES)}")
     group.addoption("--rig-seed", default=1, type=int, help="seed of the workload and of sampling")
     group.addoption(

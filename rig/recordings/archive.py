@@ -135,6 +135,15 @@ def save(folder: Path, logs: Sequence[bytes], facts: RecordingFacts, traces: Seq
     return Recording(folder, facts)
 
 
+def was_repeated(folder: Path) -> bool:
+    """Return whether the recording in a folder was made twice, and compared; False for a damaged one."""
+    try:
+        made = load(folder)
+    except RecordingError:
+        return False
+    return made is not None and made.facts.reproduced is not None
+
+
 def load(folder: Path) -> Recording | None:
     """Return the recording in a folder, or None if none was finished there; raise RecordingError if it is damaged."""
     path = folder / _FACTS

@@ -20,6 +20,7 @@ from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
@@ -55,8 +56,8 @@ class Heard:
 
 
 @pytest.fixture(scope="session")
-def machines(recorder: Template, verifier: Template) -> Machines:
-    return Machines(recorder, verifier)
+def machines(recorder: Template, verifier: Template, user_mode: UserMode) -> Machines:
+    return Machines(recorder, verifier, user_mode)
 
 
 def measure(folder: Path, machines: Machines, scenarios: list[Scenario] = SCENARIOS) -> tuple[Run, Heard]:

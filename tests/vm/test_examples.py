@@ -67,7 +67,7 @@ def test_a_script_for_another_interpreter_runs_in_the_image_of_its_recipe_with_t
         with open_recording(recording) as (_, log):
             # The emulated interpreter takes seconds to start.
             states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[3::5]]
-            found = findings(scenario, machines.verifier, log, states)
+            found = findings(scenario, machines.checker, log, states)
     assert scenario.tuning["image"] == recording.facts.settings["image"]
     assert [("prefix", 4), ("prefix", 9)] == [(one.kind, one.recovered) for one in found], found
     without = programs.select(str(NODELOG / "nodelog"), "ext4", (), None)

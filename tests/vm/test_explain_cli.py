@@ -45,12 +45,12 @@ class Finished:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Finished:
     made = Finished(cache, tmp_path_factory.mktemp("runs"))
-    done = made.rig("run", DELETE_FULL, "--no-controls", "--states", "60")
+    done = made.rig("run", DELETE_FULL, "--no-controls", "--profile", "smoke")
     assert done.returncode in {0, 3}, done.stdout + done.stderr
     build_program("kvlog_careless", made.folder)
     done = made.rig(
         "run", "--program", "./kvlog_careless", "--fs", "ext4", "--workload", "own",
-        "--no-controls", "--states", "60",
+        "--no-controls", "--profile", "smoke",
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     return replace(made, printed=done.stdout)

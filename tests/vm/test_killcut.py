@@ -15,6 +15,7 @@ from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
@@ -108,11 +109,11 @@ def test_a_program_that_reads_unsynced_data_back_and_never_syncs_it_is_found_by_
 
 @pytest.mark.representative
 def test_a_database_that_is_killed_and_cut_keeps_what_it_acknowledged_and_one_without_syncs_does_not(
-    recorder: Template, verifier: Template, tmp_path: Path
+    recorder: Template, verifier: Template, user_mode: UserMode, tmp_path: Path
 ) -> None:
     scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
     run = Run.create(tmp_path / "run", {})
-    campaign.Campaign(run, TINY, Machines(recorder, verifier), Silent()).measure(scenarios)
+    campaign.Campaign(run, TINY, Machines(recorder, verifier, user_mode), Silent()).measure(scenarios)
     assert {} == run.failures()
     (plain, control), _ = run.results([PLAIN, CONTROL])
     promise = promise_of(plain.scenario)

@@ -15,6 +15,7 @@ from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
@@ -78,11 +79,11 @@ def test_a_program_that_names_a_file_before_its_bytes_are_durable_is_found_besid
 
 
 def test_a_database_beside_a_neighbour_keeps_its_promise_and_its_control_does_not(
-    recorder: Template, verifier: Template, tmp_path: Path
+    recorder: Template, verifier: Template, user_mode: UserMode, tmp_path: Path
 ) -> None:
     scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
     run = Run.create(tmp_path / "run", {})
-    campaign.Campaign(run, TINY, Machines(recorder, verifier), Silent()).measure(scenarios)
+    campaign.Campaign(run, TINY, Machines(recorder, verifier, user_mode), Silent()).measure(scenarios)
     assert {} == run.failures()
     # In the order of their ids.
     (control, plain), _ = run.results([CONTROL, PLAIN])

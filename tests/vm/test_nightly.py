@@ -38,7 +38,7 @@ while [ $i -lt "$5" ]; do
     read -r ok
 done
 """
-_FEW = ("--states", "60")
+_FEW = ("--profile", "smoke")
 _LIMIT_S = 900
 
 
@@ -61,7 +61,7 @@ def night(repository: Path, cache: Path, number: int, *, seed: int = 1, update: 
     (job,) = ten_lines(ROOT / "docs" / "how-to" / "ci.md")["jobs"].values()
     inputs = dict(job["steps"][-1]["with"])
     assert ["actions/checkout@v4"] == [step["uses"] for step in job["steps"][:-1]]
-    inputs |= {"profile": "quick", "results": f"night-{number}", "update-baseline": str(update).lower()}
+    inputs |= {"profile": "smoke", "results": f"night-{number}", "update-baseline": str(update).lower()}
     inputs["run"] += f" --workload own --no-explain --seed {seed}"
     inputs["history"] = "history"
     return run_action(inputs, repository, RIG_CACHE=str(cache))

@@ -127,8 +127,8 @@ def test_a_program_that_never_opens_again_when_it_is_cut_while_it_is_made_is_fou
         "def test_creation(durability_of):\n"
         '    durability_of("./made", filesystem="ext4", workload="creation", promise="atomic").check()\n'
     )
-    words = ("pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "--rig-no-explain", "test_made.py")
-    done = call(cache, tmp_path, *words)
+    words = ("-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "--rig-profile=smoke", "--rig-no-explain")
+    done = call(cache, tmp_path, "pytest", *words, "test_made.py")
     assert code == done.returncode, done.stdout + done.stderr
     assert ("this is no database" in done.stdout) is bool(code)
 
@@ -138,7 +138,8 @@ def test_the_careless_example_fails_a_test_of_five_lines_with_states_to_replay(c
     (tmp_path / "test_kvlog.py").write_text(
         'def test_power_cut(durability_of):\n    durability_of("./kvlog_careless", filesystem="ext4").check()\n'
     )
-    done = call(cache, tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "test_kvlog.py")
+    words = ("-q", "-p", "no:cacheprovider", "--rig-run-dir=run", "--rig-profile=smoke")
+    done = call(cache, tmp_path, "pytest", *words, "test_kvlog.py")
     assert 1 == done.returncode, done.stdout + done.stderr
     assert "broken, expected kept" in done.stdout, done.stdout
     assert "the value does not have the checksum of its entry" in done.stdout
@@ -184,7 +185,7 @@ def test_a_recovery_that_goes_wrong_costs_its_own_state_and_leaves_nothing_behin
     scenario = scenario_of(library, 1)
     with open_recording(record(scenario, machines.recorder, tmp_path)) as (_, log):
         states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks]
-        found = findings(scenario, machines.verifier, log, states)
+        found = findings(scenario, machines.checker, log, states)
     told = [(one.kind, one.recovered, one.detail) for one in found]
     expected = [
         ("died", None, "it died by SIGSEGV"),
@@ -240,7 +241,7 @@ def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_sec
             machines = source.of(scenario)
             with open_recording(record(scenario, machines.recorder, tmp_path / name)) as (_, log):
                 states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[2::3]]
-                found = findings(scenario, machines.verifier, log, states)
+                found = findings(scenario, machines.checker, log, states)
             assert ["prefix"] * 3 == [one.kind for one in found], found
             recovered[name] = [one.recovered for one in found]
     assert [3, 6, 9] == recovered["always"]

@@ -19,6 +19,7 @@ from rig.contract.scenario import WorkloadSpec
 from rig.faults import Address
 from rig.machines.guests import Machines
 from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile
 from rig.store import Run
@@ -52,13 +53,15 @@ else:
 
 
 @pytest.fixture(scope="session")
-def measured(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def measured(
+    recorder: Template, verifier: Template, user_mode: UserMode, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
     """Give a campaign of one setting and its control, with few lives."""
     scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
     run = Run.create(tmp_path_factory.mktemp("secondcut") / "run", {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recoverycuts, "_FIRSTS_MIN", 3)
-        campaign.Campaign(run, TINY, Machines(recorder, verifier), Silent()).measure(scenarios)
+        campaign.Campaign(run, TINY, Machines(recorder, verifier, user_mode), Silent()).measure(scenarios)
     assert {} == run.failures()
     return run
 
@@ -97,9 +100,9 @@ def test_a_control_without_syncs_in_its_later_lives_alone_loses_what_these_ackno
 
 @pytest.mark.representative
 def test_states_of_a_second_and_a_third_life_are_rebuilt_from_the_stored_lives(
-    measured: Run, recorder: Template, verifier: Template
+    measured: Run, recorder: Template, verifier: Template, user_mode: UserMode
 ) -> None:
-    machines = Machines(recorder, verifier)
+    machines = Machines(recorder, verifier, user_mode)
     for name in (PLAIN, CONTROL):
         verdicts, _ = measured.verdicts(name)
         # The last state of each depth. A third life without syncs may have written nothing that can be lost.
@@ -124,7 +127,7 @@ def test_a_program_that_forgets_to_sync_after_a_recovery_breaks_only_in_its_seco
     done = subprocess.run(
         [
             Path(sys.executable).with_name("rig"), "run", "--program", "./program", "--fs", "ext4",
-            "--fault", "secondcut", "--states", "40", *options,
+            "--fault", "secondcut", "--profile", "smoke", *options,
         ],
         cwd=tmp_path, env={**os.environ, "RIG_CACHE": str(cache), "COLUMNS": "140"},
         capture_output=True, text=True, check=False, timeout=_LIMIT_S,

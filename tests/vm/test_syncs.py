@@ -21,8 +21,9 @@ def test_more_syncs_than_documented_and_none_documented_are_green_and_told_and_f
     engines.write(tmp_path, "lax", syncs=_DOCUMENTED)
     scenarios = [f"{name}-ext4-always_powercut" for name in ("bare", "keen", "lax")]
     said = subprocess.run(
-        [RIG, "run", *scenarios, "--run-dir", tmp_path / "run"], cwd=tmp_path, capture_output=True, text=True,
-        check=False, timeout=_LIMIT_S, env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(tmp_path)},
+        [RIG, "run", *scenarios, "--profile", "smoke", "--run-dir", tmp_path / "run"], cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=_LIMIT_S,
+        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert 3 == said.returncode, said.stdout + said.stderr
     lines = said.stdout.splitlines()

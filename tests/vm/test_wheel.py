@@ -121,7 +121,7 @@ def test_a_stranger_installs_the_wheel_measures_tests_their_project_and_removes_
 
 
 def measures(stranger: Stranger) -> None:
-    said = stranger.rig("run", SCENARIO)
+    said = stranger.rig("run", SCENARIO, "--profile", "smoke")
     assert "Every promise was kept: " in said
     (folder,) = (stranger.project / "runs").iterdir()
     assert f"report: runs/{folder.name}/report.html" in said.splitlines()
@@ -137,7 +137,7 @@ def guards_a_project(stranger: Stranger) -> None:
     """Run the README's test file with the command below it."""
     (example,) = _EXAMPLE.findall((wheels.ROOT / "README.md").read_text())
     (stranger.project / "test_durability.py").write_text(example)
-    words = ["-p", "no:cacheprovider", "-k", "wal_normal_powercut", "-rA"]
+    words = ["-p", "no:cacheprovider", "-k", "wal_normal_powercut", "-rA", "--rig-profile=smoke"]
     said = stranger.python("-B", "-m", "pytest", *words)
     assert "1 passed" in said
     assert "sqlite-ext4-wal_normal_powercut" in said
@@ -149,7 +149,7 @@ def brings_an_engine(stranger: Stranger, wheel: Path) -> None:
     stranger.pip("install", "--no-deps", "--no-index", wheel)
     ids = stranger.rig("plan", "appendlog-*").splitlines()
     assert {"appendlog-ext4-always_torn", "appendlog-ext4-never_processkill"} < set(ids)
-    said = stranger.rig("run", "appendlog-ext4-*_powercut")
+    said = stranger.rig("run", "appendlog-ext4-*_powercut", "--profile", "smoke")
     assert re.search(r"^ always .* loses nothing +kept", said, re.MULTILINE)
     assert "control never (powercut) fired" in said
     assert "control always+eatmydata (powercut) fired" in said

@@ -177,7 +177,8 @@ def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:
     # Together the two have the tests in machines that `make test-all` has.
     assert re.search(r"^test: lint unit representative\b", makefile, re.MULTILINE)
     assert re.search(r"^test-all: lint unit machines\b", makefile, re.MULTILINE)
-    assert ["-m representative", "-m 'not representative'", ""] == [
+    smoke = "--rig-profile=smoke"
+    assert ["-m representative", f"{smoke} -m 'not representative'", smoke] == [
         words.strip()
         for words in re.findall(r"PYTEST\) --durations \d+ (.*)tests/vm tests/durability$", makefile, re.MULTILINE)
     ]

@@ -85,7 +85,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--rig-profile", "slow"], "unknown profile 'slow'; there are: quick, nightly, exhaustive"),
+        (["--rig-profile", "slow"], "unknown profile 'slow'; there are: smoke, quick, nightly, exhaustive"),
         (["--rig-device", "tape"], "unknown device 'tape'; there are: none, hdd7200, hdd5400, ssd-sata"),
         (["--rig-scenarios", "sqlite-zfs-wal_full_torn"], "unknown file system 'zfs'"),
         (["--rig-scenarios", "sqlite-ext4-wal_full_rain"], "unknown fault 'rain'"),

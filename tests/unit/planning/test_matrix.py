@@ -184,7 +184,7 @@ def test_select_keeps_the_order_of_ids_and_names_no_scenario_twice() -> None:
 
 
 def test_an_unknown_profile_names_the_choices() -> None:
-    with pytest.raises(UsageError, match="unknown profile 'fast'; there are: quick, nightly, exhaustive"):
+    with pytest.raises(UsageError, match="unknown profile 'fast'; there are: smoke, quick, nightly, exhaustive"):
         matrix.profile("fast")
     with pytest.raises(UsageError, match="unknown device 'tape'; there are: none, hdd7200, hdd5400, ssd-sata"):
         device_named("tape")
@@ -192,9 +192,9 @@ def test_an_unknown_profile_names_the_choices() -> None:
 
 
 def test_profiles_look_closer_from_one_to_the_next() -> None:
-    quick, nightly, exhaustive = (matrix.PROFILES[name] for name in ("quick", "nightly", "exhaustive"))
-    assert quick.states_max < nightly.states_max < exhaustive.states_max
-    assert quick.instants < nightly.instants < exhaustive.instants
+    smoke, quick, nightly, exhaustive = matrix.PROFILES.values()
+    assert smoke.states_max < quick.states_max < nightly.states_max < exhaustive.states_max
+    assert smoke.instants < quick.instants < nightly.instants < exhaustive.instants
     assert all(profile.exposure_min <= profile.states_max for profile in matrix.PROFILES.values())
 
 
