@@ -69,14 +69,15 @@ class Yard:
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Start a worker with one thread; it dies for good if it is killed."""
-        words = ("--nthreads", "1", "--no-nanny", "--memory-limit", "0", "--local-directory", str(self._folder))
+        words = ("--nthreads", "1", "--no-nanny", "--memory-limit", "0")
         return self._start("worker", "--scheduler-file", str(self._file), "--host", "127.0.0.1", *words)
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
+            own = {"RIG_CACHE": str(self._folder / "cache"), "DASK_TEMPORARY_DIRECTORY": str(self._folder)}
             process = subprocess.Popen(
                 [_DASK, *words, "--no-dashboard"],
-                env={**os.environ, "RIG_CACHE": str(self._folder / "cache")},
+                env=os.environ | own,
                 cwd=self._folder,
                 stdout=log,
                 stderr=log,

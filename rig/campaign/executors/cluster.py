@@ -275,6 +275,7 @@ def connection(worker_count: int, address: str) -> Iterator[Client]:
     Raise UsageError if no scheduler answers, HostError if Dask is not installed.
     """
     try:
+        import dask
         from distributed import Client, LocalCluster
         from distributed.comm.addressing import get_address_host_port
     except ImportError:
@@ -288,8 +289,9 @@ def connection(worker_count: int, address: str) -> Iterator[Client]:
             except (OSError, ValueError) as error:
                 raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
         else:
-            # Dask would leave a folder in /tmp.
+            # Dask would leave a folder in /tmp: workers and scheduler.
             scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=require_cache(), prefix="workers."))
+            stack.enter_context(dask.config.set({"temporary-directory": scratch}))
             # Ctrl-C must reach only us. What Dask starts inherits this.
             handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
@@ -299,7 +301,6 @@ def connection(worker_count: int, address: str) -> Iterator[Client]:
                     # The memory of guests is limited already (`rig.sandbox`).
                     memory_limit=0,
                     dashboard_address="127.0.0.1:0",
-                    local_directory=scratch,
                 )
             finally:
                 signal.signal(signal.SIGINT, handler)
