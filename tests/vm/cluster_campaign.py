@@ -2,7 +2,7 @@
 
 `python -m tests.vm.cluster_campaign` measures 60 scenarios four times: in threads and on two workers without trouble,
 which gives the overhead; then on three workers in trouble, and in threads from the same recordings, whose verdicts must
-be equal, row for row. `--scenarios N` measures fewer, `--states N` cuts each more or less often.
+be equal, row for row. `--scenarios N` measures fewer, `--profile NAME` looks closer.
 """
 
 from __future__ import annotations
@@ -226,27 +226,27 @@ def lost_words(heard: Heard) -> set[str]:
 
 @click.command()
 @click.option("--scenarios", "count", default=60, show_default=True)
-@click.option("--states", default=160, show_default=True)
+@click.option("--profile", "name", default="smoke", show_default=True)
 @click.option("--pause-s", default=60, show_default=True)
-def main(count: int, states: int, pause_s: int) -> None:
+def main(count: int, name: str, pause_s: int) -> None:
     """Measure, compare, and print the overhead."""
-    profile = matrix.profile("quick", states)
+    profile = matrix.profile(name)
     chosen = matrix.configure(matrix.select(["sqlite-ext4-*"])[:count], profile)
     seconds = {}
     with guests(says=click.echo) as source, tempfile.TemporaryDirectory(prefix="rig-cluster.") as scratch:
         for scenario in chosen:
             source.of(scenario)
-        for name, workers in (("threads", 0), ("workers", 2)):
+        for place, workers in (("threads", 0), ("workers", 2)):
             begin_s, used_s = time.monotonic(), time.process_time()
             with connection(workers, "") if workers else ExitStack() as client:
                 of_cluster = client if workers else None
-                run = measure(Path(scratch, name), source, profile, chosen, Heard(), client=of_cluster)
-            seconds[name] = time.monotonic() - begin_s
+                run = measure(Path(scratch, place), source, profile, chosen, Heard(), client=of_cluster)
+            seconds[place] = time.monotonic() - begin_s
             state_count = sum(counts.total() for counts in rows(run, chosen).values())
             used_s = time.process_time() - used_s
             stored = sum(path.stat().st_size for path in run.folder.glob("scenarios/*/verdicts.jsonl"))
-            click.echo(f"{name}: {len(chosen)} scenarios, {state_count} verdicts, {seconds[name]:.1f} s")
-            click.echo(f"{name}: {used_s:.1f} s of processor time in this process, {stored} bytes of verdicts")
+            click.echo(f"{place}: {len(chosen)} scenarios, {state_count} verdicts, {seconds[place]:.1f} s")
+            click.echo(f"{place}: {used_s:.1f} s of processor time in this process, {stored} bytes of verdicts")
             assert {} == run.failures(), run.failures()
         click.echo(f"overhead: {100 * (seconds['workers'] / seconds['threads'] - 1):.1f} %")
         run, heard, trouble = measure_in_trouble(Path(scratch, "trouble"), source, profile, chosen, pause_s)

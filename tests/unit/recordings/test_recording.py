@@ -23,6 +23,7 @@ from rig.faults.log.account import Account
 from rig.filesystems.ext import DISK_MIB
 from rig.recordings import archive, soundness
 from rig.recordings.archive import RECORDING_BYTES, Recording, load
+from rig.store import Run
 from tests.unit.faults.log.test_log import FLUSH, FUA, MARK, Entry, encode
 
 SCENARIO = Scenario(
@@ -191,6 +192,20 @@ def test_facts_with_a_size_that_no_disk_has_name_the_file(folder: Path, disk_mib
     (folder / "facts.json").write_text(json.dumps(asdict(FACTS) | {"disk_mib": disk_mib}))
     with pytest.raises(RecordingError, match=r"facts\.json is damaged: .*disk"):
         load(folder)
+
+
+def test_a_run_knows_whether_one_of_its_recordings_was_made_twice(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"profile": "quick"})
+    assert not run.has_repeated()
+    stored = run.folder / "recordings" / "once"
+    stored.mkdir(parents=True)
+    archive.save(stored, [LOG], FACTS)
+    assert not run.has_repeated()
+    for reproduced in (True, False):
+        (stored / "facts.json").write_text(json.dumps(asdict(replace(FACTS, reproduced=reproduced))))
+        assert run.has_repeated()
+    (stored / "facts.json").write_text("{")
+    assert not run.has_repeated(), "a damaged recording is made again"
 
 
 def test_a_folder_without_facts_holds_no_recording(tmp_path: Path) -> None:
