@@ -106,8 +106,8 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile(
-            "smoke", 20, states_max=60, instants=20, exposure_min=20, repeats="none", is_whole=False,
-            side_transaction_count=20, side_states_max=60, kill_transaction_count=24, audit_count=2,
+            "smoke", 40, states_max=60, instants=20, exposure_min=20, repeats="none", is_whole=False,
+            side_states_max=60, kill_transaction_count=24, audit_count=2,
         ),
         Profile("quick", 40, states_max=160, instants=60, exposure_min=60, repeats="first", is_whole=False),
         Profile(
