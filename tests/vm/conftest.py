@@ -77,6 +77,28 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
+# Gives the own copy of a folder with a name; the first who asks for it has it filled.
+MadeOnce = Callable[[str, Callable[[Path], None]], Path]
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Make a folder once for all workers, and give each of them a copy."""
+    own, shared = tmp_path_factory.getbasetemp(), shared_folder(tmp_path_factory) / "made-once"
+
+    def copy(name: str, fill: Callable[[Path], None]) -> Path:
+        with host_cache.lock(shared / name):
+            if not (shared / name).exists():
+                unfinished = shared / f"unfinished-{name}"
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                fill(unfinished)
+                unfinished.rename(shared / name)
+        return Path(shutil.copytree(shared / name, own / name))
+
+    return copy
+
+
 @pytest.fixture(scope="session", params=["emulated", "user-mode"])
 def checker(request: pytest.FixtureRequest) -> Template | UserMode:
     """What crash states are checked in, once of each kind."""

@@ -24,6 +24,7 @@ from rig.machines.usermode import UserMode
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
+from tests.vm.conftest import MadeOnce
 from tests.vm.samples import SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,13 +78,16 @@ def rows(run: Run) -> dict[str, Counter[str]]:
 
 
 @pytest.fixture(scope="session")
-def whole(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def whole(machines: Machines, made_once: MadeOnce) -> Run:
     """Return a run that was not interrupted."""
-    run, heard = measure(tmp_path_factory.mktemp("whole") / "run", machines)
-    assert {} == run.failures()
-    assert [] == [line for line in heard.said if not line.startswith("recording ")]
-    assert heard.planned_count == heard.judged_count > 0
-    return run
+
+    def fill(folder: Path) -> None:
+        run, heard = measure(folder / "run", machines)
+        assert {} == run.failures()
+        assert [] == [line for line in heard.said if not line.startswith("recording ")]
+        assert heard.planned_count == heard.judged_count > 0
+
+    return Run.open(made_once("whole", fill) / "run")
 
 
 def copy_of(run: Run, folder: Path) -> Run:

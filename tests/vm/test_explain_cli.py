@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from rig.store import Run
+from tests.vm.conftest import MadeOnce
 from tests.vm.test_program import build_program
 
 DELETE_FULL = "sqlite-ext4-delete_full_powercut"
@@ -43,17 +44,19 @@ class Finished:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Finished:
-    made = Finished(cache, tmp_path_factory.mktemp("runs"))
-    done = made.rig("run", DELETE_FULL, "--no-controls", "--profile", "smoke")
-    assert done.returncode in {0, 3}, done.stdout + done.stderr
-    build_program("kvlog_careless", made.folder)
-    done = made.rig(
-        "run", "--program", "./kvlog_careless", "--fs", "ext4", "--workload", "own",
-        "--no-controls", "--profile", "smoke",
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    return replace(made, printed=done.stdout)
+def finished(made_once: MadeOnce, cache: Path) -> Finished:
+    def fill(folder: Path) -> None:
+        made = Finished(cache, folder)
+        done = made.rig("run", DELETE_FULL, "--no-controls", "--profile", "smoke")
+        assert done.returncode in {0, 3}, done.stdout + done.stderr
+        build_program("kvlog_careless", folder)
+        words = ("--fs", "ext4", "--workload", "own", "--no-controls", "--profile", "smoke")
+        done = made.rig("run", "--program", "./kvlog_careless", *words)
+        assert done.returncode == 1, done.stdout + done.stderr
+        (folder / "printed").write_text(done.stdout)
+
+    folder = made_once("finished", fill)
+    return Finished(cache, folder, (folder / "printed").read_text())
 
 
 def test_a_run_that_breaks_a_promise_explains_its_worst_state_in_terminal_and_report(finished: Finished) -> None:

@@ -23,6 +23,7 @@ from rig.machines.usermode import UserMode
 from rig.planning import matrix, recoverycuts
 from rig.planning.matrix import Profile
 from rig.store import Run
+from tests.vm.conftest import MadeOnce
 
 PLAIN, CONTROL = "sqlite-ext4-wal_full_secondcut", "sqlite-ext4-wal_full+eatmydata_secondcut"
 SHORT = WorkloadSpec(transaction_count=16, think_ms=200, rest_ms=6000)
@@ -53,17 +54,18 @@ else:
 
 
 @pytest.fixture(scope="session")
-def measured(
-    recorder: Template, verifier: Template, user_mode: UserMode, tmp_path_factory: pytest.TempPathFactory
-) -> Run:
+def measured(recorder: Template, verifier: Template, user_mode: UserMode, made_once: MadeOnce) -> Run:
     """Give a campaign of one setting and its control, with few lives."""
-    scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
-    run = Run.create(tmp_path_factory.mktemp("secondcut") / "run", {})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recoverycuts, "_FIRSTS_MIN", 3)
-        campaign.Campaign(run, TINY, Machines(recorder, verifier, user_mode), Silent()).measure(scenarios)
-    assert {} == run.failures()
-    return run
+
+    def measure(folder: Path) -> None:
+        scenarios = [replace(one, workload=SHORT) for one in matrix.select([PLAIN, CONTROL])]
+        run = Run.create(folder / "run", {})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recoverycuts, "_FIRSTS_MIN", 3)
+            campaign.Campaign(run, TINY, Machines(recorder, verifier, user_mode), Silent()).measure(scenarios)
+        assert {} == run.failures()
+
+    return Run.open(made_once("secondcut", measure) / "run")
 
 
 @pytest.mark.representative

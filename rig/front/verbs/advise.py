@@ -210,7 +210,8 @@ def _options(assessment: Assessment, exposure_min: int) -> tuple[str, ...]:
     showings = {showing.fault: showing for showing in assessment.candidate.showings}
     pieces = [piece for showing in showings.values() if (piece := showing.piece)]
     names = list(PROFILES)
-    used = max((names.index(piece.profile) for piece in pieces if piece.profile in PROFILES), default=0)
+    ranks = [names.index(piece.profile) for piece in pieces if piece.profile in PROFILES]
+    used = max(ranks, default=names.index("quick"))
     is_missing = all(
         showings[reason.fault].piece is None or "was not run" in reason.text for reason in assessment.reasons
     )
