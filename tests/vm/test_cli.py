@@ -23,6 +23,7 @@ from rig.images.image import Image
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
 from rig.store import Run
+from tests.vm.conftest import MadeOnce
 
 RIG = Path(sys.executable).with_name("rig")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
@@ -38,19 +39,24 @@ _MIDDLE_LIMIT_S = 120
 def rig(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "140"}
     return subprocess.run(
-        [RIG, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+        [str(RIG), *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
 
 
 Ran = tuple[Path, subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def ran(recorder: Template, verifier: Template, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+@pytest.fixture(scope="session")
+def ran(recorder: Template, verifier: Template, made_once: MadeOnce) -> Ran:
     assert recorder.folder.exists()
     assert verifier.folder.exists()
-    folder = tmp_path_factory.mktemp("a run") / "run"
-    return folder, rig("run", SCENARIO, "--run-dir", folder, cwd=folder.parent)
+
+    def fill(folder: Path) -> None:
+        done = rig("run", SCENARIO, "--run-dir", "run", cwd=folder)
+        (folder / "done.json").write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
+
+    folder = made_once("a run", fill)
+    return folder / "run", subprocess.CompletedProcess(*json.loads((folder / "done.json").read_text()))
 
 
 def facts(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
@@ -109,7 +115,7 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
 ) -> None:
     folder, result = ran
     before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-    again = rig("run", SCENARIO, "--run-dir", folder, cwd=folder.parent)
+    again = rig("run", SCENARIO, "--run-dir", folder.name, cwd=folder.parent)
     assert (result.returncode, result.stdout) == (again.returncode, again.stdout)
     assert before == {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -121,7 +127,7 @@ def test_report_rewrites_the_same_bytes(ran: Ran) -> None:
     before = {name: (folder / name).read_bytes() for name in names}
     for name in names:
         (folder / name).unlink()
-    again = rig("report", "--run-dir", folder, cwd=folder.parent)
+    again = rig("report", "--run-dir", folder.name, cwd=folder.parent)
     assert (result.returncode, result.stdout) == (again.returncode, again.stdout)
     assert before == {name: (folder / name).read_bytes() for name in names}
 
@@ -132,7 +138,7 @@ def test_advice_rests_on_the_run_and_is_refused_beyond_it(
 ) -> None:
     """A real run of one strict setting with its controls: that setting is advised, and what is faster is named."""
     folder, _ = ran
-    asked = ("advise", "--run-dir", folder, "--fault", "powercut", "--max-lost", "0")
+    asked = ("advise", "--run-dir", folder.name, "--fault", "powercut", "--max-lost", "0")
     result = rig(*asked, "--format", "json", cwd=folder.parent)
     assert 0 == result.returncode, result.stdout + result.stderr
     told = json.loads(result.stdout)
@@ -162,7 +168,7 @@ def test_replay_of_a_lost_suffix_shows_the_stored_verdict(
     folder, _ = ran
     lost = [one for one in verdicts(folder, LOSSY) if one.kind is VerdictKind.LOST_SUFFIX]
     wanted = max(lost, key=lambda one: (one.lost, one.acked))
-    result = rig("replay", LOSSY, wanted.state, "--run-dir", folder, cwd=folder.parent)
+    result = rig("replay", LOSSY, wanted.state, "--run-dir", folder.name, cwd=folder.parent)
     assert 0 == result.returncode, result.stderr
     shown = facts(result)
     assert ("lost-suffix", "lost-suffix") == (shown["verdict"], shown["stored"])
@@ -210,7 +216,7 @@ def test_replay_of_a_verdict_that_does_not_reproduce_is_not_green(ran: Ran, tmp_
 @pytest.mark.parametrize("state", ["nonsense", "e999999.f0", "e1.f9999"])
 def test_replay_of_what_is_no_state_is_a_usage_error_that_names_it(state: str, ran: Ran) -> None:
     folder, _ = ran
-    result = rig("replay", SCENARIO, state, "--run-dir", folder, cwd=folder.parent)
+    result = rig("replay", SCENARIO, state, "--run-dir", folder.name, cwd=folder.parent)
     assert (2, "") == (result.returncode, result.stdout)
     assert f"{state!r} is not a crash state of {SCENARIO}: " in result.stderr
     assert "Traceback" not in result.stderr
@@ -220,7 +226,7 @@ def test_replay_of_a_scenario_that_the_run_lacks_names_those_it_has(
     ran: Ran,
 ) -> None:
     folder, _ = ran
-    result = rig("replay", "sqlite-ext4-wal_normal_torn", "e1.f0", "--run-dir", folder, cwd=folder.parent)
+    result = rig("replay", "sqlite-ext4-wal_normal_torn", "e1.f0", "--run-dir", folder.name, cwd=folder.parent)
     assert 3 == result.returncode
     assert f"has no scenario 'sqlite-ext4-wal_normal_torn'; it has: {', '.join(sorted(SCENARIOS))}" in result.stderr
 
@@ -229,7 +235,7 @@ def test_a_run_directory_of_another_run_is_refused_and_the_difference_named(
     ran: Ran,
 ) -> None:
     folder, _ = ran
-    result = rig("run", SCENARIO, "--seed", "2", "--run-dir", folder, cwd=folder.parent)
+    result = rig("run", SCENARIO, "--seed", "2", "--run-dir", folder.name, cwd=folder.parent)
     assert (3, "") == (result.returncode, result.stdout)
     assert "holds another run (it differs in orders); name another folder" in result.stderr
 
