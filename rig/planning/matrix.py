@@ -107,7 +107,7 @@ PROFILES = {
     for profile in (
         Profile(
             "smoke", 40, states_max=60, instants=20, exposure_min=20, repeats="none", is_whole=False,
-            side_states_max=60, kill_transaction_count=24, audit_count=2,
+            side_states_max=40, kill_transaction_count=24, audit_count=2,
         ),
         Profile("quick", 40, states_max=160, instants=60, exposure_min=60, repeats="first", is_whole=False),
         Profile(

@@ -54,7 +54,8 @@ _LIFE = "life-"
 
 def first_count(profile: Profile) -> int:
     """Return how many first cuts of a scenario have their recovery recorded and cut."""
-    return min(max(_FIRSTS_MIN, profile.side_states_max // 20), _FIRSTS_MAX)
+    few = min(_FIRSTS_MIN, profile.side_states_max // 10)
+    return min(max(few, profile.side_states_max // 20), _FIRSTS_MAX)
 
 
 def states_max(profile: Profile, recovery: Recovery) -> int:

@@ -32,7 +32,7 @@ from rig.store import Run
 WORKLOAD = WorkloadSpec(transaction_count=40)
 # Little think time, so that an outage ends before the file system's journal aborts.
 BRIEF = WorkloadSpec(12, think_ms=20, rest_ms=6000)
-TINY = Profile("tiny", WORKLOAD.transaction_count, 60, 20, exposure_min=5, repeats="none", side_states_max=160)
+TINY = Profile("tiny", WORKLOAD.transaction_count, 40, 10, exposure_min=5, repeats="none", side_states_max=60)
 
 
 FEW = replace(TINY, states_max=12, instants=6, side_states_max=12)

@@ -94,7 +94,7 @@ def test_without_an_index_the_recoveries_were_not_all_recorded(log: WriteLog, tm
 
 
 def test_every_profile_cuts_a_handful_of_recoveries_and_the_exhaustive_one_many() -> None:
-    counts = [recoverycuts.first_count(PROFILES[name]) for name in ("quick", "nightly", "exhaustive")]
-    assert [8, 8, 50] == counts
+    counts = [recoverycuts.first_count(profile) for profile in PROFILES.values()]
+    assert [4, 8, 8, 50] == counts
     second, third = Recovery("e1.f0", ()), Recovery("e1.f0~e2.f0", ())
     assert [20, 10] == [recoverycuts.states_max(PROFILE, one) for one in (second, third)]
