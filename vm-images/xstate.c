@@ -101,7 +101,7 @@ static int leaves_state(long request) {
 }
 
 static long carry_out(long request, long process, void *address, void *data) {
-    struct known *one = &known[process % KNOWN_COUNT];
+    struct known *one = &known[(unsigned long)process % KNOWN_COUNT];
     int is_state = address == (void *)EXTENDED_STATE && (request == SET_REGISTERS || request == GET_REGISTERS);
     int sets = is_state && request == SET_REGISTERS;
     if (sets && is_known(one, process, data)) {

@@ -61,7 +61,7 @@ def user_mode(image: Image) -> Iterator[UserMode]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory, image: Image, recorder: Template, verifier: Template) -> Path:
-    """A cache for users' programs and their images, whose templates would push out those of the user's own cache."""
+    """A cache for users' programs and their images, whose templates would push others out of the user's own cache."""
     folder = shared_folder(tmp_path_factory) / "cache"
     with host_cache.lock(folder):
         if not folder.exists():

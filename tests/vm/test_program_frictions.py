@@ -22,7 +22,7 @@ from tests.vm.test_program import ROOT, call, shell
 
 _BLOCK = re.MULTILINE | re.DOTALL
 PAGE = ROOT / "docs" / "how-to" / "your-own-program.md"
-# It acknowledges before it syncs if it is told to be hasty, and says why it finds less than it had.
+# With the word `hasty` it acknowledges before it syncs. Its recovery says why it finds less than was there.
 _HASTY = """#!/usr/bin/python3
 import os, sys
 if sys.argv[1] == "run":
@@ -144,7 +144,7 @@ def test_one_run_of_two_file_systems_without_controls_says_why_data_is_gone(cach
 
 
 class Sayings(Silent):
-    """Progress that keeps what is said."""
+    """Progress that keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
