@@ -7,9 +7,7 @@ no file.
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import select
 import socket
 import subprocess
@@ -24,6 +22,7 @@ from typing import Any, BinaryIO
 from rig.contract.errors import EngineError, VmError
 from rig.machines.limit import Limit, descendants
 from rig.machines.memoryfile import copy_into
+from rig.machines.pinning import processor
 from rig.sandbox.sandbox import Sandbox
 
 _KILL_LIMIT_S = 10
@@ -33,7 +32,6 @@ _EXIT_CODE_LIMIT_S = 1
 # Enough to include the reason for a panic, which is printed above its trace.
 _CONSOLE_SHOWN_CHARS = 2000
 _CONSOLE_LOOK_S = 0.02
-_turns = itertools.count()
 
 
 class Machine:
@@ -182,7 +180,8 @@ def start(
         channel, channel_end = map(stack.enter_context, socket.socketpair())
         control, control_end = map(stack.enter_context, socket.socketpair())
         ends = (channel_end.fileno(), control_end.fileno())
-        sandbox = replace(sandbox, kept=(*sandbox.kept, *ends), cpu=_next_cpu() if one_cpu else None)
+        cpu = stack.enter_context(processor()) if one_cpu else None
+        sandbox = replace(sandbox, kept=(*sandbox.kept, *ends), cpu=cpu)
         sandbox.open_to_nobody()
         process = _gate.launch(sandbox.command(command(*ends)), sandbox.descriptors)
         channel_end.close()
@@ -209,11 +208,6 @@ def _has_ended(process: subprocess.Popen[bytes], limit: Limit) -> bool:
                 return False
         else:
             return True
-
-
-def _next_cpu() -> int:
-    cpus = sorted(os.sched_getaffinity(0))
-    return cpus[(os.getpid() + next(_turns)) % len(cpus)]
 
 
 def stop_all() -> None:

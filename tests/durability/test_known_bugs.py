@@ -22,6 +22,7 @@ from rig.planning.matrix import Profile
 
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
 if TYPE_CHECKING:
+    from rig.analysis.explain.explanation import Explanation
     from rig.analysis.judging.outcome import Row
     from rig.engines.builds import Library
     from rig.machines.guests import Machines
@@ -31,6 +32,7 @@ Say = Callable[[str, object], None]
 # The cut must be possible before jbd2's commit, and the last transaction must get its 5 seconds.
 _WORKLOAD = WorkloadSpec(transaction_count=10, think_ms=300, rest_ms=6000)
 _LOOK = Profile("known-bug", _WORKLOAD.transaction_count, 60, 20, exposure_min=20, repeats="none")
+_EXPLAIN_S = 60
 
 _RACE = Path(__file__).with_name("wal_reset.py")
 _TRIAL_S = 6
@@ -74,6 +76,10 @@ def test_known_bug_of_truncate_loses_the_last_transaction_in_3_8_5_and_nothing_i
     worst = bad.judgement.broken_by[0]
     again = replay(Run.open(tmp_path / "3.8.5"), worst.scenario, worst.state, machines_with_builds)
     assert (True, worst.kind) == (again.agrees, again.facts["verdict"])
+    explanation = _explained(bad, tmp_path / "3.8.5", machines_with_builds)
+    first = explanation.blames[0]
+    assert ("journal", "truncate", "test.db-journal") == (first.missing, first.call.name, first.call.path)
+    assert explanation.is_proven
     good, text = measure("3.8.9")
     assert 0 == good.outcome.losing_count == good.outcome.damage.count, text
     assert good.outcome.exposure_count >= _LOOK.exposure_min, text
@@ -115,6 +121,17 @@ def test_known_bug_of_a_savepoint_loses_what_was_committed_in_3_46_1_and_nothing
     good, text = measure(guests_builds["apsw==3.51.2.0"].name)
     assert (Result.KEPT, 0) == (good.judgement.result, good.outcome.losing_count), text
     assert "wal-savepoint" not in text
+
+
+def _explained(row: Row, folder: Path, machines: Machines) -> Explanation:
+    """Explain the worst state of a row."""
+    from rig.analysis.explain.explanation import explain
+    from rig.campaign import evidence
+    from rig.store import Run
+
+    worst = row.judgement.broken_by[0]
+    with evidence.of_scenario(Run.open(folder), worst.scenario, machines) as found:
+        return explain(found, evidence.state_of(found, worst.state), worst, _EXPLAIN_S)
 
 
 @pytest.mark.durability("sqlite-ext4-delete_extra_powercut", "sqlite-ext4-delete_full_powercut")

@@ -19,7 +19,7 @@ from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
 
-TINY = Profile("tiny", 8, 8, 2, exposure_min=3, repeats="none", side_states_max=6)
+TINY = Profile("tiny", 8, 8, 6, exposure_min=3, repeats="none", side_states_max=6)
 
 
 @pytest.fixture(scope="module")

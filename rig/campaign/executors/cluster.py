@@ -91,8 +91,11 @@ class Cluster:
 
     @property
     def thread_count(self) -> int:
-        """Return how many calls are of use, with some for workers that come later."""
-        return self.machine_count + self._room
+        """Return how many calls are of use, with some for workers that come later.
+
+        There are two for each machine: one reads what its machine found while the machine works for the other.
+        """
+        return 2 * self.machine_count + self._room
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
         """Make the templates that the cache lacks, and wait for workers; raise HostError if none can be used."""
