@@ -7,13 +7,13 @@ another time. So a write of the recording and a call are matched by file, place 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
 from rig.analysis.explain.blocks import NamedWrite
 from rig.contract.calls import SeenCall
-from rig.contract.orders import DIRECTORY
+from rig.contract.orders import ADD_WITHIN, DIRECTORY
 from rig.engines.syncs import CallName
 from rig.filesystems.roles import ChangeKind, FileChange
 
@@ -36,8 +36,7 @@ _CAUSES = {
 class Blame:
     """One call whose effect was lost."""
 
-    write: NamedWrite
-    # What the write does to the file, if it is a block of the file system.
+    # What the lost write does to the file, if it is a block of the file system.
     change: FileChange | None
     call: SeenCall
     # The first sync of the file, or of the directory, between the call and the next thing that relied on it.
@@ -46,6 +45,15 @@ class Blame:
     missing: str
     # Whether it is a write that landed that relied on the call, and not the acknowledgement.
     is_relied_on: bool = False
+    # Whether that write is to the same file.
+    is_within_file: bool = False
+    # Whether the call is of the transaction that is lost, while the lost write is the work of other calls.
+    is_apart: bool = False
+
+    @property
+    def sync_to_add(self) -> str:
+        """Return what should have been synced, as a shim spells it that adds the sync; empty if it was."""
+        return f"{ADD_WITHIN}{self.missing}" if self.missing and self.is_within_file else self.missing
 
     @property
     def of_directory(self) -> bool:
@@ -64,12 +72,19 @@ def is_of_name(change: FileChange | None) -> bool:
 
 
 def blame_calls(
-    writes: Sequence[NamedWrite], calls: Sequence[SeenCall], transaction: int, landed: Sequence[NamedWrite] = ()
+    writes: Sequence[NamedWrite],
+    calls: Sequence[SeenCall],
+    transaction: int,
+    landed: Sequence[NamedWrite] = (),
+    *,
+    is_subject: bool = False,
 ) -> list[Blame]:
     """Return the calls behind writes that were lost, up to the commit of a transaction, without repetitions.
 
     `landed` are writes that relied on them: a sync between the two would have kept the order. Without any, it is the
-    acknowledgement that relied on them.
+    acknowledgement that relied on them. `is_subject` says that the transaction itself is lost. Then its own writes are
+    to blame that no sync followed, if the lost writes have nothing to do with it: they may have reached the disk much
+    later, or not at all.
     """
     reliant = [index for write in landed for _, index in _causes(write, calls, transaction)]
     blames: dict[tuple[str, str, int], Blame] = {}
@@ -77,10 +92,24 @@ def blame_calls(
         causes = _causes(write, calls, transaction)
         own = [cause for cause in causes if calls[cause[1]].number == transaction]
         for change, index in own or causes[:1]:
-            blame = _blame(write, change, calls, index, reliant)
+            blame = _blame(change, calls, index, reliant)
             blames.setdefault((blame.call.name, blame.call.path, blame.call.offset_bytes), blame)
     # Where a sync is missing, other calls have no part in the loss.
-    return [blame for blame in blames.values() if blame.missing] or list(blames.values())
+    lacking = [blame for blame in blames.values() if blame.missing]
+    if is_subject and not any(blame.call.number == transaction for blame in lacking):
+        lacking = _unsynced_writes(calls, transaction) or lacking
+    return lacking or list(blames.values())
+
+
+def _unsynced_writes(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
+    """Return the first write to each file in a commit that no sync of the file followed in time."""
+    blames: dict[str, Blame] = {}
+    for index, call in enumerate(calls):
+        if call.number == transaction and call.phase in _COMMITS and call.name in _WRITES:
+            blame = _blame(None, calls, index, ())
+            if blame.missing:
+                blames.setdefault(call.path, replace(blame, is_apart=True))
+    return list(blames.values())
 
 
 def _causes(write: NamedWrite, calls: Sequence[SeenCall], transaction: int) -> list[tuple[FileChange | None, int]]:
@@ -115,9 +144,7 @@ def _writes_to(call: SeenCall, path: str, span: range) -> bool:
     return call.offset_bytes < span.stop and call.offset_bytes + call.length_bytes > span.start
 
 
-def _blame(
-    write: NamedWrite, change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int]
-) -> Blame:
+def _blame(change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int]) -> Blame:
     call = calls[index]
     path = _path_to_sync(call, change)
     end = next(
@@ -131,7 +158,10 @@ def _blame(
     relied = min((index_of_reliant for index_of_reliant in reliant if index_of_reliant > index), default=end)
     syncs = [sync for sync in calls[index + 1 : relied] if sync.name == CallName.SYNC and sync.path in {path, ""}]
     missing = "" if syncs else DIRECTORY if is_of_name(change) else call.role or call.path
-    return Blame(write, change, call, syncs[0] if syncs else None, missing, relied < end)
+    is_relied_on = relied < end
+    return Blame(
+        change, call, syncs[0] if syncs else None, missing, is_relied_on, is_relied_on and calls[relied].path == path
+    )
 
 
 def _commit_of(call: SeenCall) -> set[tuple[str, int]]:

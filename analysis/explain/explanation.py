@@ -133,7 +133,8 @@ def explain(
     evidence.judge([(side.state, None) for side in (loss.lost, loss.landed, loss.culprit)], twice=True)
     transaction = loss.subject or evidence.timeline.issued_count(state.latest_instant)
     reliant = landed[0] if landed and not loss.subject else ()
-    blames = tuple(blame_calls([write for writes in lost for write in writes], evidence.calls(), transaction, reliant))
+    writes = [write for each in lost for write in each]
+    blames = tuple(blame_calls(writes, evidence.calls(), transaction, reliant, is_subject=bool(loss.subject)))
     last = evidence.timeline.issued_count(loss.last_instant.entry) if loss.subject else transaction
     checks = _checks(evidence, blames, verdict.kind, (transaction, max(transaction, last)))
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
@@ -167,7 +168,7 @@ def _checks(
     evidence: EvidenceSource, blames: Sequence[Blame], kind: VerdictKind, span: tuple[int, int]
 ) -> tuple[StoryCheck, ...]:
     """Add the syncs that are missing: first for the weightiest call, then all; stop once it helps."""
-    missing = tuple(dict.fromkeys(blame.missing for blame in blames if blame.missing))
+    missing = tuple(dict.fromkeys(blame.sync_to_add for blame in blames if blame.missing))
     checks: list[StoryCheck] = []
     for added in dict.fromkeys((missing[:1], missing)):
         if added and not (checks and checks[-1].helps):

@@ -14,7 +14,7 @@ from rig.analysis.explain.blocks import NamedWrite
 from rig.analysis.explain.drawing import Drawing, svg
 from rig.analysis.explain.explanation import Explanation, StoryCheck
 from rig.analysis.explain.instants import span_text
-from rig.contract.orders import DIRECTORY
+from rig.contract.orders import ADD_WITHIN, DIRECTORY
 from rig.contract.results import VerdictKind
 from rig.engines.syncs import CallName
 from rig.filesystems.roles import ChangeKind, FileChange
@@ -145,11 +145,19 @@ def facts_list(explanation: Explanation, promise: Promise | None, quote: str = "
 
 def check_text(check: StoryCheck) -> str:
     """Return what a check showed, as a sentence without its full stop."""
-    added = " and ".join(f"of the {target}" if target == DIRECTORY else f"of {target}" for target in check.added)
+    added = " and ".join(map(_of_target, check.added))
     if check.failure:
         return f"a sync {added} could not be tried: {check.failure}"
     after, before = f"{check.broken_after} of {check.count_after}", f"{check.broken_before} of {check.count_before}"
     return f"with a sync {added} added, {after} contents show this; without it, {before}"
+
+
+def _of_target(target: str) -> str:
+    """Return of what a sync was added, in words."""
+    if target == DIRECTORY:
+        return f"of the {target}"
+    name = target.removeprefix(ADD_WITHIN)
+    return f"of {name}" if name == target else f"of {name} between its writes"
 
 
 def _sentences(explanation: Explanation) -> Iterator[str]:
@@ -197,7 +205,8 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
         else f"after transaction {call.number} was acknowledged"
     )
     by = f" of {call.program}" if call.program else ""
-    beginning = f"The call behind it is {call_text(blame)}{by}, {where}"
+    subject = "What is gone was written by" if blame.is_apart else "The call behind it is"
+    beginning = f"{subject} {call_text(blame)}{by}, {where}"
     what = "the directory" if blame.of_directory else call.path
     if blame.sync is None:
         until = "before the commit returns" if call.phase.startswith("commit") else "before the next transaction"

@@ -30,9 +30,10 @@ class Shim(StrEnum):
 # A shim that leaves out one kind of sync is named by this prefix and the kind.
 DROP_PREFIX = "drop-"
 # Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls. The
-# second adds syncs of files: after the prefix it lists their roles or paths, with `+` between them.
+# second adds syncs of files: after the prefix it lists their roles or paths, with `+` between them. One with `~` before
+# it is also synced before a write to another place of the same file.
 TELL_CALLS = "tell-calls"
-ADD_PREFIX, ADD_SEPARATOR = "add-", "+"
+ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN = "add-", "+", "~"
 # What an added sync of the directory is called, in place of a role.
 DIRECTORY = "directory"
 

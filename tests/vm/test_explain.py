@@ -88,3 +88,27 @@ def test_delete_at_off_lets_pages_reach_the_database_before_their_journal(
     assert 1 <= len(found.lost[0]) <= 3
     assert found.blames
     assert found.blames[0].missing
+
+
+def test_persist_at_normal_counts_pages_in_its_header_that_have_not_all_landed(
+    recorded: Recorder, machines: Machines
+) -> None:
+    scenario = scenario_of("persist_normal", fault="torn")
+    scenario = replace(scenario, workload=replace(scenario.workload, transaction_count=40))
+    found = explained(scenario, recorded, machines)
+    assert {"test.db-journal"} == {write.path for write in found.lost[0]}
+    assert any("header" in write.role for writes in found.landed for write in writes)
+    first = found.blames[0]
+    assert ("journal", True, "write") == (first.missing, first.is_within_file, first.call.name)
+    assert found.is_proven
+    assert "with a sync of journal between its writes added, 0 of" in paragraph(found).lower()
+
+
+def test_wal_at_off_lacks_a_sync_of_the_wal_though_its_blocks_were_never_written(
+    recorded: Recorder, machines: Machines
+) -> None:
+    found = explained(scenario_of("wal_off"), recorded, machines)
+    first = found.blames[0]
+    assert ("wal", "write", found.loss.subject) == (first.missing, first.call.name, first.call.number)
+    assert found.is_proven
+    assert "What is gone was written by write(test.db-wal" in paragraph(found)

@@ -2,7 +2,8 @@
 
 A shim such as `add-wal+directory` names what is synced: a file by its role or by its path below the mount point, and
 the directory. What was written to such a file is synced before the workload's next call on another file, and before the
-commit is acknowledged. So is the directory after a file in it was made, removed or renamed.
+commit is acknowledged; in `add-~journal` also before a write that does not begin where the last one ended. So is the
+directory after a file in it was made, removed or renamed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, DIRECTORY
+from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN, DIRECTORY
 from rig.engines.syncs import Call, CallName
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
@@ -32,6 +33,8 @@ class SyncAdder:
     # What has to be synced at the next opportunity, and how many syncs were made.
     due: dict[str, None] = field(default_factory=dict)
     count: int = 0
+    # Where the last write ended.
+    _end_bytes: int = -1
 
     def on_move(self, place: WorkloadPosition) -> Action:
         """Sync what is due once a commit has returned; it is acknowledged after that."""
@@ -42,12 +45,17 @@ class SyncAdder:
     def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
         """Sync what is due unless a call only goes on writing to it, and note what the call makes due."""
         path = call.path
-        if not (call.name in _WRITES and path in self.due):
+        is_below = path.startswith(f"{self.directory}/")
+        names = {call.role, os.path.relpath(path, self.directory)} if is_below else set()
+        within = {f"{ADD_WITHIN}{name}" for name in names}
+        goes_on = call.offset_bytes == self._end_bytes or not self.wanted & within
+        if not (call.name in _WRITES and path in self.due and goes_on):
             self._sync()
-        if place.phase is WorkloadPhase.SETUP or not path.startswith(f"{self.directory}/"):
+        if place.phase is WorkloadPhase.SETUP or not is_below:
             return Action.CARRY_OUT
-        if call.name in _WRITES and self.wanted & {call.role, os.path.relpath(path, self.directory)}:
+        if call.name in _WRITES and self.wanted & (names | within):
             self.due[path] = None
+            self._end_bytes = call.offset_bytes + call.length_bytes
         if call.name in _OF_NAMES and DIRECTORY in self.wanted:
             self.due |= dict.fromkeys(os.path.dirname(changed) for changed in (path, call.new_path) if changed)
         return Action.CARRY_OUT

@@ -109,3 +109,23 @@ def test_a_call_that_was_synced_is_not_blamed_if_another_was_not() -> None:
     seen = calls(call("write", "log"), call("sync", "log"), call("unlink", "log"), call("write", "db", number=2))
     changes = (FileChange(ChangeKind.REMOVED, "log"), FileChange(ChangeKind.BLOCKS, "log"))
     assert ("unlink", "directory") == (only(blame_calls([block(*changes)], seen, 1)).call.name, "directory")
+
+
+def test_a_write_that_another_place_of_its_file_relied_on_lacks_a_sync_between_the_two() -> None:
+    record = call("write", "log", offset_bytes=512, length_bytes=512)
+    header = call("write", "log", offset_bytes=0, length_bytes=512)
+    found = only(blame_calls([data("log", 512, 512)], calls(record, header, call("sync", "log")), 1, [data("log", 0)]))
+    assert ("log", "~log", True) == (found.missing, found.sync_to_add, found.is_within_file)
+
+
+def test_a_lost_transaction_is_blamed_on_its_own_writes_if_what_was_lost_is_of_another() -> None:
+    seen = calls(
+        call("write", "log"), call("write", "table"), call("sync", "table"), call("unlink", "db-journal", number=2)
+    )
+    other = only(blame_calls([block(REMOVED)], seen, 2))
+    assert (2, False) == (other.call.number, other.is_apart)
+    lacking = only(blame_calls([block(REMOVED)], seen, 1, is_subject=True))
+    assert ("log", "log", 1, True) == (lacking.missing, lacking.sync_to_add, lacking.call.number, lacking.is_apart)
+    # Nothing of it was lost that the disk had.
+    assert "log" == only(blame_calls([], seen, 1, is_subject=True)).missing
+    assert [] == blame_calls([], seen, 1)

@@ -36,8 +36,10 @@ class Workload:
         for name in ("log", "table"):
             (folder / name).touch()
 
-    def call(self, name: CallName, path: str, *, role: str = "", place: WorkloadPosition = COMMIT) -> None:
-        call = Call(name, role, path=str(self.folder / path))
+    def call(
+        self, name: CallName, path: str, *, role: str = "", place: WorkloadPosition = COMMIT, offset: int = 0
+    ) -> None:
+        call = Call(name, role, offset, str(self.folder / path), 512)
         assert self.watch.on_call(place, call, "") is Action.CARRY_OUT
 
 
@@ -83,3 +85,23 @@ def test_nothing_is_added_for_other_files_or_before_the_first_transaction(tmp_pa
     workload.call(CallName.WRITE, "../log")
     workload.watch.on_move(COMMITTED)
     assert [] == synced
+
+
+def test_a_file_that_is_synced_between_its_writes_is_synced_before_a_write_to_another_place(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    workload = Workload(tmp_path, "~journal")
+    for offset in (512, 1024, 1536):
+        workload.call(CallName.WRITE, "log", role="journal", offset=offset)
+    assert [] == synced, "each of them begins where the last one ended"
+    workload.call(CallName.WRITE, "log", role="journal", offset=0)
+    assert ["log"] == synced
+    workload.watch.on_move(COMMITTED)
+    assert ["log"] * 2 == synced
+
+
+def test_a_sync_of_the_whole_file_system_names_no_file(tmp_path: Path, synced: list[str]) -> None:
+    workload = Workload(tmp_path, "log")
+    workload.call(CallName.WRITE, "log")
+    assert workload.watch.on_call(COMMIT, Call(CallName.SYNC, "", -1, ""), "") is Action.CARRY_OUT
+    assert ["log"] == synced
