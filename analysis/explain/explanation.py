@@ -182,7 +182,10 @@ def _check(evidence: EvidenceSource, added: tuple[str, ...], kind: VerdictKind, 
         with evidence.with_syncs(added) as other:
             broken_after, count_after = _broken_count(other, kind, span)
     except RigError as error:
-        return StoryCheck(added, broken_before, count_before, 0, 0, str(error))
+        # What failed comes first and the cause last, with a trace between them if the agent failed.
+        text = str(error).splitlines() or [repr(error)]
+        failure = " ".join(dict.fromkeys((text[0], text[-1])))
+        return StoryCheck(added, broken_before, count_before, 0, 0, failure)
     return StoryCheck(added, broken_before, count_before, broken_after, count_after)
 
 

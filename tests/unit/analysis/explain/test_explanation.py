@@ -112,6 +112,8 @@ def test_an_explanation_whose_sync_does_not_help_says_that_it_is_a_guess(tmp_pat
 def test_an_explanation_that_could_not_be_checked_says_so(tmp_path: Path) -> None:
     found, _ = explained(tmp_path, failure="the engine died")
     assert "This is a guess: a sync of table could not be tried: the engine died" in paragraph(found)
+    found, _ = explained(tmp_path, failure="the agent failed:\nTraceback\n  File ...\nOSError: no space")
+    assert "could not be tried: the agent failed: OSError: no space." in paragraph(found)
 
 
 def test_a_call_that_was_synced_points_at_what_lies_below(tmp_path: Path) -> None:
