@@ -4,7 +4,7 @@
 # nothing.
 #
 # Variables: PYTHON   the interpreter for .venv (>= 3.11; default: the first one found)
-#            JOBS     how many tests run in parallel (default: one per processor, and one more of those in machines)
+#            JOBS     how many tests run in parallel (default: one per processor)
 #            T        for `make unit` and `make vm`: a module, such as T=test_nfs (default: all)
 #            PROFILE  how many examples property tests try: check (10, always the same), contributor (100), nightly (1000)
 
@@ -15,8 +15,6 @@ SHELL := /bin/bash
 # Make runs the steps one after the other; JOBS sets how many tests run in parallel.
 .NOTPARALLEL:
 
-# A test in machines waits now and then: for a template that another test makes, or for the end of a machine.
-MACHINE_JOBS := $(or $(JOBS),$(shell expr $$(nproc) + 1))
 JOBS ?= $(shell nproc)
 PROFILE ?= contributor
 export PYTHON
@@ -24,7 +22,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONPATH
 
 BIN := .venv/bin
-PYTEST = $(BIN)/pytest --dist worksteal --hypothesis-profile=$(PROFILE)
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(PROFILE)
 # The stamp identifies what the environment was made from: a new lock, new entry points or a moved clone make a new one.
 KEY := $(shell { cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-16)
 STAMP := .venv/.made-from-$(KEY)
@@ -57,13 +55,13 @@ test: lint unit representative  ## style, types, all unit tests, and the represe
 test-all: lint unit machines  ## everything (29 min)
 
 representative: programs-of-test $(STAMP) image  ## the tests in machines that make test runs
-	@$(PYTEST) -n $(MACHINE_JOBS) --durations 20 -m representative tests/vm tests/durability
+	@$(PYTEST) --durations 20 -m representative tests/vm tests/durability
 
 rest: programs-of-test $(STAMP) image  ## the tests in machines that only make test-all runs
-	@$(PYTEST) -n $(MACHINE_JOBS) --durations 60 --rig-profile=smoke -m 'not representative' tests/vm tests/durability
+	@$(PYTEST) --durations 60 --rig-profile=smoke -m 'not representative' tests/vm tests/durability
 
 machines: programs-of-test $(STAMP) image  ## all tests in machines: those of representative and of rest
-	@$(PYTEST) -n $(MACHINE_JOBS) --durations 60 --rig-profile=smoke tests/vm tests/durability
+	@$(PYTEST) --durations 60 --rig-profile=smoke tests/vm tests/durability
 
 lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/ruff check --quiet .
@@ -71,16 +69,16 @@ lint: programs $(STAMP)  ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 unit: programs-of-test $(STAMP)  ## the tests that need no virtual machine
-	@$(PYTEST) -n $(JOBS) --durations 10 --durations-min 3 tests/unit$(if $(T),/**/$(T).py)
+	@$(PYTEST) --durations 10 --durations-min 3 tests/unit$(if $(T),/**/$(T).py)
 
 vm: programs-of-test $(STAMP) image  ## the tests that start virtual machines
-	@$(PYTEST) -n $(MACHINE_JOBS) --durations 20 --durations-min 10 tests/vm$(if $(T),/$(T).py)
+	@$(PYTEST) --durations 20 --durations-min 10 tests/vm$(if $(T),/$(T).py)
 
 durability: programs-of-test $(STAMP) image  ## the durability matrix as tests
-	@$(PYTEST) -n $(MACHINE_JOBS) --durations 20 --durations-min 10 tests/durability
+	@$(PYTEST) --durations 20 --durations-min 10 tests/durability
 
 durations: programs-of-test $(STAMP) image  ## measure how long each test takes (tests/durations.json)
-	@$(PYTEST) -n $(MACHINE_JOBS) --store-durations tests
+	@$(PYTEST) --store-durations tests
 
 docs: programs $(STAMP) $(DOCS_STAMP)  ## build the manual as a site (build/site)
 	@$(BIN)/python -m tests.unit.docs.reference

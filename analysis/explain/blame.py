@@ -47,7 +47,7 @@ class Blame:
     is_relied_on: bool = False
     # Whether that write is to the same file.
     is_within_file: bool = False
-    # Whether the call is of the transaction that is lost, while the lost write is the work of other calls.
+    # Whether the lost write is the work of other calls. What this one wrote may not have reached the disk at all.
     is_apart: bool = False
 
     @property
@@ -99,6 +99,18 @@ def blame_calls(
     if is_subject and not any(blame.call.number == transaction for blame in lacking):
         lacking = _unsynced_writes(calls, transaction) or lacking
     return lacking or list(blames.values())
+
+
+def unsynced_files(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
+    """Return the last write to each file that no sync of the file followed up to the end of a transaction's commit."""
+    ends = [rank for rank, call in enumerate(calls) if call.number == transaction and call.phase in _COMMITS]
+    blames: dict[str, Blame] = {}
+    for call in calls[: ends[-1] + 1] if ends else ():
+        if call.name == CallName.SYNC:
+            blames = {path: blame for path, blame in blames.items() if call.path not in {path, ""}}
+        elif call.name in _WRITES:
+            blames[call.path] = Blame(None, call, None, call.role or call.path, is_apart=True)
+    return list(blames.values())
 
 
 def _unsynced_writes(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from rig.analysis.explain.blame import Blame, blame_calls
+from rig.analysis.explain.blame import Blame, blame_calls, unsynced_files
 from rig.analysis.explain.blocks import BlockNamer, NamedWrite
 from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import Drawing, drawing
@@ -28,6 +28,8 @@ from rig.recordings.timeline import Timeline
 
 # Sets of one size that are named, and shown. There may be hundreds: each frame of a log may be enough.
 _SETS_NAMED_MAX, _SETS_SHOWN_MAX = 20, 5
+# Files that had not been synced, of which a sync is tried.
+_UNSYNCED_MAX = 4
 # States judged to check the story, before and after.
 _CHECK_STATES = 130
 
@@ -134,9 +136,18 @@ def explain(
     transaction = loss.subject or evidence.timeline.issued_count(state.latest_instant)
     reliant = landed[0] if landed and not loss.subject else ()
     writes = [write for each in lost for write in each]
-    blames = tuple(blame_calls(writes, evidence.calls(), transaction, reliant, is_subject=bool(loss.subject)))
+    calls = evidence.calls()
+    blames = tuple(blame_calls(writes, calls, transaction, reliant, is_subject=bool(loss.subject)))
     last = evidence.timeline.issued_count(loss.last_instant.entry) if loss.subject else transaction
-    checks = _checks(evidence, blames, verdict.kind, (transaction, max(transaction, last)))
+    span = (transaction, max(transaction, last))
+    checks = _checks(evidence, blames, verdict.kind, span)
+    if not checks:
+        # Perhaps it is about what had not been written to the disk yet. That is said only if a sync of it helps.
+        for other in unsynced_files(calls, transaction)[:_UNSYNCED_MAX]:
+            check = _check(evidence, (other.sync_to_add,), verdict.kind, span)
+            if check.helps:
+                blames, checks = (other,), (check,)
+                break
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn)
 

@@ -205,7 +205,9 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
         else f"after transaction {call.number} was acknowledged"
     )
     by = f" of {call.program}" if call.program else ""
-    subject = "What is gone was written by" if blame.is_apart else "The call behind it is"
+    subject = "The call behind it is"
+    if blame.is_apart:
+        subject = "What is gone was written by" if explanation.loss.subject else "Not synced by then was"
     beginning = f"{subject} {call_text(blame)}{by}, {where}"
     what = "the directory" if blame.of_directory else call.path
     if blame.sync is None:

@@ -1,8 +1,8 @@
 """Bugs planted in SQLite, harmless twins of them, and what the rig finds of each.
 
 Each patch in `planted/` changes `sqlite3.c` of one release. The lines above the change say what a careless maintainer
-thought, what breaks, where, which situation it needs, and the settings that it is measured with; the fault is named if
-it is not one of a quick run. The patch of a twin begins with "Harmless".
+thought, what breaks, where, which situation it needs, the settings that it is measured with, and what an explanation
+has to name; the fault is named if it is not one of a quick run. The patch of a twin begins with "Harmless".
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ class Planted:
     needs: str
     settings: str
     faults: tuple[str, ...]
+    # What an explanation has to name: `no sync of FILE`, or `a write of FILE` where the order of writes or what a
+    # recovery takes is wrong. Empty for a twin.
+    cause: str
     is_harmless: bool
 
     @property
@@ -165,4 +168,4 @@ def _parse(path: Path) -> Planted:
     said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
     faults = (said["Fault"],) if "Fault" in said else FAULTS
     needs = said.get("Needs", "").removesuffix(".")
-    return Planted(path, needs, said["Settings"], faults, head.startswith("Harmless"))
+    return Planted(path, needs, said["Settings"], faults, said.get("Cause", ""), head.startswith("Harmless"))

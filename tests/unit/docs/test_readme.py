@@ -180,7 +180,7 @@ def test_what_ci_runs_is_what_the_readme_tells_people_to_run() -> None:
     smoke = "--rig-profile=smoke"
     assert ["-m representative", f"{smoke} -m 'not representative'", smoke] == [
         words.strip()
-        for words in re.findall(r"JOBS\) --durations \d+ (.*)tests/vm tests/durability$", makefile, re.MULTILINE)
+        for words in re.findall(r"PYTEST\) --durations \d+ (.*)tests/vm tests/durability$", makefile, re.MULTILINE)
     ]
     for path in (*scripts, ROOT / "bootstrap.sh"):
         assert path.stat().st_mode & 0o111, path

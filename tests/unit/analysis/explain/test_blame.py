@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rig.analysis.explain.blame import Blame, blame_calls
+from rig.analysis.explain.blame import Blame, blame_calls, unsynced_files
 from rig.analysis.explain.blocks import NamedWrite
 from rig.analysis.explain.choices import Atom
 from rig.contract.calls import SeenCall
@@ -129,3 +129,16 @@ def test_a_lost_transaction_is_blamed_on_its_own_writes_if_what_was_lost_is_of_a
     # Nothing of it was lost that the disk had.
     assert "log" == only(blame_calls([], seen, 1, is_subject=True)).missing
     assert [] == blame_calls([], seen, 1)
+
+
+def test_files_that_were_not_synced_by_then_are_those_with_a_write_after_their_last_sync() -> None:
+    seen = calls(
+        call("write", "log"), call("sync", "log"), call("write", "db"), call("write", "table"),
+        call("write", "log", number=2), call("sync", "table", number=2), call("write", "late", number=3),
+    )  # fmt: skip
+    assert ["db", "log"] == [blame.missing for blame in unsynced_files(seen, 2)]
+    assert all(blame.is_apart for blame in unsynced_files(seen, 2))
+    assert ["db", "table"] == [blame.missing for blame in unsynced_files(seen, 1)]
+    everything = calls(*seen[:5], call("sync", "", number=2))
+    assert [] == unsynced_files(everything, 2)
+    assert [] == unsynced_files(seen, 9)

@@ -124,6 +124,16 @@ def test_a_call_that_was_synced_points_at_what_lies_below(tmp_path: Path) -> Non
     assert [] == run.asked
 
 
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_file_that_was_not_synced_by_then_is_named_only_if_a_sync_of_it_helps(tmp_path: Path, helps: bool) -> None:
+    other, sync = replace(WRITE, path="log", number=1), replace(WRITE, name="sync", offset_bytes=-1)
+    found, run = explained(tmp_path, calls=(other, WRITE, sync), helps=helps)
+    assert helps is found.is_proven
+    assert ("What is gone was written by write(log, 512 bytes at 1024)" in paragraph(found)) is helps
+    assert ("A sync of table followed and did not help" in paragraph(found)) is not helps
+    assert [("log",)] == run.asked
+
+
 def test_a_write_that_came_late_is_named_though_the_cut_had_not_seen_it(tmp_path: Path) -> None:
     found, _ = explained(tmp_path, LATE, 10)
     assert "It is enough that the write of 512 bytes at 1024 of table is lost." in paragraph(found)
