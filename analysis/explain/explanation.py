@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from math import comb
 from typing import Protocol, Self
 
 from rig.analysis.explain.blame import Blame, blame_calls, unsynced_files
@@ -28,8 +29,9 @@ from rig.recordings.timeline import Timeline
 
 # Sets of one size that are named, and shown. There may be hundreds: each frame of a log may be enough.
 _SETS_NAMED_MAX, _SETS_SHOWN_MAX = 20, 5
-# Files that had not been synced, of which a sync is tried.
-_UNSYNCED_MAX = 4
+# So many files that had not been synced are tried, each with a sync. Nothing else speaks for them, so one helps only if
+# chance explains it with at most this probability.
+_UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
 # States judged to check the story, before and after.
 _CHECK_STATES = 130
 
@@ -92,8 +94,21 @@ class StoryCheck:
 
     @property
     def helps(self) -> bool:
-        """Whether nothing shows the same once the syncs are there, though something did before."""
-        return not self.failure and self.broken_before > 0 and self.broken_after == 0
+        """Whether nothing shows the same once the syncs are there, though something did before.
+
+        Where nothing could be judged afterwards, nothing is known.
+        """
+        return not self.failure and self.broken_before > 0 and self.broken_after == 0 and self.count_after > 0
+
+    @property
+    def chance(self) -> float:
+        """Return how likely it is that all that is broken is among what was judged before, if syncs change nothing.
+
+        Fisher's exact test for none broken afterwards.
+        """
+        return comb(self.count_before, self.broken_before) / comb(
+            self.count_before + self.count_after, self.broken_before
+        )
 
 
 @dataclass(frozen=True)
@@ -145,7 +160,7 @@ def explain(
         # Perhaps it is about what had not been written to the disk yet. That is said only if a sync of it helps.
         for other in unsynced_files(calls, transaction)[:_UNSYNCED_MAX]:
             check = _check(evidence, (other.sync_to_add,), verdict.kind, span)
-            if check.helps:
+            if check.helps and check.chance <= _CHANCE_MAX:
                 blames, checks = (other,), (check,)
                 break
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)

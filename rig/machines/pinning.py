@@ -1,4 +1,4 @@
-"""The host processor that a machine is kept on: one with the fewest machines, also those of other processes.
+"""The host processor that a machine is kept on: one with the fewest machines. Other processes count too.
 
 Two machines on one processor take twice as long while another processor may have nothing to do. A place on a processor
 is an address of a Unix socket in the abstract namespace (unix(7)): one process at a time has it, every process of the

@@ -1,4 +1,4 @@
-"""A machine is kept on the processor with the fewest machines, those of other processes included."""
+"""A machine is kept on the processor with the fewest machines; machines of other processes count too."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_lost_transaction_is_blamed_on_its_own_writes_if_what_was_lost_is_of_a
     assert (2, False) == (other.call.number, other.is_apart)
     lacking = only(blame_calls([block(REMOVED)], seen, 1, is_subject=True))
     assert ("log", "log", 1, True) == (lacking.missing, lacking.sync_to_add, lacking.call.number, lacking.is_apart)
-    # Nothing of it was lost that the disk had.
+    # The disk had no write of it that could be lost.
     assert "log" == only(blame_calls([], seen, 1, is_subject=True)).missing
     assert [] == blame_calls([], seen, 1)
 

@@ -13,8 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from rig.analysis.dossiers import Keeps, Promise
+from rig.analysis.explain import explanation
 from rig.analysis.explain.drawing import svg
-from rig.analysis.explain.explanation import Explanation, explain
+from rig.analysis.explain.explanation import Explanation, StoryCheck, explain
 from rig.analysis.explain.loss import Placed
 from rig.analysis.explain.story import Narrative, Telling, lines, markdown, page, paragraph
 from rig.contract.calls import SeenCall
@@ -124,14 +125,30 @@ def test_a_call_that_was_synced_points_at_what_lies_below(tmp_path: Path) -> Non
     assert [] == run.asked
 
 
-@pytest.mark.parametrize("helps", [True, False])
-def test_a_file_that_was_not_synced_by_then_is_named_only_if_a_sync_of_it_helps(tmp_path: Path, helps: bool) -> None:
+@pytest.mark.parametrize(
+    ("helps", "chance_max", "is_named"), [(True, 1.0, True), (True, 0.01, False), (False, 1.0, False)]
+)
+def test_a_file_that_was_not_synced_by_then_is_named_only_if_a_sync_of_it_helps_by_more_than_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helps: bool, chance_max: float, is_named: bool
+) -> None:
+    # Only one state is judged afterwards, so that it is not broken may well be chance.
+    monkeypatch.setattr(explanation, "_CHANCE_MAX", chance_max)
     other, sync = replace(WRITE, path="log", number=1), replace(WRITE, name="sync", offset_bytes=-1)
     found, run = explained(tmp_path, calls=(other, WRITE, sync), helps=helps)
-    assert helps is found.is_proven
-    assert ("What is gone was written by write(log, 512 bytes at 1024)" in paragraph(found)) is helps
-    assert ("A sync of table followed and did not help" in paragraph(found)) is not helps
+    assert is_named is found.is_proven
+    assert ("What is gone was written by write(log, 512 bytes at 1024)" in paragraph(found)) is is_named
+    assert ("A sync of table followed and did not help" in paragraph(found)) is not is_named
     assert [("log",)] == run.asked
+
+
+def test_a_check_without_any_state_afterwards_proves_nothing() -> None:
+    assert not StoryCheck(("log",), 3, 9, 0, 0).helps
+    assert StoryCheck(("log",), 3, 9, 0, 1).helps
+
+
+def test_chance_is_that_of_drawing_all_broken_contents_from_those_before() -> None:
+    assert pytest.approx(27 / 49) == StoryCheck(("log",), 1, 27, 0, 22).chance
+    assert pytest.approx(1 / 286) == StoryCheck(("log",), 3, 3, 0, 10).chance
 
 
 def test_a_write_that_came_late_is_named_though_the_cut_had_not_seen_it(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_the_first_states_of_a_plan_go_through_all_phases_and_kinds(place: Path,
     ops = [op for number in range(20) for writes in kinds for op in (*writes, *FLUSH)]
     tour = planned(place, ops, 160, seed=seed).chosen[:30]
     shown = {len(state.epoch.batch) for state in tour}
-    # A state with nothing of a batch has all of the one before, and is taken in its place because its instant is later.
+    # Before a batch lands, the disk is as after the one before. The plan takes the later instant of the two.
     before = {0: 7, 2: 7, **{size: size - 1 for size in range(3, 8)}}
     shown |= {before[len(state.epoch.batch)] for state in tour if not state.whole}
     assert {2, 3, 4, 5, 6, 7} <= shown
