@@ -123,8 +123,9 @@ PROFILES = {
 
 
 def profile(name: str, states: int = 0, transactions: int = 0) -> Profile:
-    """Return a profile that plans at most `states` states at first and records `transactions` (0: its own numbers).
+    """Return a profile that plans `states` states at first and records `transactions` (0: its own numbers).
 
+    Side scenarios keep their own number or get more in proportion, and never more than `states`.
     If too few contents are seen, more states follow. Raise UsageError naming the choices.
     """
     if name not in PROFILES:
@@ -136,8 +137,8 @@ def profile(name: str, states: int = 0, transactions: int = 0) -> Profile:
         return base
     return replace(
         base,
-        states_max=min(base.states_max, states),
-        side_states_max=min(base.side_states_max, states),
+        states_max=states,
+        side_states_max=min(states, max(base.side_states_max, base.side_states_max * states // base.states_max)),
         instants=min(base.instants, states),
         kill_transaction_count=min(base.kill_transaction_count, -(-2 * states // _KILLS_OF_TWO_TRANSACTIONS)),
     )

@@ -207,7 +207,16 @@ def test_fewer_states_are_planned_at_first_but_a_zero_needs_as_many_contents() -
     for one in (cut, shaken):
         assert usual.transactions_of(one) == small.transactions_of(one)
         assert usual.exposure_of(one) == small.exposure_of(one)
-    assert usual == matrix.profile("quick", 1000)
+
+
+def test_more_states_are_planned_if_more_are_asked_for() -> None:
+    """The answer of a run names a number of states that would try more; that must not be a silent nothing."""
+    torn = next(one for one in SCENARIOS if one.id == "sqlite-ext4-persist_normal_torn")
+    shaken = next(one for one in SCENARIOS if one.id == "sqlite-ext4-wal_full_recoverycut")
+    assert [440, 440] == [matrix.profile("quick", 440).states_max_of(one) for one in (torn, shaken)]
+    nightly = matrix.profile("nightly", 640)
+    assert [640, 160] == [nightly.states_max_of(one) for one in (torn, shaken)]
+    assert 80 == matrix.profile("nightly", 200).states_max_of(shaken)
 
 
 def test_configured_scenarios_keep_their_id_and_take_what_the_command_line_says() -> None:
