@@ -5,7 +5,7 @@ cut the rig counts how many of these ordered pairs some state had, over all epoc
 (`rig.faults.choosing.phases`). A missing checksum shows in the states in which one write is torn and the others landed,
 or none did. So for torn writes the rig counts these.
 
-If a scenario tried less than `_PAIRS_FEW` of its pairs, the answer of the run says so.
+If a scenario tried less than `_PAIRS_FEW` of its pairs or tears, the answer of the run says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rig.analysis.judging.metrics import Outcome
-from rig.analysis.judging.outcome import Summary
+from rig.analysis.judging.outcome import Result, Summary
 from rig.contract.results import PhaseFacts
 
 _NAMES_MAX = 4
@@ -93,3 +93,18 @@ def few_pairs(summary: Summary) -> str:
         f" Few pairs of writes were tried: {pairs_text(least)} by {least.settings_name} under {least.scenario.fault}"
         f"{others}. A flush that is missing between two of the other writes may not show. {tries}"
     ).rstrip()
+
+
+def few_tears(summary: Summary) -> str:
+    """Return a sentence for the answer of a run on what few plain tears leave open, of promises that were kept."""
+    kept = [row.outcome for row in summary.rows if row.judgement.result is Result.KEPT and not row.is_sabotaged]
+    torn = [outcome for outcome in kept if outcome.measured.plan.tear_count]
+    few = sorted((outcome for outcome in torn if _share_tried(outcome) < _PAIRS_FEW), key=_share_tried)
+    if not few:
+        return ""
+    others = f", and less than {100 * _PAIRS_FEW:.0f} % by {len(few) - 1} more" if few[1:] else ""
+    return (
+        f" Few writes were torn alone: {pairs_text(few[0])} were tried by {few[0].settings_name} under"
+        f" {few[0].scenario.fault}{others}. A checksum that misses one of the others may not show;"
+        " `--states` tries more."
+    )

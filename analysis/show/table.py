@@ -125,7 +125,7 @@ def table_text(summary: Summary, width: int = 120) -> str:
 
 def headline(summary: Summary) -> str:
     """Return the answer of the whole run: one sentence on the promises, then what the run leaves open."""
-    return f"{_answer(summary)}{phases.few_pairs(summary)}{coverage.not_reached(summary)}"
+    return f"{_answer(summary)}{phases.few_pairs(summary)}{phases.few_tears(summary)}{coverage.not_reached(summary)}"
 
 
 def _answer(summary: Summary) -> str:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rig.analysis.judging.outcome import Summary, summarise
+from rig.analysis.judging.outcome import Result, Summary, summarise
 from rig.analysis.show import phases
 from rig.analysis.show.report import report_html
-from rig.analysis.show.table import table_text
+from rig.analysis.show.table import headline, table_text
 from rig.contract.results import MeasuredScenario, PhaseFacts
 from tests.unit import samples
 from tests.unit.samples import changed
@@ -86,6 +86,23 @@ def test_the_answer_says_what_few_pairs_leave_open_and_what_more_states_would_tr
         "A flush that is missing between two of the other writes may not show. `--states 640` tries 19 of them."
     ) in answer
     assert "Few pairs" not in table_text(summarise([scenario_of("full", 10)], 1), 2000)
+
+
+def test_the_answer_says_what_few_tears_leave_open_of_a_promise_that_was_kept() -> None:
+    # The samples have no control, so a promise is kept only by a row that says so.
+    summary = summarise([torn(3)], 1)
+    (row,) = summary.rows
+    kept = replace(summary, rows=[replace(row, judgement=replace(row.judgement, result=Result.KEPT))])
+    assert phases.few_tears(kept) == (
+        " Few writes were torn alone: 18 % of 16 tears were tried by wal_full under torn. A checksum that misses one of"
+        " the others may not show; `--states` tries more."
+    )
+    assert "Few writes were torn alone" in headline(kept)
+    broken = replace(summary, rows=[replace(row, judgement=replace(row.judgement, result=Result.BROKEN))])
+    assert "" == phases.few_tears(broken)
+    (row,) = summarise([torn(8)], 1).rows
+    enough = replace(summary, rows=[replace(row, judgement=replace(row.judgement, result=Result.KEPT))])
+    assert "" == phases.few_tears(enough)
 
 
 def test_mutants_are_not_told_of() -> None:
