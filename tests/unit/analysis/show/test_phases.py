@@ -92,16 +92,16 @@ def test_the_answer_says_what_few_tears_leave_open_of_a_promise_that_was_kept() 
     # The samples have no control, so a promise is kept only by a row that says so.
     summary = summarise([torn(3)], 1)
     (row,) = summary.rows
-    kept = replace(summary, rows=[replace(row, judgement=replace(row.judgement, result=Result.KEPT))])
+    kept = replace(summary, rows=(replace(row, judgement=replace(row.judgement, result=Result.KEPT)),))
     assert phases.few_tears(kept) == (
         " Few writes were torn alone: 18 % of 16 tears were tried by wal_full under torn. A checksum that misses one of"
         " the others may not show; `--states` tries more."
     )
     assert "Few writes were torn alone" in headline(kept)
-    broken = replace(summary, rows=[replace(row, judgement=replace(row.judgement, result=Result.BROKEN))])
+    broken = replace(summary, rows=(replace(row, judgement=replace(row.judgement, result=Result.BROKEN)),))
     assert "" == phases.few_tears(broken)
     (row,) = summarise([torn(8)], 1).rows
-    enough = replace(summary, rows=[replace(row, judgement=replace(row.judgement, result=Result.KEPT))])
+    enough = replace(summary, rows=(replace(row, judgement=replace(row.judgement, result=Result.KEPT)),))
     assert "" == phases.few_tears(enough)
 
 
