@@ -5,7 +5,7 @@ A scenario gets worse if
 - its loss is above its span: the worst state, the mean, or the share of damaged states;
 - its exposure is below its span;
 - its speed is below its span. Virtual speed is exact: with the same seed one per cent is worse. With another seed the
-  workload is another one, and the span is what one run tells about the next.
+  workload is another one, and the span is what both runs tell about a third.
 Figures are compared only with a run that looked equally closely: the same profile and number of transactions. If the
 recording is the same, bit for bit, then nothing is left to chance, and any larger loss is worse.
 
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rig.analysis.history import spans
 from rig.analysis.history.baseline import Baseline, Entry, entry_of, key_of
 from rig.analysis.history.spans import FigureSpan
 from rig.analysis.judging.outcome import Result, Row, Summary
@@ -125,9 +126,11 @@ def _of_figures(old: Entry, new: Entry) -> Iterator[tuple[bool, Aspect, str]]:
     if old.exposure.is_below(new.exposure.value):
         yield True, Aspect.EXPOSURE, f"distinct file contents: {_both(_count, old.exposure, new.exposure)}"
     if old.per_virtual_s and new.per_virtual_s:
-        span = old.per_virtual_s
         if old.evidence.seed == new.evidence.seed:
-            span = FigureSpan(span.value, span.value * (1 - SPEED_SHARE), span.value * (1 + SPEED_SHARE))
+            exact = old.per_virtual_s.value
+            span = FigureSpan(exact, exact * (1 - SPEED_SHARE), exact * (1 + SPEED_SHARE))
+        else:
+            span = spans.widen(old.per_virtual_s, new.per_virtual_s)
         if span.is_above(new.per_virtual_s.value) or span.is_below(new.per_virtual_s.value):
             text = f"transactions per virtual second: {_both(_figure, span, new.per_virtual_s)}"
             yield span.is_below(new.per_virtual_s.value), Aspect.SPEED, text

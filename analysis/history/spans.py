@@ -76,12 +76,24 @@ def per_s(latencies_ns: Sequence[int]) -> FigureSpan:
     """Return how many transactions a second there are, given the time of each in order; there must be at least one."""
     size = max(_BATCH_MIN, -(-len(latencies_ns) // _BATCHES_MAX))
     batches = [latencies_ns[begin : begin + size] for begin in range(0, len(latencies_ns), size)]
-    mean_ns = statistics.fmean(latencies_ns)
     spread_ns = _spread([statistics.fmean(batch) for batch in batches if len(batch) == size])
-    slowest, fastest = mean_ns + spread_ns, mean_ns - spread_ns
-    return FigureSpan(
-        1e9 / mean_ns, 1e9 / slowest if math.isfinite(slowest) else None, 1e9 / fastest if fastest > 0 else None
-    )
+    return _rate(statistics.fmean(latencies_ns) / 1e9, spread_ns / 1e9)
+
+
+def widen(recorded: FigureSpan, found: FigureSpan) -> FigureSpan:
+    """Return the span of a recorded speed that allows for the spread of both runs (Welch's test).
+
+    A stall of some milliseconds meets one transaction in twenty, so a run of 40 may have none. Its own span is too
+    narrow for a run that has some.
+    """
+    first, second = (1 / span.low - 1 / span.value if span.low else math.inf for span in (recorded, found))
+    return _rate(1 / recorded.value, math.hypot(first, second) / _TWO_RUNS)
+
+
+def _rate(mean_s: float, spread_s: float) -> FigureSpan:
+    """Return a speed, given the mean time of a transaction and how far that of another run may lie from it."""
+    slowest, fastest = mean_s + spread_s, mean_s - spread_s
+    return FigureSpan(1 / mean_s, 1 / slowest if math.isfinite(slowest) else None, 1 / fastest if fastest > 0 else None)
 
 
 def count(value: int) -> FigureSpan:

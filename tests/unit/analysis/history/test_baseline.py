@@ -162,6 +162,22 @@ def test_virtual_speed_is_compared_by_the_per_cent_with_the_same_seed_only() -> 
     assert () == since(run(), recorded_anew(slower(run(), 1.02), 2)).worse
 
 
+def test_another_seed_is_slower_if_all_transactions_are_and_not_if_a_few_stall() -> None:
+    # The times of SQLite without syncs on ext4, measured with two seeds.
+    even = [1013, 583, 614, 534, 541, 580, 556, 634, 897, 552, 528, 494, 546, 489, 675, 535, 463, 526, 507, 789] * 2
+    stalled = [*even[:3], 1963, *even[4:11], 4334, *even[12:18], 3368, *even[19:]]
+
+    def taking(latencies_us: list[int]) -> list[MeasuredScenario]:
+        (full,) = (measured for measured in run() if measured.scenario.id == FULL)
+        taken = [1000 * latency for latency in latencies_us]
+        facts = replace(full.recording, latencies_virtual_ns=taken, busy_virtual_ns=sum(taken), transaction_count=40)
+        return [*controls_that_fire(), replace(full, recording=facts)]
+
+    assert () == since(taking(even), recorded_anew(taking(stalled), 2)).worse
+    slow = [round(1.6 * latency) for latency in even]
+    assert {Aspect.SPEED} == {change.aspect for change in since(taking(even), recorded_anew(taking(slow), 2)).worse}
+
+
 def test_no_answer_is_never_green_and_replaces_no_entry() -> None:
     doubtful = run(full=durable(10))
     found = since(run(), doubtful)
