@@ -80,14 +80,14 @@ def per_s(latencies_ns: Sequence[int]) -> FigureSpan:
     return _rate(statistics.fmean(latencies_ns) / 1e9, spread_ns / 1e9)
 
 
-def widen(recorded: FigureSpan, found: FigureSpan) -> FigureSpan:
+def widen(old: FigureSpan, new: FigureSpan) -> FigureSpan:
     """Return the span of a recorded speed that allows for the spread of both runs (Welch's test).
 
     A stall of some milliseconds meets one transaction in twenty, so a run of 40 may have none. Its own span is too
     narrow for a run that has some.
     """
-    first, second = (1 / span.low - 1 / span.value if span.low else math.inf for span in (recorded, found))
-    return _rate(1 / recorded.value, math.hypot(first, second) / _TWO_RUNS)
+    first, second = (1 / span.low - 1 / span.value if span.low else math.inf for span in (old, new))
+    return _rate(1 / old.value, math.hypot(first, second) / _TWO_RUNS)
 
 
 def _rate(mean_s: float, spread_s: float) -> FigureSpan:
